@@ -1,0 +1,13 @@
+"""Errors that a user can act on: one sentence that names the place and the remedy."""
+
+
+class BazaarError(Exception):
+    """Something the user can mend. The command line prints the sentence and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class LedgerError(BazaarError):
+    """The ledger does not hold: a broken chain, a broken invariant, or an entry that should not be there."""
+
+    exit_code = 1

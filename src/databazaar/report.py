@@ -1,0 +1,71 @@
+"""What a run leaves behind, as plain data: the curves, the payouts and the settlement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from databazaar.money import Currency
+
+Status = Literal["settled", "nobody answered"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid."""
+
+    draw: int
+    provider: int
+    probability: float
+    gain: float | None
+    paid: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as it was committed. `utility` and `loss` are those of the model the round began with."""
+
+    number: int
+    accesses: tuple[Access, ...]
+    utility: float
+    loss: float | None
+    model_hash: str
+
+
+@dataclass(frozen=True)
+class Payout:
+    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid."""
+
+    provider: str
+    owner: str
+    price: int
+    accesses: int
+    pay: int
+    failures: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a run. `distributions` holds p at the start of each round, then the final p: [T+1, n]."""
+
+    status: Status
+    message: str
+    sampler: dict[str, Any]
+    seed: int
+    currency: Currency
+    budget: int
+    per_round: int
+    spent: int
+    refunded: int
+    payouts: tuple[Payout, ...]
+    rounds: tuple[Round, ...]
+    distributions: np.ndarray
+    final_utility: float
+    final_loss: float | None
+    model_hash: str
+    ledger_head: str
+    regret_bound: float | None = None
+    notes: tuple[str, ...] = field(default=())
