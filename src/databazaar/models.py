@@ -57,14 +57,31 @@ def _cnn(inputs: Sequence[int], outputs: int) -> nn.Module:
     channels, height, width = inputs
     flat = 6 * ((height - 4) // 2) * ((width - 4) // 2)
     return nn.Sequential(
-        nn.Conv2d(channels, 6, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(flat, 120),
-        nn.ReLU(),
-        nn.Linear(120, outputs),
+        PooledConv2d(channels, 6, 5), nn.Flatten(), nn.Linear(flat, 120), nn.ReLU(), nn.Linear(120, outputs)
     )
+
+
+class PooledConv2d(nn.Conv2d):
+    """Convolution, ReLU and 2×2 max-pooling in one, with the parameters of `nn.Conv2d`.
+
+    Written as one matrix product over patches, with the pooling before the bias and the ReLU, which commute with it:
+    a quarter of the numbers pass through them. Stacked over many models it is several times faster than the grouped
+    convolution that torch makes of `nn.Conv2d`.
+    """
+
+    def __init__(self, channels: int, filters: int, size: int) -> None:
+        super().__init__(channels, filters, size)
+
+    def forward(self, input: Tensor) -> Tensor:
+        size = self.kernel_size[0]
+        patches = input.unfold(2, size, 1).unfold(3, size, 1)  # [batch, channels, H, W, size, size]
+        batch, channels, height, width = patches.shape[:4]
+        h, w = height // 2, width // 2
+        windows = patches[:, :, : 2 * h, : 2 * w].reshape(batch, channels, h, 2, w, 2, size, size)
+        windows = windows.permute(0, 2, 4, 3, 5, 1, 6, 7).reshape(batch * h * w * 4, -1)
+        strongest = (windows @ self.weight.flatten(1).T).view(batch, h * w, 4, -1).amax(2)
+        assert self.bias is not None
+        return torch.relu(strongest + self.bias).mT.reshape(batch, -1, h, w)
 
 
 @dataclass(frozen=True)
