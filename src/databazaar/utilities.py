@@ -57,7 +57,15 @@ class Evaluator:
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
-        losses, hits = self._measure(stack)
+        return self.scores(*self._measure(stack))
+
+    @property
+    def holdout(self) -> tuple[Tensor, Tensor]:
+        """What a built-in utility judges by, on this evaluator's device."""
+        return self._x, self._y
+
+    def scores(self, losses: NDArray[np.float64], hits: NDArray[np.float64]) -> Scores:
+        """The built-in utility of models with these mean losses and accuracies."""
         if self._utility == "accuracy":
             return Scores(hits, losses)
         return Scores(np.exp(-losses) if self._utility == "exp-loss" else -losses, losses)
@@ -78,14 +86,19 @@ class Evaluator:
         for rows in _slices(len(stack), max(1, CHUNK_FLOATS // (len(self._x) * self._floats_per_sample))):
             for samples in _slices(len(self._x), max(1, CHUNK_FLOATS // self._floats_per_sample)):
                 outputs = self._outputs(stack[rows], self._x[samples])
-                targets = self._y[samples]
-                each = vmap(self._task.loss, in_dims=(0, None))(outputs, targets)
-                losses[rows] += each.sum(1, dtype=torch.float64)
-                if not targets.is_floating_point():
-                    right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
-                    hits[rows] += torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+                loss, hit = self.judge(outputs, self._y[samples])
+                losses[rows] += loss
+                hits[rows] += hit
         count = len(self._x)
         return (losses / count).cpu().numpy(), (hits / count).cpu().numpy()
+
+    def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed loss and right answers of each candidate's outputs [R, samples, …]."""
+        losses = vmap(self._task.loss, in_dims=(0, None))(outputs, targets).sum(1, dtype=torch.float64)
+        if targets.is_floating_point():
+            return losses, torch.zeros_like(losses)
+        right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
+        return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
 
     def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
