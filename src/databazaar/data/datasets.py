@@ -94,6 +94,7 @@ def _square(flat: Bytes) -> Bytes:
     """[count, height, width]; colour images, which come as three planes, are turned to their luma (BT.601)."""
     if flat.shape[1] == 3 * 32 * 32:
         planes = flat.reshape(len(flat), 3, 32, 32).astype(np.float32)
-        return np.rint(np.tensordot([0.299, 0.587, 0.114], planes, ([0], [1]))).astype(np.uint8)
+        luma: Bytes = np.rint(np.tensordot([0.299, 0.587, 0.114], planes, ([0], [1]))).astype(np.uint8)
+        return luma
     side = int(flat.shape[1] ** 0.5)
     return flat.reshape(len(flat), side, side)

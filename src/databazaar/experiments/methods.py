@@ -163,7 +163,7 @@ def _value(
         results.append(result)
         tell((done + 1) / len(seeds))
     budget = settings.per_round * settings.rounds
-    pay = np.array([result.payouts(budget, settings.pay) for result in results], dtype=float)
+    pay = np.array([list(result.payouts(budget, settings.pay).values()) for result in results], dtype=float)
     permutations = np.array([result.cost.permutations for result in results], dtype=float)
     return Outcome(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
 

@@ -84,7 +84,7 @@ def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
             about = json.loads(file["about"].tobytes())
             for place, seed in enumerate(file["seeds"].tolist()):
                 if seed in seeds and seed not in rows:
-                    rows[seed] = tuple(_row(file[name], place) for name in ("pay", "curve", "permutations"))  # type: ignore[assignment]
+                    rows[seed] = tuple(_row(file[name], place) for name in ("pay", "curve", "permutations"))
             rounds = file["rounds"]
         seconds += about["seconds"]
         machines.append(about["machine"])
