@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from databazaar.errors import BazaarError
+from databazaar.models import split_fixed_prefix
 from databazaar.task import Task
 
 Utility = Callable[[Any], float]
@@ -51,13 +52,19 @@ class Evaluator:
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
-            self._x, self._y = (part.to(device) for part in holdout)
+            self._y = holdout[1].to(device)
+            self._module, self._x = split_fixed_prefix(self._module, holdout[0].to(device))
             self._floats_per_sample = _activations(self._module, self._x[:1])
 
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
         return self.scores(*self._measure(stack))
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model without first layers that have no parameters: the hold-out has passed them."""
+        return self._module
 
     @property
     def holdout(self) -> tuple[Tensor, Tensor]:

@@ -113,7 +113,8 @@ def descend(
 ) -> None:
     """v ← μv + ∇ and w ← w − step·v, in place, with each row's own step."""
     for (name, value), gradient in zip(w.items(), gradients, strict=True):
-        if momentum:
-            velocity[name] = velocity[name].mul_(momentum).add_(gradient) if name in velocity else gradient
-            gradient = velocity[name]
+        if momentum and name in velocity:
+            gradient = torch.add(gradient, velocity[name], alpha=momentum, out=velocity[name])
+        elif momentum:
+            velocity[name] = gradient.clone(memory_format=torch.contiguous_format)  # autograd may hand out one twice
         value.addcmul_(gradient, steps.view(-1, *[1] * (value.dim() - 1)), value=-1.0)

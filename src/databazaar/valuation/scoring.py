@@ -55,20 +55,19 @@ class FirstLayer:
     @classmethod
     def of(cls, consumer: Consumer, evaluator: Evaluator) -> FirstLayer | None:
         """None where the model or the utility is of another kind."""
-        model = consumer.task.model
+        model = evaluator.module
         if model is None or callable(consumer.utility) or split_first_linear(model) is None:
             return None
         return cls(consumer, evaluator)
 
     def __init__(self, consumer: Consumer, evaluator: Evaluator) -> None:
-        model = copy.deepcopy(consumer.task.model)
+        model = copy.deepcopy(evaluator.module)
         assert model is not None
         split = split_first_linear(model)
         assert split is not None
         self.layout = consumer.task.layout
         self.name, _, above = split
-        x, y = evaluator.holdout
-        self.x, self.y = x.flatten(1), y
+        self.x, self.y = x, y = evaluator.holdout
         self.evaluator = evaluator
         own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
         self.above = dict(zip(own, dict(above.named_parameters()), strict=True))
@@ -78,7 +77,7 @@ class FirstLayer:
     def activations(self, stack: Tensor) -> Tensor:
         """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
         named = self.layout.unflatten(stack)
-        first = torch.matmul(self.x, named[f"{self.name}.weight"].mT)
+        first = torch.matmul(self.x.flatten(0, -2), named[f"{self.name}.weight"].mT)
         bias = named.get(f"{self.name}.bias")
         return (first if bias is None else first.add_(bias[:, None, :])).flatten(1)
 
@@ -106,7 +105,7 @@ class PrefixScorer:
         budget = CHUNK_FLOATS if weights.device.type == "cpu" else 2**28
         losses, hits = [], []
         for part in torch.split(weights, max(1, budget // len(self._base))):
-            z = torch.addmm(self._base, part, self._moves).view(len(part), samples, -1)
+            z = torch.addmm(self._base, part, self._moves).view(len(part), *layer.x.shape[:-1], -1)
             w = {
                 name: value + torch.tensordot(part, self._rest_moves[name], dims=1)
                 for name, value in self._rest.items()
