@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from databazaar.errors import BazaarError
 
@@ -71,9 +72,9 @@ def _cnn(inputs: Sequence[int], outputs: int) -> nn.Module:
 class PooledPatches(nn.Module):
     """[batch, channels, H, W] → [batch, windows, 4, channels·size²]: the four patches of each 2×2 pooling window.
 
-    A linear layer on them, followed by `StrongestPatch`, is a convolution with ReLU and 2×2 max-pooling. Written so, the
-    convolution of many stacked models is one batched matrix product, where torch would make a slow grouped one of
-    `nn.Conv2d`; and as this module has no parameters, its work on fixed data is done once.
+    A linear layer on them, followed by `StrongestPatch`, is a convolution with ReLU and 2×2 max-pooling. Written so,
+    the convolution of many stacked models is one batched matrix product, where torch would make a slow grouped one
+    of `nn.Conv2d`; and as this module has no parameters, its work on fixed data is done once.
     """
 
     def __init__(self, size: int) -> None:
@@ -93,6 +94,17 @@ class StrongestPatch(nn.Module):
 
     def forward(self, responses: Tensor) -> Tensor:
         return torch.relu(responses.amax(2)).mT
+
+
+def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    """A function of (parameters by name, inputs) that runs the model with them.
+
+    torch ties parameters that two layers share, but with a layer that stands at two places it leaves a stacked tensor
+    behind in the module; such a layer needs no tying, so it is only asked for where two layers share.
+    """
+    owned = [id(p) for layer in model.modules() for p in layer.parameters(recurse=False)]
+    tied = len(owned) != len(set(owned))
+    return lambda w, x: functional_call(model, w, (x,), tie_weights=tied)
 
 
 FIXED_FLOATS = 2**30

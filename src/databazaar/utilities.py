@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.errors import BazaarError
-from databazaar.models import split_fixed_prefix
+from databazaar.models import caller, split_fixed_prefix
 from databazaar.task import Task
 
 Utility = Callable[[Any], float]
@@ -111,11 +111,11 @@ class Evaluator:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
         module, layout = self._module, self._task.layout
         assert module is not None
-        module.eval()
+        run = caller(module.eval())
         named = layout.unflatten(stack)
         if self._batched:
             try:
-                outputs: Tensor = vmap(lambda w: functional_call(module, w, (x,)))(named)
+                outputs: Tensor = vmap(lambda w: run(w, x))(named)
                 return outputs
             except RuntimeError as reason:
                 self._batched = False
@@ -123,7 +123,7 @@ class Evaluator:
                     f"the utility scores one candidate at a time: torch cannot batch this model ({_brief(reason)})",
                     stacklevel=2,
                 )
-        return torch.stack([functional_call(module, layout.unflatten(row), (x,)) for row in stack])
+        return torch.stack([run(layout.unflatten(row), x) for row in stack])
 
 
 def _slices(total: int, size: int) -> Iterator[slice]:

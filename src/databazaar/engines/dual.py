@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.engines.stacked import Data, Plan, descend
+from databazaar.models import caller
 from databazaar.oracles import LocalSGD, Oracle
 from databazaar.task import Task
 
@@ -59,7 +60,7 @@ class DualSGD:
         split = split_first_linear(task.model)
         assert split is not None
         self._name, first, above = split
-        above.train()
+        run = caller(above.train())
         self._layout = task.layout
         self._momentum = oracle.momentum
         self._data = data
@@ -72,7 +73,7 @@ class DualSGD:
         self._names = dict(zip(own, above_names, strict=True))
 
         def loss(z: Tensor, w: dict[str, Tensor], y: Tensor, weight: Tensor) -> Tensor:
-            return (weight * task.loss(functional_call(above, w, (z,)), y)).sum()
+            return (weight * task.loss(run(w, z), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
 

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch import Tensor
+from torch.func import vmap
 
+from databazaar.models import caller
 from databazaar.oracles import Batches, LocalSGD, Oracle
 from databazaar.task import Task
 
@@ -82,10 +83,10 @@ class StackedOracle:
         self._layout = layout = task.layout
         self._oracle = oracle
         self._data = data
-        model: nn.Module = task.model.train()
+        run = caller(task.model.train())
 
         def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return (weight * task.loss(functional_call(model, {**w, **fixed}, (x,)), y)).sum()
+            return (weight * task.loss(run({**w, **fixed}, x), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
         self._trainable = layout.names[: layout.trainable]

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.consumer import Consumer
 from databazaar.engines.dual import split_first_linear
+from databazaar.models import caller
 from databazaar.utilities import Evaluator
 
 CHUNK_FLOATS = 2**21
@@ -67,12 +68,12 @@ class FirstLayer:
         assert split is not None
         self.layout = consumer.task.layout
         self.name, _, above = split
-        self.x, self.y = x, y = evaluator.holdout
+        self.x, self.y = evaluator.holdout
         self.evaluator = evaluator
         own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
         self.above = dict(zip(own, dict(above.named_parameters()), strict=True))
-        module = above.to(x.device).eval()
-        self.outputs = vmap(lambda w, z: functional_call(module, w, (z,)))
+        module = above.to(self.x.device).eval()
+        self.outputs = vmap(caller(module))
 
     def activations(self, stack: Tensor) -> Tensor:
         """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
