@@ -26,7 +26,6 @@ from databazaar.valuation.result import Trained, ValuationResult
 from databazaar.valuation.stability import Stability, stability
 from databazaar.valuation.tally import Tally
 
-
 Method = Callable[..., ValuationResult]
 """Takes a consumer, providers, seed, engine and device, and the options of the method's own function."""
 
