@@ -230,7 +230,7 @@ def test_gtg_skips_rounds_that_move_nothing() -> None:
 
 def failing_market() -> tuple[Consumer, list[Provider]]:
     """Two that answer, one that fails, and one whose update blows the model up."""
-    consumer, providers = additive_market([1.0, 2.0, 0.0, 0.0])
+    _, providers = additive_market([1.0, 2.0, 0.0, 0.0])
 
     def fails(w: np.ndarray) -> np.ndarray:
         raise RuntimeError("no")

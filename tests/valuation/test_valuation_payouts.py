@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def test_parts_sum_to_the_budget_and_are_fair(worths: list[float], budget: int, 
         share = budget * weight / total if total else Fraction(budget, len(worths))
         assert abs(part - share) < 1
     order = sorted(range(len(worths)), key=lambda i: weights[i])
-    assert all(parts[a] <= parts[b] for a, b in zip(order, order[1:], strict=False) if weights[a] < weights[b])
+    assert all(parts[a] <= parts[b] for a, b in pairwise(order) if weights[a] < weights[b])
 
 
 def test_the_two_modes() -> None:
