@@ -7,8 +7,8 @@ Then the mean of the updates is added to w, and the next round begins (Wang et a
 
 Departures from the paper: none in the values. Behind the paper's figures a coalition's model is w plus the *sum* of
 its updates ("sum", the default); as FedAvg would have it, w plus their mean ("mean"). A provider whose reply fails, or
-whose update alone leaves the model without a finite utility, is no player of that round. Standard errors are those of
-sampling permutations, given the course of the training.
+whose update alone leaves the model without a finite utility, is no player of that round and no part of the average.
+Standard errors are those of sampling permutations, given the course of the training.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from databazaar.randomness import draws_stream
 from databazaar.samplers import Uniform
 from databazaar.valuation.exact import shapley_exact
 from databazaar.valuation.games import Coalitions, Game
-from databazaar.valuation.market import Market, mean_update
+from databazaar.valuation.market import Market
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import ValuationResult
@@ -105,7 +105,7 @@ def value_rounds(
             values[round_game.members] += result.values
             variances[round_game.members] += result.standard_errors**2
             permutations += result.cost.permutations
-        w = w + market.step(t) * mean_update(replies, asked)
+            w = w + (market.step(t) / len(round_game.rows)) * replies.updates[round_game.rows].sum(0)
         t += 1
         if limit is not None:
             spent = market.tally.now()
@@ -130,10 +130,11 @@ def _draw(market: Market, seed: int, t: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class RoundGame:
-    """The game between the providers of one round, and who they are in the market."""
+    """The game between the providers of one round, who they are in the market, and which replies are theirs."""
 
     game: Game
     members: list[int]
+    rows: list[int]
 
     @classmethod
     def of(
@@ -170,4 +171,5 @@ class RoundGame:
 
         game = Game([market.ids[asked[rows[i]]] for i in finite], worth, tally=market.tally)
         game.know(np.concatenate([game.nobody, np.eye(len(finite), dtype=bool)]), alone[[0, *(finite + 1)]])
-        return cls(game, [asked[rows[i]] for i in finite])
+        players = [rows[i] for i in finite]
+        return cls(game, [asked[row] for row in players], players)

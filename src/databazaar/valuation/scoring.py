@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.consumer import Consumer
@@ -73,6 +73,8 @@ class FirstLayer:
         own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
         self.above = dict(zip(own, dict(above.named_parameters()), strict=True))
         module = above.to(self.x.device).eval()
+        if len(module) and type(module[0]) is nn.ReLU:
+            module[0].inplace = True  # its input is made here and used by nobody else
         self.outputs = vmap(caller(module))
 
     def activations(self, stack: Tensor) -> Tensor:
@@ -94,19 +96,21 @@ class PrefixScorer:
     @torch.no_grad()
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
         self._layer = layer
-        self._base = layer.activations(params[None])[0]
-        self._moves = layer.activations(updates)
+        self._moves = layer.activations(torch.cat([params[None], updates]))  # the first is the start itself
         self._rest = layer.rest(params)
         self._rest_moves = layer.rest(updates)
 
     @torch.no_grad()
     def __call__(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         layer, samples = self._layer, len(self._layer.x)
-        weights = torch.from_numpy(coefficients).to(self._moves)
-        budget = CHUNK_FLOATS if weights.device.type == "cpu" else 2**28
+        weights = torch.from_numpy(np.pad(coefficients, ((0, 0), (1, 0)), constant_values=1.0)).to(self._moves)
+        size = max(1, (CHUNK_FLOATS if weights.device.type == "cpu" else 2**28) // self._moves.shape[1])
+        buffer = self._moves.new_empty(min(size, len(weights)), self._moves.shape[1])
         losses, hits = [], []
-        for part in torch.split(weights, max(1, budget // len(self._base))):
-            z = torch.addmm(self._base, part, self._moves).view(len(part), *layer.x.shape[:-1], -1)
+        for start in range(0, len(weights), size):
+            rows = weights[start : start + size]
+            part = rows[:, 1:]
+            z = torch.mm(rows, self._moves, out=buffer[: len(rows)]).view(len(rows), *layer.x.shape[:-1], -1)
             w = {
                 name: value + torch.tensordot(part, self._rest_moves[name], dims=1)
                 for name, value in self._rest.items()
