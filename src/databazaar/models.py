@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -97,14 +98,25 @@ class StrongestPatch(nn.Module):
 
 
 def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
-    """A function of (parameters by name, inputs) that runs the model with them.
+    """A function of (parameters and buffers by name, inputs) that runs the model with them.
 
-    torch ties parameters that two layers share, but with a layer that stands at two places it leaves a stacked tensor
-    behind in the module; such a layer needs no tying, so it is only asked for where two layers share.
+    Tensors that two layers share are named here, because torch's own way to tie them (tie_weights) leaves a model in
+    which one layer stands at two places with the last call's tensors, which are dead outside vmap.
     """
-    owned = [id(p) for layer in model.modules() for p in layer.parameters(recurse=False)]
-    tied = len(owned) != len(set(owned))
-    return lambda w, x: functional_call(model, w, (x,), tie_weights=tied)
+    first: dict[int, str] = {}
+    also: dict[str, str] = {}
+    for prefix, layer in model.named_modules():
+        for attribute, tensor in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)):
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            if first.setdefault(id(tensor), name) != name:
+                also[name] = first[id(tensor)]
+
+    def run(w: dict[str, Tensor], x: Tensor) -> Tensor:
+        tied = {name: w[known] for name, known in also.items() if known in w}
+        outputs: Tensor = functional_call(model, {**w, **tied}, (x,), tie_weights=False)
+        return outputs
+
+    return run
 
 
 FIXED_FLOATS = 2**30
@@ -143,8 +155,10 @@ class Layout:
 
     @classmethod
     def of(cls, model: nn.Module) -> Layout:
-        named = [(name, p.shape) for name, p in model.named_parameters()]
+        parameters = list(model.named_parameters())
+        named = [(name, p.shape) for name, p in parameters if p.requires_grad]
         trainable = len(named)
+        named += [(name, p.shape) for name, p in parameters if not p.requires_grad]  # frozen: they only travel
         named += [(name, b.shape) for name, b in model.named_buffers() if b.is_floating_point()]
         return cls(tuple(n for n, _ in named), tuple(s for _, s in named), trainable)
 
@@ -197,7 +211,17 @@ def model_to_bytes(layout: Layout | None, flat: Tensor) -> bytes:
     from safetensors.torch import save
 
     flat = flat.detach().cpu().contiguous()
-    return save({"w": flat} if layout is None else {n: t.contiguous() for n, t in layout.unflatten(flat).items()})
+    named = {"w": flat} if layout is None else {n: t.contiguous() for n, t in layout.unflatten(flat).items()}
+    return save(named, metadata={"order": json.dumps(list(named))})
+
+
+def hash_of_saved(data: bytes) -> str:
+    """`hash_vector` of the parameters that `model_to_bytes` wrote."""
+    from safetensors.torch import load
+
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    named = load(data)
+    return hash_vector(torch.cat([named[name].reshape(-1) for name in json.loads(header["__metadata__"]["order"])]))
 
 
 def model_from_bytes(layout: Layout | None, data: bytes) -> Tensor:

@@ -104,7 +104,7 @@ def compute_update(
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
             outputs = run({**w, **leaves}, x[rows])
             loss = task.loss(outputs, y[rows]).mean()
-            gradients = torch.autograd.grad(loss, list(leaves.values()))
+            gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             with torch.no_grad():
                 for name, gradient in zip(trainable, gradients, strict=True):
                     if isinstance(oracle, LocalSGD):

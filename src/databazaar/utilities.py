@@ -52,6 +52,8 @@ class Evaluator:
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
+            if utility == "accuracy" and holdout[1].is_floating_point():
+                raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
             self._y = holdout[1].to(device)
             self._module, self._x = split_fixed_prefix(self._module, holdout[0].to(device))
             self._floats_per_sample = _activations(self._module, self._x[:1])
@@ -80,7 +82,7 @@ class Evaluator:
     def _ask_callable(self, params: Tensor) -> float:
         assert callable(self._utility)
         if self._module is None:
-            return float(self._utility(params.cpu().numpy()))
+            return float(self._utility(params.cpu().numpy().copy()))
         self._task.layout.load(self._module.eval(), params)
         with torch.no_grad():
             return float(self._utility(self._module))
@@ -101,11 +103,27 @@ class Evaluator:
 
     def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss and right answers of each candidate's outputs [R, samples, …]."""
-        losses = vmap(self._task.loss, in_dims=(0, None))(outputs, targets).sum(1, dtype=torch.float64)
+        losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
         if targets.is_floating_point():
             return losses, torch.zeros_like(losses)
         right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
         return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self._batched:
+            try:
+                each: Tensor = vmap(self._task.loss, in_dims=(0, None))(outputs, targets)
+                return each
+            except RuntimeError as reason:
+                self._one_by_one(reason, "loss")
+        return torch.stack([self._task.loss(row, targets) for row in outputs])
+
+    def _one_by_one(self, reason: RuntimeError, what: str) -> None:
+        self._batched = False
+        warnings.warn(
+            f"the utility scores one candidate at a time: torch cannot batch this {what} ({_brief(reason)})",
+            stacklevel=3,
+        )
 
     def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
@@ -118,11 +136,7 @@ class Evaluator:
                 outputs: Tensor = vmap(lambda w: run(w, x))(named)
                 return outputs
             except RuntimeError as reason:
-                self._batched = False
-                warnings.warn(
-                    f"the utility scores one candidate at a time: torch cannot batch this model ({_brief(reason)})",
-                    stacklevel=2,
-                )
+                self._one_by_one(reason, "model")
         return torch.stack([run(layout.unflatten(row), x) for row in stack])
 
 

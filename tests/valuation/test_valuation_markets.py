@@ -184,7 +184,8 @@ def test_the_prefix_scorer_equals_the_plain_one(utility: str, bias: bool) -> Non
 
 def test_other_models_and_utilities_get_the_plain_scorer() -> None:
     x, y = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
-    conv = Consumer("cnn", 10, holdout=(x, y))
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 2))
+    conv = Consumer(model, 10, holdout=(x, y))
     assert FirstLayer.of(conv, conv.evaluator(CPU)) is None
     own = Consumer("mlp", 10, holdout=(x, y), utility=lambda model: 0.5)
     assert FirstLayer.of(own, own.evaluator(CPU)) is None

@@ -38,7 +38,8 @@ def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential]
     above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
     shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
     assert isinstance(first, nn.Linear)
-    return None if shared or list(above.buffers()) else (name, first, above)
+    frozen = not all(p.requires_grad for p in model.parameters())
+    return None if shared or frozen or list(above.buffers()) else (name, first, above)
 
 
 def suits(task: Task, oracle: Oracle, data: Data, steps: int, batch: int) -> bool:
@@ -128,7 +129,7 @@ class DualSGD:
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
             z.requires_grad_()
             losses = self._losses(z, w, y[:, now], plan.weights[:, s])
-            delta, *gradients = torch.autograd.grad(losses.sum(), [z, *w.values()])
+            delta, *gradients = torch.autograd.grad(losses.sum(), [z, *w.values()], materialize_grads=True)
             deltas[:, now] = delta
             descend(w, gradients, velocity, self._momentum, plan.steps[:, s])
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps

@@ -103,7 +103,7 @@ class StackedOracle:
         for s in range(samples.shape[1]):
             rows = samples[:, s]
             losses = self._losses(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
-            gradients = torch.autograd.grad(losses.sum(), list(w.values()))
+            gradients = torch.autograd.grad(losses.sum(), list(w.values()), materialize_grads=True)
             descend(w, gradients, velocity, momentum, plan.steps[:, s])
         return moving.sub_(params)
 

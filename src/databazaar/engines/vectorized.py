@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
@@ -46,6 +47,15 @@ class VectorizedEngine:
         for provider in providers:
             if not isinstance(provider.oracle, Oracle):
                 raise NotVectorizableError(f"provider {provider.id} answers through a callable")
+            try:
+                hash(provider.oracle)
+            except TypeError:
+                raise NotVectorizableError(
+                    f"provider {provider.id}'s step schedule has no hash: a frozen dataclass has one"
+                ) from None
+        for name, part in task.model.named_modules():
+            if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
+                raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
         data = _end_to_end(providers, device)
         model, x = split_fixed_prefix(task.model.to(device), data.x)
         task, self._data = Task(model, task.loss), replace(data, x=x)
@@ -87,7 +97,8 @@ class VectorizedEngine:
         batches = [
             self._batches(oracle, i, seed, round)[: shape[0]] for i, (seed, round) in zip(members, moments, strict=True)
         ]
-        steps = [step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0 for _, round in moments]
+        found = [_step(oracle, round) for _, round in moments]
+        steps = [float("nan") if isinstance(step, str) else step for step in found]  # a failed row, and only that
         return Plan.of(members, batches, steps, shape).to(self.device)
 
     def _fixed_plan(self, oracle: Oracle, members: Sequence[int], shape: tuple[int, int]) -> Plan:
@@ -137,14 +148,31 @@ class VectorizedEngine:
         for ask, rows, good in zip(asks, torch.split(updates, counts), _split(fine, counts), strict=True):
             failures: dict[int, str] = {}
             if not all(good):
-                reasons = [None if ok else why_invalid(row, ask.params) for row, ok in zip(rows, good, strict=True)]
+                reasons = [
+                    None if ok else self._why(i, ask) or why_invalid(row, ask.params)
+                    for i, row, ok in zip(ask.providers, rows, good, strict=True)
+                ]
                 failures = {i: why for i, why in zip(ask.providers, reasons, strict=True) if why is not None}
                 rows = torch.where(torch.tensor(good, device=self.device)[:, None], rows, 0.0)
             replies.append(Replies(rows, failures))
         return replies
 
+    def _why(self, index: int, ask: Ask) -> str | None:
+        provider = self._providers[index]
+        assert isinstance(provider.oracle, Oracle)
+        step = _step(provider.oracle, ask.round)
+        return f"provider {provider.id}, round {ask.round}: {step}" if isinstance(step, str) else None
+
     def close(self) -> None:
         self._groups.clear()
+
+
+def _step(oracle: Oracle, round: int) -> float | str:
+    """The oracle's step in this round, or why its schedule has none."""
+    try:
+        return step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
+    except Exception as reason:
+        return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
 
 
 def _split(values: list[bool], counts: Sequence[int]) -> list[list[bool]]:

@@ -29,7 +29,7 @@ from databazaar.randomness import draws_stream
 from databazaar.samplers import Uniform
 from databazaar.valuation.exact import shapley_exact
 from databazaar.valuation.games import Coalitions, Game
-from databazaar.valuation.market import Market
+from databazaar.valuation.market import Market, Valuing
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import ValuationResult
@@ -63,15 +63,34 @@ def fed_shapley(
     `rounds` there are as many as the budget pays for.
     """
 
+    with Market.open(consumer, providers, engine, device) as market:
+        return market.answer(
+            fed_valuing(
+                market, exact=exact, stop=stop, limit=limit, rounds=rounds, aggregate=aggregate, seed=seed, batch=batch
+            )
+        )
+
+
+def fed_valuing(
+    market: Market,
+    *,
+    exact: bool = False,
+    stop: Rule = STOP,
+    limit: Rule | None = None,
+    rounds: int | None = None,
+    aggregate: Aggregate = "sum",
+    seed: int = 0,
+    batch: int = 10,
+) -> Valuing:
+    """`fed_shapley` on a market that is open already, yielding its asks."""
+
     def value_round(game: Game, t: int) -> ValuationResult:
         if exact:
             return shapley_exact(game)
         shuffle = Shuffle(len(game.players), seed, f"fedsv round {t}")
         return shapley_monte_carlo(game, stop, shuffle=shuffle, batch=batch)
 
-    with Market.open(consumer, providers, engine, device) as market:
-        method = "fedsv-exact" if exact else "fedsv"
-        return value_rounds(market, value_round, method, aggregate, rounds, limit, seed)
+    return value_rounds(market, value_round, "fedsv-exact" if exact else "fedsv", aggregate, rounds, limit, seed)
 
 
 def value_rounds(
@@ -82,8 +101,11 @@ def value_rounds(
     rounds: int | None,
     limit: Rule | None,
     seed: int,
-) -> ValuationResult:
-    """FedAvg with uniform sampling, in which every round's game is valued and the values add up."""
+) -> Valuing:
+    """FedAvg with uniform sampling, in which every round's game is valued and the values add up.
+
+    It yields what it asks of the providers, so that several valuations can be answered in one stack.
+    """
     if aggregate not in ("sum", "mean"):
         raise BazaarError(f'aggregate {aggregate!r} is unknown: use "sum" or "mean"')
     values, variances = np.zeros((2, len(market.providers)))
@@ -98,7 +120,8 @@ def value_rounds(
             break
         if rounds is None:
             purse -= price
-        replies = market.ask([Ask(w, asked, t, seed)])[0]
+        market.tally.oracle_calls += len(asked)
+        replies = yield Ask(w, asked, t, seed)
         round_game = RoundGame.of(market, layer, w, replies.updates, asked, replies.failures, market.step(t), aggregate)
         if round_game is not None:
             result = value_round(round_game.game, t)

@@ -65,7 +65,7 @@ def gtg_shapley(
         )
 
     with Market.open(consumer, providers, engine, device) as market:
-        return value_rounds(market, value_round, "gtg", aggregate, rounds, limit, seed)
+        return market.answer(value_rounds(market, value_round, "gtg", aggregate, rounds, limit, seed))
 
 
 @dataclass(frozen=True)
