@@ -13,7 +13,9 @@ from databazaar.engines import Ask, Replies, VectorizedEngine
 from databazaar.utilities import Evaluator, Scores
 
 
-def drive_together(plays: Sequence[Generator[Any, Any, Any]], engine: VectorizedEngine, evaluator: Evaluator) -> list[Any]:
+def drive_together(
+    plays: Sequence[Generator[Any, Any, Any]], engine: VectorizedEngine, evaluator: Evaluator
+) -> list[Any]:
     """Plays all runs (or valuations) to their ends and gives what each returned, in order.
 
     Runs are independent; each gets the same answers as if it were driven alone, up to float tolerance.
