@@ -47,6 +47,7 @@ class Progress:
     budget: int
     utility: float
     paid: tuple[str, ...]
+    params: Tensor
 
 
 class Arbiter:
@@ -129,7 +130,8 @@ class Arbiter:
             t += 1
             if tell is not None:
                 paid = tuple(ids[i] for i in asked if gains[i] is not None)
-                tell(Progress(t, ledger.book.spent, ledger.book.asked, ledger.book.budget, settlement.utility, paid))
+                book = ledger.book
+                tell(Progress(t, book.spent, book.asked, book.budget, settlement.utility, paid, w))
         final = yield w[None]
         assert isinstance(final, Scores)
         self._close(ledger, w, final, silent, t)

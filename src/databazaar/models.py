@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from databazaar.errors import BazaarError
 
@@ -57,14 +59,75 @@ def _cnn(inputs: Sequence[int], outputs: int) -> nn.Module:
     channels, height, width = inputs
     flat = 6 * ((height - 4) // 2) * ((width - 4) // 2)
     return nn.Sequential(
-        nn.Conv2d(channels, 6, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        PooledPatches(5),
+        nn.Linear(25 * channels, 6),
+        StrongestPatch(),
         nn.Flatten(),
         nn.Linear(flat, 120),
         nn.ReLU(),
         nn.Linear(120, outputs),
     )
+
+
+class PooledPatches(nn.Module):
+    """[batch, channels, H, W] → [batch, windows, 4, channels·size²]: the four patches of each 2×2 pooling window.
+
+    A linear layer on them, followed by `StrongestPatch`, is a convolution with ReLU and 2×2 max-pooling. Written so,
+    the convolution of many stacked models is one batched matrix product, where torch would make a slow grouped one
+    of `nn.Conv2d`; and as this module has no parameters, its work on fixed data is done once.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = images.unfold(2, self.size, 1).unfold(3, self.size, 1)  # [batch, channels, H, W, size, size]
+        batch, channels, height, width = patches.shape[:4]
+        h, w = height // 2, width // 2
+        windows = patches[:, :, : 2 * h, : 2 * w].reshape(batch, channels, h, 2, w, 2, self.size, self.size)
+        return windows.permute(0, 2, 4, 3, 5, 1, 6, 7).reshape(batch, h * w, 4, -1)
+
+
+class StrongestPatch(nn.Module):
+    """[batch, windows, 4, filters] → [batch, filters, windows]: max-pooling, then ReLU, which commute."""
+
+    def forward(self, responses: Tensor) -> Tensor:
+        return torch.relu(responses.amax(2)).mT
+
+
+def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    """A function of (parameters by name, inputs) that runs the model with them.
+
+    torch ties parameters that two layers share, but with a layer that stands at two places it leaves a stacked tensor
+    behind in the module; such a layer needs no tying, so it is only asked for where two layers share.
+    """
+    owned = [id(p) for layer in model.modules() for p in layer.parameters(recurse=False)]
+    tied = len(owned) != len(set(owned))
+    return lambda w, x: functional_call(model, w, (x,), tie_weights=tied)
+
+
+FIXED_FLOATS = 2**30
+"""Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
+
+
+def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
+    """The model without its first layers that have no parameters, and the data `x` after those layers.
+
+    Only layers that are plain functions of each sample are taken. What is left keeps the names of its parameters.
+    """
+    if type(model) is not nn.Sequential:
+        return model, x
+    rest = copy.copy(model)
+    rest._modules = dict(model._modules)
+    for name, layer in model._modules.items():
+        if type(layer) not in (nn.Flatten, PooledPatches) or layer is None or not len(x):
+            break
+        if len(x) * layer(x[:1]).numel() > FIXED_FLOATS:
+            break
+        x = layer(x)
+        del rest._modules[name]
+    return rest, x
 
 
 @dataclass(frozen=True)

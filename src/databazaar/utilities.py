@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.errors import BazaarError
+from databazaar.models import caller, split_fixed_prefix
 from databazaar.task import Task
 
 Utility = Callable[[Any], float]
@@ -51,13 +52,19 @@ class Evaluator:
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
-            self._x, self._y = (part.to(device) for part in holdout)
+            self._y = holdout[1].to(device)
+            self._module, self._x = split_fixed_prefix(self._module, holdout[0].to(device))
             self._floats_per_sample = _activations(self._module, self._x[:1])
 
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
         return self.scores(*self._measure(stack))
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model without first layers that have no parameters: the hold-out has passed them."""
+        return self._module
 
     @property
     def holdout(self) -> tuple[Tensor, Tensor]:
@@ -104,11 +111,11 @@ class Evaluator:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
         module, layout = self._module, self._task.layout
         assert module is not None
-        module.eval()
+        run = caller(module.eval())
         named = layout.unflatten(stack)
         if self._batched:
             try:
-                outputs: Tensor = vmap(lambda w: functional_call(module, w, (x,)))(named)
+                outputs: Tensor = vmap(lambda w: run(w, x))(named)
                 return outputs
             except RuntimeError as reason:
                 self._batched = False
@@ -116,7 +123,7 @@ class Evaluator:
                     f"the utility scores one candidate at a time: torch cannot batch this model ({_brief(reason)})",
                     stacklevel=2,
                 )
-        return torch.stack([functional_call(module, layout.unflatten(row), (x,)) for row in stack])
+        return torch.stack([run(layout.unflatten(row), x) for row in stack])
 
 
 def _slices(total: int, size: int) -> Iterator[slice]:

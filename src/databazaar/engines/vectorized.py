@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,8 @@ from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
 from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
 from databazaar.engines.stacked import Data, Plan, Stack, StackedOracle
-from databazaar.oracles import Batches, LocalSGD, Oracle
+from databazaar.models import split_fixed_prefix
+from databazaar.oracles import Batches, FullGradient, LocalSGD, Oracle
 from databazaar.provider import Provider
 from databazaar.randomness import oracle_stream
 from databazaar.task import Task, step_at
@@ -44,9 +46,11 @@ class VectorizedEngine:
         for provider in providers:
             if not isinstance(provider.oracle, Oracle):
                 raise NotVectorizableError(f"provider {provider.id} answers through a callable")
-        task = Task(task.model.to(device), task.loss)
-        self._data = _end_to_end(providers, device)
+        data = _end_to_end(providers, device)
+        model, x = split_fixed_prefix(task.model.to(device), data.x)
+        task, self._data = Task(model, task.loss), replace(data, x=x)
         self._groups: dict[Oracle, tuple[Stack, tuple[int, int]]] = {}
+        self._fixed: dict[Oracle, tuple[Plan, dict[int, int]]] = {}
         self.stacks: dict[Oracle, str] = {}
         for oracle in dict.fromkeys(p.oracle for p in providers if isinstance(p.oracle, Oracle)):
             self._groups[oracle] = self._make_stack(task, oracle, dual, graph)
@@ -61,7 +65,7 @@ class VectorizedEngine:
             stack, self.stacks[oracle] = DualSGD(task, oracle, self._data), "dual"
         else:
             stack, self.stacks[oracle] = StackedOracle(task, oracle, self._data), "stacked"
-        plan = self._plan(oracle, members[:1], [(0, 0)], (1, shape[1])).to(self.device)
+        plan = self._plan(oracle, members[:1], [(0, 0)], (1, shape[1]))
         try:
             stack(task.layout.flatten(task.model)[None].to(self.device), plan)  # type: ignore[arg-type]
         except (RuntimeError, ValueError) as reason:
@@ -78,11 +82,24 @@ class VectorizedEngine:
     def _plan(
         self, oracle: Oracle, members: Sequence[int], moments: Sequence[tuple[int, int]], shape: tuple[int, int]
     ) -> Plan:
+        if isinstance(oracle, FullGradient):
+            return self._fixed_plan(oracle, members, shape)
         batches = [
             self._batches(oracle, i, seed, round)[: shape[0]] for i, (seed, round) in zip(members, moments, strict=True)
         ]
         steps = [step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0 for _, round in moments]
-        return Plan.of(members, batches, steps, shape)
+        return Plan.of(members, batches, steps, shape).to(self.device)
+
+    def _fixed_plan(self, oracle: Oracle, members: Sequence[int], shape: tuple[int, int]) -> Plan:
+        """For an oracle that does the same in every round: laid out once for everybody, on the device."""
+        if oracle not in self._fixed:
+            everybody = [i for i, p in enumerate(self._providers) if p.oracle == oracle]
+            batches = [self._batches(oracle, i, 0, 0) for i in everybody]
+            plan = Plan.of(everybody, batches, [1.0] * len(everybody), shape).to(self.device)
+            self._fixed[oracle] = plan, {i: row for row, i in enumerate(everybody)}
+        plan, row_of = self._fixed[oracle]
+        rows = torch.tensor([row_of[i] for i in members], device=self.device)
+        return Plan(*(part[rows] for part in plan.tensors))
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -94,7 +111,7 @@ class VectorizedEngine:
                 where = torch.tensor(chunk, device=self.device)
                 plan = self._plan(oracle, [providers[r] for r in chunk], [moments[r] for r in chunk], shape)
                 everything = len(chunk) == len(params)
-                computed = stack(params if everything else params[where], plan.to(self.device))
+                computed = stack(params if everything else params[where], plan)
                 if everything:
                     return computed
                 result[where] = computed

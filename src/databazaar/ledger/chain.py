@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 Kind = Literal["open", "reserve", "post", "void", "round", "close"]
 KINDS: tuple[str, ...] = get_args(Kind)
 GENESIS = "0" * 64
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -47,4 +48,4 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": 0.1, "a": [1, None]})
     '{"a":[1,null],"b":0.1}'
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return _ENCODER.encode(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from databazaar.errors import BazaarError, LedgerError
@@ -43,15 +44,15 @@ class Terms:
     def body(self) -> dict[str, Any]:
         return {**asdict(self), "providers": [list(p) for p in self.providers]}
 
-    @property
+    @cached_property
     def ids(self) -> list[str]:
         return [provider for provider, _, _ in self.providers]
 
-    @property
+    @cached_property
     def prices(self) -> dict[str, int]:
         return {provider: price for provider, _, price in self.providers}
 
-    @property
+    @cached_property
     def owners(self) -> dict[str, str]:
         return {provider: owner for provider, owner, _ in self.providers}
 

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.consumer import Consumer
 from databazaar.engines.dual import split_first_linear
+from databazaar.models import caller
 from databazaar.utilities import Evaluator
 
 CHUNK_FLOATS = 2**21
@@ -55,32 +56,31 @@ class FirstLayer:
     @classmethod
     def of(cls, consumer: Consumer, evaluator: Evaluator) -> FirstLayer | None:
         """None where the model or the utility is of another kind."""
-        model = consumer.task.model
+        model = evaluator.module
         if model is None or callable(consumer.utility) or split_first_linear(model) is None:
             return None
         return cls(consumer, evaluator)
 
     def __init__(self, consumer: Consumer, evaluator: Evaluator) -> None:
-        model = copy.deepcopy(consumer.task.model)
+        model = copy.deepcopy(evaluator.module)
         assert model is not None
         split = split_first_linear(model)
         assert split is not None
         self.layout = consumer.task.layout
         self.name, _, above = split
-        x, y = evaluator.holdout
-        self.x, self.y = x.flatten(1), y
+        self.x, self.y = evaluator.holdout
         self.evaluator = evaluator
         own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
         self.above = dict(zip(own, dict(above.named_parameters()), strict=True))
-        module = above.to(x.device).eval()
+        module = above.to(self.x.device).eval()
         if len(module) and type(module[0]) is nn.ReLU:
             module[0].inplace = True  # its input is made here and used by nobody else
-        self.outputs = vmap(lambda w, z: functional_call(module, w, (z,)))
+        self.outputs = vmap(caller(module))
 
     def activations(self, stack: Tensor) -> Tensor:
         """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
         named = self.layout.unflatten(stack)
-        first = torch.matmul(self.x, named[f"{self.name}.weight"].mT)
+        first = torch.matmul(self.x.flatten(0, -2), named[f"{self.name}.weight"].mT)
         bias = named.get(f"{self.name}.bias")
         return (first if bias is None else first.add_(bias[:, None, :])).flatten(1)
 
@@ -110,7 +110,7 @@ class PrefixScorer:
         for start in range(0, len(weights), size):
             rows = weights[start : start + size]
             part = rows[:, 1:]
-            z = torch.mm(rows, self._moves, out=buffer[: len(rows)]).view(len(rows), samples, -1)
+            z = torch.mm(rows, self._moves, out=buffer[: len(rows)]).view(len(rows), *layer.x.shape[:-1], -1)
             w = {
                 name: value + torch.tensordot(part, self._rest_moves[name], dims=1)
                 for name, value in self._rest.items()
