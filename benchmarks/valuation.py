@@ -13,6 +13,9 @@ import argparse
 import copy
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +24,7 @@ from torch import Tensor, nn
 
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_stream
-from databazaar.valuation import MaxPermutations, ValuationResult, fed_shapley, g_shapley
+from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.g_shapley import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 
@@ -114,53 +117,70 @@ class Straightforward:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def timed(work: Callable[[], ValuationResult | NDArray[np.float64]]) -> tuple[float, NDArray[np.float64]]:
-    began = time.perf_counter()
-    result = work()
-    return time.perf_counter() - began, result.values if isinstance(result, ValuationResult) else result
+@dataclass(frozen=True)
+class Timing:
+    """Wall time, and processor time, which other people's work on the machine disturbs less."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def of(cls, work: Callable[[], Any]) -> tuple[Timing, Any]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = work()
+        return cls(time.perf_counter() - wall, time.process_time() - cpu), result
 
 
 def speed(n: int, permutations: int, rounds: int, block: int) -> None:
     """Both sides make the same permutations, so that a last digit cannot end one of them early.
 
-    The loop's G-Shapley does one permutation in which it is compared, and is charged for `block` of them.
+    The loop's G-Shapley does one permutation, in which the values are compared, and is charged for `block` of them.
     """
     consumer, providers = make_market(n, 400, rounds, 10)
     loop = Straightforward(consumer, providers)
     loop.train(consumer.initial_parameters(), 0, 0, 0)  # torch loads its optimizers on first use
-    print(f"n = {n}, K = 10, {torch.get_num_threads()} threads")
-    print(f"{'':46}{'loop, s':>10}{'here, s':>10}{'times':>8}{'largest difference':>20}{'largest value':>15}")
+    print(f"n = {n}, K = 10, {torch.get_num_threads()} threads; seconds of wall time and of processor time")
+    print(f"{'':44}{'loop':>16}{'here':>16}{'times':>14}{'largest difference':>20}{'largest value':>15}")
 
-    def line(name: str, slow: float, fast: float, expected: NDArray[np.float64], got: NDArray[np.float64]) -> None:
+    def line(
+        name: str, slow: Timing, fast: Timing, times: int, expected: NDArray[np.float64], got: NDArray[np.float64]
+    ) -> None:
         gap, size = np.abs(got - expected).max(), np.abs(expected).max()
-        print(f"{name:46}{slow:10.2f}{fast:10.2f}{slow / fast:8.1f}{gap:20.1e}{size:15.3f}", flush=True)
+        print(
+            f"{name:44}{times * slow.wall:8.1f}{times * slow.cpu:8.1f}{fast.wall:8.1f}{fast.cpu:8.1f}"
+            f"{times * slow.wall / fast.wall:7.1f}{times * slow.cpu / fast.cpu:7.1f}{gap:20.1e}{size:15.3f}",
+            flush=True,
+        )
 
-    slow, expected = timed(lambda: loop.g_shapley(1))
-    got = g_shapley(consumer, providers, stop=MaxPermutations(1)).values
-    fast, _ = timed(lambda: g_shapley(consumer, providers, stop=MaxPermutations(block), batch=block))
-    line(f"G-Shapley, {block} permutations", block * slow, fast, expected, got)
-    slow, expected = timed(lambda: loop.fed_shapley(permutations, rounds))
-    fast, got = timed(lambda: fed_shapley(consumer, providers, stop=MaxPermutations(permutations), rounds=rounds))
-    line(f"FedSV-PS, {rounds} rounds of {permutations} permutations", slow, fast, expected, got)
+    slow, expected = Timing.of(lambda: loop.fed_shapley(permutations, rounds))
+    stop = MaxPermutations(permutations)
+    fast, got = Timing.of(lambda: fed_shapley(consumer, providers, stop=stop, rounds=rounds))
+    line(f"FedSV-PS, {rounds} rounds of {permutations} permutations", slow, fast, 1, expected, got.values)
+    slow, expected = Timing.of(lambda: loop.g_shapley(1))
+    got = g_shapley(consumer, providers, stop=MaxPermutations(1))
+    fast, _ = Timing.of(lambda: g_shapley(consumer, providers, stop=MaxPermutations(block), batch=block))
+    line(f"G-Shapley, {block} permutations", slow, fast, block, expected, got.values)
 
 
 def growth(sizes: list[int], rounds: int, permutations: int) -> None:
-    print(f"100 samples a provider, K = n/10, T = {rounds}; seconds, best of 3 for the runs of the market")
+    print(f"100 samples a provider, K = n/10, T = {rounds}; wall and processor seconds, best of 3 for market runs")
     print(f"G-Shapley: {permutations} permutations; FedSV-PS: the paper's rule, back-check 10 and 0.05")
-    print(f"{'n':>5}{'uniform':>10}{'OSMD':>10}{'ratio':>8}{'G-Shapley':>12}{'FedSV-PS':>12}")
+    print(f"{'n':>5}{'uniform':>16}{'OSMD':>16}{'ratio':>14}{'G-Shapley':>16}{'FedSV-PS':>16}")
     for n in sizes:
         consumer, providers = make_market(n, 100, rounds, n // 10)
-        best = {"uniform": np.inf, "osmd": np.inf}
+        samplers = {"uniform": Uniform(replacement=False), "osmd": OSMD(eta=1.0, alpha=0.01)}
+        runs: dict[str, list[Timing]] = {name: [] for name in samplers}
         for _ in range(3):
-            for name, sampler in (("uniform", Uniform(replacement=False)), ("osmd", OSMD(eta=1.0, alpha=0.01))):
-                arbiter = Arbiter(consumer, providers, sampler)
-                began = time.perf_counter()
-                arbiter.run()
-                best[name] = min(best[name], time.perf_counter() - began)
-        ratio = best["osmd"] / best["uniform"]
-        print(f"{n:>5}{best['uniform']:10.2f}{best['osmd']:10.2f}{ratio:8.2f}", end="", flush=True)
-        print(f"{g_shapley(consumer, providers, stop=MaxPermutations(permutations)).cost.seconds:12.2f}", end="")
-        print(f"{fed_shapley(consumer, providers, rounds=rounds).cost.seconds:12.2f}", flush=True)
+            for name, sampler in samplers.items():
+                runs[name].append(Timing.of(Arbiter(consumer, providers, sampler).run)[0])
+        uniform, osmd = (Timing(min(t.wall for t in ts), min(t.cpu for t in ts)) for ts in runs.values())
+        print(f"{n:>5}{uniform.wall:8.2f}{uniform.cpu:8.2f}{osmd.wall:8.2f}{osmd.cpu:8.2f}", end="")
+        print(f"{osmd.wall / uniform.wall:7.2f}{osmd.cpu / uniform.cpu:7.2f}", end="", flush=True)
+        stop = MaxPermutations(permutations)
+        for method, options in ((g_shapley, {"stop": stop}), (fed_shapley, {"rounds": rounds})):
+            spent, _ = Timing.of(partial(method, consumer, providers, **options))  # type: ignore[operator]
+            print(f"{spent.wall:8.1f}{spent.cpu:8.1f}", end="", flush=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":
@@ -169,7 +189,7 @@ if __name__ == "__main__":
     parser.add_argument("--providers", type=int, nargs="+", default=None)
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--permutations", type=int, default=None)
-    parser.add_argument("--block", type=int, default=20)
+    parser.add_argument("--block", type=int, default=50)
     given = parser.parse_args()
     if given.what == "speed":
         speed((given.providers or [100])[0], given.permutations or 50, given.rounds or 5, given.block)

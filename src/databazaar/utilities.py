@@ -102,9 +102,9 @@ class Evaluator:
         return (losses / count).cpu().numpy(), (hits / count).cpu().numpy()
 
     def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss and right answers of each candidate's outputs [R, samples, …]."""
+        """Summed loss of each candidate's outputs [R, samples, …], and right answers where the utility counts them."""
         losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
-        if targets.is_floating_point():
+        if self._utility != "accuracy" or targets.is_floating_point():
             return losses, torch.zeros_like(losses)
         right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
         return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)

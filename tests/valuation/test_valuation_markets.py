@@ -182,11 +182,31 @@ def test_the_prefix_scorer_equals_the_plain_one(utility: str, bias: bool) -> Non
         np.testing.assert_allclose(PrefixScorer(layer, w, updates)(coefficients), plain, atol=tolerance)
 
 
+def test_the_prefix_scorer_equals_the_plain_one_for_a_cnn() -> None:
+    rng = torch.Generator().manual_seed(0)
+    images = torch.randn(20, 1, 8, 8, generator=rng), torch.randint(0, 3, (20,), generator=rng)
+    consumer = Consumer("cnn", 10, holdout=images, utility="negative-loss")
+    evaluator, w = consumer.evaluator(CPU), consumer.initial_parameters()
+    layer = FirstLayer.of(consumer, evaluator)
+    assert layer is not None
+    updates = 0.1 * torch.randn(3, len(w), generator=rng)
+    coefficients = np.random.default_rng(0).random((9, 3))
+    plain = PlainScorer(evaluator, w, updates)(coefficients)
+    np.testing.assert_allclose(PrefixScorer(layer, w, updates)(coefficients), plain, atol=1e-5)
+
+
+def test_a_layer_too_large_to_keep_is_scored_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    market = classification_market()
+    kept = fed_shapley(*market, exact=True, rounds=2)
+    monkeypatch.setattr("databazaar.valuation.scoring.KEPT_FLOATS", 100)
+    monkeypatch.setattr(PrefixScorer, "__call__", None)
+    np.testing.assert_allclose(fed_shapley(*market, exact=True, rounds=2).values, kept.values, atol=1e-5)
+
+
 def test_other_models_and_utilities_get_the_plain_scorer() -> None:
     x, y = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 2))
-    conv = Consumer(model, 10, holdout=(x, y))
-    assert FirstLayer.of(conv, conv.evaluator(CPU)) is None
+    norm = Consumer(nn.Sequential(nn.Flatten(), nn.LayerNorm(64), nn.Linear(64, 2)), 10, holdout=(x, y))
+    assert FirstLayer.of(norm, norm.evaluator(CPU)) is None
     own = Consumer("mlp", 10, holdout=(x, y), utility=lambda model: 0.5)
     assert FirstLayer.of(own, own.evaluator(CPU)) is None
 

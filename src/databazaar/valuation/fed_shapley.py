@@ -33,7 +33,7 @@ from databazaar.valuation.market import Market, Valuing
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
+from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
 from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
 Vector = NDArray[np.float64]
@@ -176,7 +176,9 @@ class RoundGame:
         if not rows:
             return None
         updates = updates[rows]
-        scorer = PrefixScorer(layer, w, updates) if layer else PlainScorer(market.evaluator, w, updates)
+        scorer: Scorer = PlainScorer(market.evaluator, w, updates)
+        if layer is not None and layer.fits(len(rows)):
+            scorer = PrefixScorer(layer, w, updates)
         alone = scorer(np.concatenate([np.zeros((1, len(rows))), step * np.eye(len(rows))]))
         if not np.isfinite(alone[0]):
             raise BazaarError(f"the model's own utility is {alone[0]}: lower the steps, or begin elsewhere")

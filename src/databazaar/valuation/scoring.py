@@ -24,6 +24,9 @@ from databazaar.utilities import Evaluator
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB); more on a GPU."""
 
+KEPT_FLOATS = 2**28
+"""Activations of all updates of a round are kept only under this many floats (1 GiB)."""
+
 
 class Scorer(Protocol):
     """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]."""
@@ -76,6 +79,11 @@ class FirstLayer:
         if len(module) and type(module[0]) is nn.ReLU:
             module[0].inplace = True  # its input is made here and used by nobody else
         self.outputs = vmap(caller(module))
+
+    def fits(self, updates: int) -> bool:
+        """Whether the activations of that many updates can be kept."""
+        width = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
+        return (updates + 1) * self.x.shape[:-1].numel() * width <= KEPT_FLOATS
 
     def activations(self, stack: Tensor) -> Tensor:
         """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
