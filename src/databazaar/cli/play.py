@@ -23,7 +23,7 @@ from databazaar.jobs import Job
 from databazaar.money import Currency
 from databazaar.report import Report
 from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
-from databazaar.runs import RunFolder, write_whole
+from databazaar.runs import SUMMARY, RunFolder, write_whole
 from databazaar.samplers import Uniform
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     report = folder.report()
     found = folder.audit()
     baseline_path = folder.path / BASELINE
-    baseline = RunFolder(baseline_path).report() if baseline_path.exists() else None
+    baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
     title = str(folder.recipe.get("market", {}).get("market", {}).get("name") or "Fraud model for a new credit card")
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)
