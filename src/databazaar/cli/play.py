@@ -174,7 +174,10 @@ def _comparison_table(report: Report, baseline: Report, accuracies: list[float])
 def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
     if report.regret_bound is not None:
-        lines.append(f"regret bound (Theorem 1): {report.regret_bound:.4g} in units of utility over the whole run")
+        accesses = max(1, len(report.rounds) * report.per_round)
+        lines.append(
+            f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
+        )
     lines += [
         f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
         f"ledger  {folder.path / 'ledger.sqlite'}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
