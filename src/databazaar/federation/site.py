@@ -1,0 +1,194 @@
+"""Our two FLARE components: the only code of ours that runs inside FLARE's own processes.
+
+FLARE's usual unit is a job, which a server sends to its clients. We use none. Both components live in
+FLARE's long-running parent processes and exchange raw blobs over its authenticated connections, so a
+provider that restarts is back as soon as it has registered again, and nobody ships code to anybody.
+
+What FLARE leaves open we close here: its client obeys administrative commands from the server, reading
+files among them, and checks rights only when the server says so. A provider refuses every such command.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessageType, ReturnCode
+from nvflare.fuel.f3.cellnet.utils import make_reply
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_ACK_TOPIC,
+    STREAM_CHANNEL,
+    STREAM_ERROR_TOPIC,
+    StreamHeaderKey,
+)
+
+from databazaar.federation.exchange import Exchange
+from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
+from databazaar.federation.kits import write_json
+
+CHANNEL = "databazaar"
+ASK, ANSWER = "ask", "answer"
+NUMBER, CODE, SECONDS = "databazaar.number", "databazaar.code", "databazaar.seconds"
+SERVER = "server"
+PROVIDER_FD = "DATABAZAAR_PROVIDER_FD"
+MAX_BYTES_VARIABLE = "DATABAZAAR_MAX_BYTES"
+RELAY_FILE = "relay.json"
+
+log = logging.getLogger(__name__)
+
+
+def max_bytes() -> int:
+    return int(os.environ.get(MAX_BYTES_VARIABLE, MAX_BYTES))
+
+
+class MarketSite(FLComponent):  # type: ignore[misc]
+    """In the server's process: passes an operator's requests on to the providers that are connected."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.SYSTEM_START:
+            self._start(fl_ctx)
+
+    def _start(self, fl_ctx: FLContext) -> None:
+        engine = fl_ctx.get_engine()
+        self._clients = engine.server.client_manager
+        self._cell = engine.get_cell()
+        self._exchange = Exchange(self._send, self._connected, max_bytes())
+        self._cell.register_blob_cb(CHANNEL, ANSWER, self._answered)
+        self._cell.core_cell.add_incoming_filter("*", "*", self._only_to_me)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._token = secrets.token_hex(32)
+        write_json(
+            Path.cwd() / RELAY_FILE,
+            {
+                "port": listener.getsockname()[1],
+                "token": self._token,
+                "pid": os.getpid(),
+                "max_bytes": max_bytes(),
+            },
+        )
+        threading.Thread(target=self._accept, args=(listener,), name="relay", daemon=True).start()
+
+    def _only_to_me(self, message: Any) -> Any:
+        """Providers never talk to each other through the server."""
+        if message.get_header(MessageHeaderKey.DESTINATION) != SERVER:
+            return make_reply(ReturnCode.UNAUTHENTICATED)
+        return None
+
+    def _connected(self, name: str) -> bool:
+        return name in self._clients.name_to_clients and name in self._cell.core_cell.agents
+
+    def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
+        message = Message({NUMBER: number, SECONDS: seconds}, payload)
+        self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
+
+    def _answered(self, future: Any) -> None:
+        headers = future.headers
+        name, number, code = headers.get(MessageHeaderKey.ORIGIN), headers.get(NUMBER), headers.get(CODE)
+        if not (isinstance(name, str) and isinstance(number, str) and isinstance(code, str)):
+            return
+        body = bytes(future.result())
+        if not self._exchange.answer(name, number, code, body):
+            log.info("dropped an answer of %s that nobody waits for", name)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self._converse, args=(connection,), name="operator", daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        channel = Channel(connection, max_bytes=0)
+        try:
+            channel.settimeout(5.0)
+            hello, _ = channel.receive()
+            if not secrets.compare_digest(str(hello.get("token", "")), self._token):
+                return
+            channel.max_bytes = max_bytes()
+            channel.settimeout(None)
+            while True:
+                header, body = channel.receive()
+                self._obey(channel, header, body)
+        except (ClosedError, TimeoutError, TypeError):
+            pass
+        finally:
+            channel.close()
+
+    def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
+        match header.get("op"):
+            case "request":
+                names = [str(name) for name in header["names"]]
+                replies, failures = self._exchange.ask(names, body, float(header["timeout"]))
+                for name, reply in replies.items():
+                    channel.send({"op": "reply", "id": header["id"], "name": name}, reply)
+                channel.send({"op": "done", "id": header["id"], "failures": failures})
+            case "status":
+                names = sorted(name for name in list(self._clients.name_to_clients) if self._connected(name))
+                channel.send({"op": "status", "connected": names})
+            case "revoke":
+                self._clients.disable_client(str(header["name"]))
+                channel.send({"op": "revoked"})
+            case _:
+                raise ClosedError("an unknown request")
+
+
+class ProviderSite(FLComponent):  # type: ignore[misc]
+    """In the provider's FLARE process: hands payloads to the provider's own process and its answers back.
+
+    That process is our parent, at the other end of an inherited socket. When it is gone, so are we.
+    """
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if event_type == EventType.SYSTEM_BOOTSTRAP:
+            self._start(fl_ctx)
+        elif event_type == EventType.SYSTEM_START:
+            self._parent.send({"op": "connected"})
+
+    def _start(self, fl_ctx: FLContext) -> None:
+        self._parent = Channel(socket.socket(fileno=int(os.environ.pop(PROVIDER_FD))), max_bytes())
+        self._cell = fl_ctx.get_engine().get_cell()
+        self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
+        self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
+        threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
+
+    def _only_questions(self, message: Any) -> Any:
+        """Refuse whatever is not a reply, the connection's own upkeep, or a question from the server."""
+        channel = message.get_header(MessageHeaderKey.CHANNEL)
+        if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ or channel == CellChannel.CELLNET:
+            return None
+        inner, topic = message.get_header(StreamHeaderKey.CHANNEL), message.get_header(MessageHeaderKey.TOPIC)
+        if (
+            message.get_header(MessageHeaderKey.ORIGIN) == SERVER
+            and channel == STREAM_CHANNEL
+            and (
+                inner in (CHANNEL, CellChannel.RETURN_ONLY) or topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
+            )
+        ):
+            return None
+        topic = message.get_header(StreamHeaderKey.TOPIC) or topic
+        log.warning("refused by provider policy: %s", json.dumps([str(inner or channel), str(topic)]))
+        return make_reply(ReturnCode.UNAUTHENTICATED, error="refused by provider policy")
+
+    def _asked(self, future: Any) -> None:
+        number, seconds = future.headers.get(NUMBER), future.headers.get(SECONDS)
+        if isinstance(number, str) and isinstance(seconds, float | int):
+            self._parent.send({"op": "ask", "number": number, "seconds": seconds}, future.result())
+
+    def _pass_answers(self) -> None:
+        try:
+            while True:
+                header, body = self._parent.receive()
+                message = Message({NUMBER: header["number"], CODE: header["code"]}, body)
+                self._cell.send_blob(CHANNEL, ANSWER, SERVER, message, optional=True)
+        except (ClosedError, KeyError):
+            pass
+        finally:
+            os._exit(0)
