@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import socket
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from databazaar.federation.kits import write_json
 from databazaar.federation.processes import start_flare
 
 _PROGRAM = "nvflare.private.fed.app.server.server_train"
+_ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very process, which must reap them
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     process = start_flare(
         _PROGRAM, market.server, "fed_server.json", ["org=market"], {"DATABAZAAR_MAX_BYTES": str(max_bytes)}
     )
+    _ours[process.pid] = process
     write_json(
         market.folder / "process.json",
         {"pid": process.pid, "created": psutil.Process(process.pid).create_time()},
@@ -79,6 +82,8 @@ def down(folder: Path, grace: float = 5.0) -> bool:
         except psutil.TimeoutExpired:
             process.kill()
             process.wait(grace)
+    if (ours := _ours.pop(pid, None)) is not None:
+        ours.wait()
     (market.folder / "process.json").unlink(missing_ok=True)
     (market.server / "relay.json").unlink(missing_ok=True)
     return True
@@ -140,6 +145,9 @@ def _running(market: onboarding.Market) -> int | None:
     """The server's process id, if the process we wrote down still lives and is the same one."""
     try:
         noted = json.loads((market.folder / "process.json").read_text())
+        if (ours := _ours.get(noted["pid"])) is not None and ours.poll() is not None:
+            del _ours[noted["pid"]]
+            return None
         process = psutil.Process(noted["pid"])
         alive = (
             process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - noted["created"]) < 1.0

@@ -37,7 +37,7 @@ from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.kits import write_json
 
 CHANNEL = "databazaar"
-ASK, ANSWER = "ask", "answer"
+ASK, ANSWER, HERE = "ask", "answer", "here"
 NUMBER, CODE, SECONDS = "databazaar.number", "databazaar.code", "databazaar.seconds"
 SERVER = "server"
 PROVIDER_FD = "DATABAZAAR_PROVIDER_FD"
@@ -63,7 +63,9 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         self._clients = engine.server.client_manager
         self._cell = engine.get_cell()
         self._exchange = Exchange(self._send, self._connected, max_bytes())
+        self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
         self._cell.register_blob_cb(CHANNEL, ANSWER, self._answered)
+        self._cell.register_blob_cb(CHANNEL, HERE, self._ready)
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_to_me)
         listener = socket.create_server(("127.0.0.1", 0))
         self._token = secrets.token_hex(32)
@@ -85,7 +87,18 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         return None
 
     def _connected(self, name: str) -> bool:
-        return name in self._clients.name_to_clients and name in self._cell.core_cell.agents
+        """Registered, and ready on the connection it has now. FLARE keeps a dead client's name for a minute."""
+        connection = self._connection(name)
+        return connection is not None and self._here.get(name) is connection and name in self._clients.name_to_clients
+
+    def _connection(self, name: str) -> Any:
+        agent = self._cell.core_cell.agents.get(name)
+        return None if agent is None else agent.endpoint
+
+    def _ready(self, future: Any) -> None:
+        name = future.headers.get(MessageHeaderKey.ORIGIN)
+        if isinstance(name, str) and (connection := self._connection(name)) is not None:
+            self._here[name] = connection
 
     def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         message = Message({NUMBER: number, SECONDS: seconds}, payload)
@@ -151,6 +164,9 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
             self._start(fl_ctx)
         elif event_type == EventType.SYSTEM_START:
             self._parent.send({"op": "connected"})
+            self._say_ready()
+        elif event_type == EventType.AFTER_CLIENT_HEARTBEAT:
+            self._say_ready()
 
     def _start(self, fl_ctx: FLContext) -> None:
         self._parent = Channel(socket.socket(fileno=int(os.environ.pop(PROVIDER_FD))), max_bytes())
@@ -158,6 +174,9 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
         self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
+
+    def _say_ready(self) -> None:
+        self._cell.send_blob(CHANNEL, HERE, SERVER, Message({}, b"1"), optional=True)
 
     def _only_questions(self, message: Any) -> Any:
         """Refuse whatever is not a reply, the connection's own upkeep, or a question from the server."""

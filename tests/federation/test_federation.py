@@ -1,0 +1,160 @@
+"""Real processes, real certificates, real kills."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import MAX_BYTES, Federation, eventually
+
+from databazaar.errors import BazaarError
+from databazaar.federation import onboarding, server
+from databazaar.federation.transport import FlareTransport
+
+pytestmark = pytest.mark.slow
+BANKS = ["bank1", "bank2", "bank3"]
+
+
+def test_every_provider_answers_for_itself(transport: FlareTransport) -> None:
+    payload = os.urandom(1_000_000)
+    replies, failures = transport.request([*BANKS, "bank1", "nobody"], payload, 20)
+    assert replies == {name: name.encode() + b":" + payload for name in BANKS}
+    assert failures == {"nobody": "not connected"}
+
+
+def test_an_empty_payload_and_a_subset(transport: FlareTransport) -> None:
+    assert transport.request(["bank2"], b"", 20) == ({"bank2": b"bank2:"}, {})
+
+
+def test_a_hung_provider_does_not_hold_the_others_up_and_its_late_reply_is_dropped(transport: FlareTransport) -> None:
+    began = time.monotonic()
+    replies, failures = transport.request(BANKS, b"hang bank2 2.0", 1.0)
+    assert time.monotonic() - began < 1.8
+    assert sorted(replies) == ["bank1", "bank3"]
+    assert failures == {"bank2": "no answer by the deadline"}
+    replies, failures = transport.request(BANKS, b"the next round", 20)
+    assert replies == {name: name.encode() + b":the next round" for name in BANKS}
+
+
+def test_the_text_of_a_provider_s_exception_stays_with_it(transport: FlareTransport, federation: Federation) -> None:
+    replies, failures = transport.request(BANKS, b"fail bank3", 20)
+    assert sorted(replies) == ["bank1", "bank2"]
+    assert failures == {"bank3": "provider error"}
+    assert "a secret" in (federation.root / "bank3" / "provider.txt").read_text()
+    assert "a secret" not in (federation.market / "server" / "log.txt").read_text()
+
+
+def test_sizes_are_bounded_on_both_sides(transport: FlareTransport) -> None:
+    _, failures = transport.request(["bank1"], f"big bank1 {MAX_BYTES + 1}".encode(), 20)
+    assert failures == {"bank1": "reply too large"}
+    with pytest.raises(BazaarError, match="over the limit"):
+        transport.request(["bank1"], bytes(MAX_BYTES + 1), 20)
+    assert transport.request(["bank1"], b"still here", 20)[0] == {"bank1": b"bank1:still here"}
+
+
+def test_a_provider_killed_in_mid_request_and_started_again(transport: FlareTransport, federation: Federation) -> None:
+    children = federation.children("bank2")
+    timer = threading.Timer(0.5, federation.kill, ["bank2"])
+    timer.start()
+    began = time.monotonic()
+    replies, failures = transport.request(BANKS, b"hang bank2 30", 15)
+    timer.join()
+    assert time.monotonic() - began < 5, "a lost connection is noticed long before the deadline"
+    assert sorted(replies) == ["bank1", "bank3"]
+    assert failures == {"bank2": "connection lost"}
+    assert psutil.wait_procs(children, timeout=5)[1] == [], "FLARE's client ends with the provider's process"
+    federation.start("bank2")
+    assert transport.wait_for(["bank2"], 30) == []
+    assert transport.request(["bank2"], b"again", 20)[0] == {"bank2": b"bank2:again"}
+
+
+def test_flare_s_client_alone_killed_comes_back(transport: FlareTransport, federation: Federation) -> None:
+    for child in federation.children("bank3"):
+        child.kill()
+    assert eventually(lambda: "bank3" not in transport.connected())
+    assert transport.wait_for(["bank3"], 30) == []
+    assert transport.request(["bank3"], b"again", 20)[0] == {"bank3": b"bank3:again"}
+
+
+def test_the_server_killed_and_started_again(transport: FlareTransport, federation: Federation) -> None:
+    pid = server.status(federation.market).pid
+    assert pid is not None
+    with pytest.raises(BazaarError, match="already up"):
+        federation.up()
+    psutil.Process(pid).kill()
+    with pytest.raises(BazaarError, match="went away"):
+        transport.request(BANKS, b"anybody?", 20)
+    assert eventually(lambda: not server.status(federation.market).up)
+    federation.up()
+    with FlareTransport(federation.market) as anew:
+        assert anew.wait_for(BANKS, 40) == []
+        assert anew.request(BANKS, b"back", 20) == ({name: name.encode() + b":back" for name in BANKS}, {})
+
+
+def test_a_revoked_provider_is_out_at_once_and_for_good(transport: FlareTransport, federation: Federation) -> None:
+    federation.enroll("bank9")
+    federation.start("bank9")
+    assert transport.wait_for(["bank9"], 30) == []
+    server.revoke(federation.market, "bank9")
+    assert transport.request(["bank1", "bank9"], b"hello", 10) == ({"bank1": b"bank1:hello"}, {"bank9": "not connected"})
+    federation.kill("bank9")
+    federation.start("bank9")
+    assert transport.wait_for(["bank9"], 8) == ["bank9"]
+    assert server.status(federation.market).revoked == ["bank9"]
+    with pytest.raises(BazaarError, match="under a new name"):
+        onboarding.invite(federation.market, "bank9")
+    federation.kill("bank9")
+
+
+def test_a_certificate_of_another_market_or_another_name_does_not_connect(
+    transport: FlareTransport, federation: Federation, tmp_path: Path
+) -> None:
+    other = Federation(tmp_path, "fraud")
+    foreign = other.enroll("bank5")
+    shutil.copy(federation.root / "bank1/startup/rootCA.pem", foreign / "startup/rootCA.pem")
+    shutil.copy(federation.root / "bank1/startup/fed_client.json", foreign / "startup/fed_client.json")
+    thief = tmp_path / "thief"
+    shutil.copytree(federation.enroll("bank8"), thief)
+    other.edit("thief/invitation.json", lambda kit: kit.update(provider="bank1"))
+    try:
+        other.start("bank5", foreign)
+        other.start("impostor", thief)
+        assert transport.wait_for(["bank5"], 8) == ["bank5"]
+        assert transport.request(["bank1"], b"who?", 10) == ({"bank1": b"bank1:who?"}, {})
+        assert "bank8" not in transport.connected()
+    finally:
+        other.close()
+
+
+def test_nobody_connects_without_a_certificate(federation: Federation) -> None:
+    market = onboarding.load_market(federation.market)
+    context = ssl.create_default_context(cafile=str(market.folder / "ca/ca.pem"))
+    with (
+        pytest.raises((ssl.SSLError, ConnectionError)),
+        socket.create_connection((market.host, market.port), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=market.host) as wrapped,
+    ):
+        wrapped.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if not wrapped.recv(100):
+            raise ConnectionError
+
+
+def test_the_relay_wants_its_token(federation: Federation) -> None:
+    channel = server.connect(federation.market)
+    channel.close()
+    relay = federation.market / "server" / "relay.json"
+    assert relay.stat().st_mode & 0o777 == 0o600
+    kept = relay.read_text()
+    try:
+        federation.edit("market/server/relay.json", lambda value: value.update(token="0" * 64))
+        with pytest.raises(BazaarError), FlareTransport(federation.market) as opened:
+            opened.connected()
+    finally:
+        relay.write_text(kept)

@@ -1,0 +1,101 @@
+"""A server that turns against its providers: commands and code that it sends are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+
+import pytest
+from conftest import HERE, Federation
+
+from databazaar.federation import server
+from databazaar.federation.transport import FlareTransport
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    made = Federation(tmp_path_factory.mktemp("hostile"), "hostile")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", str(HERE))
+
+    def swap(component: str):  # type: ignore[no-untyped-def]
+        return lambda kit: kit["components"][-1].update(path=component)
+
+    try:
+        for name in ("guarded", "unguarded"):
+            made.enroll(name)
+        made.edit("market/server/local/resources.json", swap("parties.CuriousMarketSite"))
+        made.edit("unguarded/local/resources.json", swap("parties.UnguardedProviderSite"))
+        made.up()
+        for name in ("guarded", "unguarded"):
+            made.start(name)
+        with FlareTransport(made.market) as opened:
+            assert opened.wait_for(["guarded", "unguarded"], 30) == []
+        yield made
+    finally:
+        made.close()
+        patch.undo()
+
+
+def command(federation: Federation, name: str, topic: str, body: bytes, **headers: object) -> str:
+    channel = server.connect(federation.market)
+    try:
+        binary = topic == "train.deploy"
+        channel.send({"op": "command", "name": name, "topic": topic, "headers": headers, "binary": binary}, body)
+        return channel.receive()[1].decode()
+    finally:
+        channel.close()
+
+
+def job_with_code() -> tuple[bytes, dict[str, object]]:
+    """An application whose `custom` folder carries Python, as FLARE's job runner sends it."""
+    config = {"format_version": 2, "executors": [{"tasks": ["*"], "executor": {"path": "evil.Evil", "args": {}}}]}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("config/config_fed_client.json", json.dumps(config))
+        archive.writestr("custom/evil.py", "from pathlib import Path\nPath('/tmp/evil').touch()\n")
+    meta = {
+        "job_id": "5b1f6f2e-0000-4000-8000-000000000000",
+        "name": "evil",
+        "submitter_name": "boss@market",
+        "submitter_org": "market",
+        "submitter_role": "project_admin",
+        "scope": "",
+        "byoc": True,
+    }
+    return packed.getvalue(), meta
+
+
+def test_without_our_guard_flare_lets_a_server_read_a_provider_s_files(hostile: Federation) -> None:
+    """Why the guard is there. Should FLARE close this door itself, this test will say so."""
+    assert "fed_client.json" in command(hostile, "unguarded", "sys.shell", b"ls startup")
+
+
+def test_a_server_cannot_read_a_provider_s_files(hostile: Federation) -> None:
+    said = command(hostile, "guarded", "sys.shell", b"ls startup")
+    assert "fed_client.json" not in said
+    assert "refused by provider policy" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("guarded", "refused by provider policy"), ("unguarded", "BYOC not permitted")]
+)
+def test_a_job_that_carries_code_is_refused(hostile: Federation, name: str, reason: str) -> None:
+    app, meta = job_with_code()
+    headers = {"job_id": meta["job_id"], "app_name": "app", "job_meta": meta}
+    assert reason in command(hostile, name, "train.deploy", app, **headers)
+    assert not list((hostile.root / name).rglob("evil.py"))
+
+
+def test_a_job_without_code_is_refused_too(hostile: Federation) -> None:
+    said = command(hostile, "guarded", "train.start_job", b"", job_id="5b1f6f2e-0000-4000-8000-000000000000")
+    assert "refused by provider policy" in said
+
+
+def test_the_guarded_provider_still_answers_questions(hostile: Federation) -> None:
+    with FlareTransport(hostile.market) as opened:
+        assert opened.request(["guarded"], b"and now?", 20) == ({"guarded": b"guarded:and now?"}, {})
