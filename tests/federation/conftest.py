@@ -1,101 +1,13 @@
-"""One running federation on loopback, with real certificates and real processes, shared by the tests."""
+"""One running federation, shared by the tests that leave it as they found it."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import psutil
 import pytest
+from loopback import Federation
 
-pytest.importorskip("nvflare")
-
-from databazaar.federation import onboarding, server
 from databazaar.federation.transport import FlareTransport
-
-HERE = Path(__file__).parent
-MAX_BYTES = 4_000_000
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-class Federation:
-    """A market's folder, its server, and one process a provider."""
-
-    def __init__(self, root: Path, name: str = "fraud") -> None:
-        self.root = root
-        self.market = onboarding.init_market(root / "market", name, "localhost", free_port()).folder
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def enroll(self, name: str) -> Path:
-        kit = self.root / name
-        asked = onboarding.request(onboarding.invite(self.market, name), kit)
-        return onboarding.complete(kit, onboarding.sign(self.market, asked)).folder
-
-    def up(self) -> None:
-        server.up(self.market, max_bytes=MAX_BYTES)
-
-    def start(self, name: str, kit: Path | None = None) -> subprocess.Popen[bytes]:
-        kit = kit or self.root / name
-        command = [sys.executable, "-m", "databazaar.federation.provider", str(kit)]
-        with (kit / "provider.txt").open("ab") as output:
-            process = subprocess.Popen(
-                [*command, "--handler", "parties:handler", "--max-bytes", str(MAX_BYTES)],
-                env={**os.environ, "PYTHONPATH": str(HERE), "PARTY": name},
-                stdout=output,
-                stderr=output,
-            )
-        self.processes[kit.name] = process
-        return process
-
-    def children(self, name: str) -> list[psutil.Process]:
-        return psutil.Process(self.processes[name].pid).children(recursive=True)
-
-    def kill(self, name: str) -> None:
-        self.processes[name].send_signal(signal.SIGKILL)
-        self.processes[name].wait()
-
-    def close(self) -> None:
-        everything = [p for p in self.processes.values() if p.poll() is None]
-        children = [c for p in everything for c in psutil.Process(p.pid).children(recursive=True)]
-        for process in everything:
-            process.terminate()
-        for process in everything:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        server.down(self.market)
-        gone, alive = psutil.wait_procs(children, timeout=5)
-        for child in alive:
-            child.kill()
-        assert not alive, "a provider left a process behind"
-
-    def edit(self, path: str, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
-        file = self.root / path
-        value = json.loads(file.read_text())
-        change(value)
-        file.write_text(json.dumps(value))
 
 
 @pytest.fixture(scope="session")

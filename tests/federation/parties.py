@@ -43,7 +43,7 @@ class CuriousMarketSite(MarketSite):
             target=header["name"],
             topic="command",
             request=new_cell_message({}, command),
-            timeout=10.0,
+            timeout=2.0,
         )
         said = reply.payload.body if isinstance(reply.payload, AdminMessage) else str(reply.headers)
         channel.send({"op": "said"}, str(said).encode())

@@ -9,7 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+_ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "2",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONSAFEPATH": "1",
+}
 
 
 def start_flare(

@@ -77,8 +77,11 @@ class Provider:
         while not self._stopping.is_set():
             began = time.monotonic()
             self._one_connection()
-            self.connected.clear()
             pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
+            if not self.connected.is_set() and not self._stopping.is_set():
+                where = self.kit.folder / "log.txt"
+                log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
+            self.connected.clear()
             self._stopping.wait(pause)
 
     def _one_connection(self) -> None:

@@ -15,7 +15,7 @@ import psutil
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding
-from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
+from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
 from databazaar.federation.kits import write_json
 from databazaar.federation.processes import start_flare
 
@@ -131,7 +131,7 @@ def connect(folder: Path) -> Channel:
     return channel
 
 
-def _command(market: onboarding.Market, header: dict[str, str]) -> dict[str, object | list[str]]:
+def _command(market: onboarding.Market, header: dict[str, str]) -> Header:
     channel = connect(market.folder)
     try:
         channel.settimeout(10.0)

@@ -8,12 +8,13 @@ import zipfile
 from collections.abc import Iterator
 
 import pytest
-from conftest import HERE, Federation
+from loopback import HERE, Federation
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow
+JOB = "5b1f6f2e-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         for name in ("guarded", "unguarded"):
             made.enroll(name)
         made.edit("market/server/local/resources.json", swap("parties.CuriousMarketSite"))
+        made.edit("unguarded/startup/fed_client.json", lambda kit: kit.update(require_signed_jobs=False))
         made.edit("unguarded/local/resources.json", swap("parties.UnguardedProviderSite"))
         made.up()
         for name in ("guarded", "unguarded"):
@@ -45,21 +47,36 @@ def command(federation: Federation, name: str, topic: str, body: bytes, **header
     channel = server.connect(federation.market)
     try:
         binary = topic == "train.deploy"
-        channel.send({"op": "command", "name": name, "topic": topic, "headers": headers, "binary": binary}, body)
+        channel.send(
+            {"op": "command", "name": name, "topic": topic, "headers": headers, "binary": binary}, body
+        )
         return channel.receive()[1].decode()
     finally:
         channel.close()
 
 
+def refused(federation: Federation, topic: str, body: bytes, **headers: object) -> str:
+    """Send a command to the guarded provider: nothing comes back, and the provider's log says why."""
+    log = federation.root / "guarded" / "log.txt"
+    before = log.read_text().count("refused by provider policy")
+    said = command(federation, "guarded", topic, body, **headers)
+    assert "timeout" in said
+    assert log.read_text().count("refused by provider policy") > before
+    return said
+
+
 def job_with_code() -> tuple[bytes, dict[str, object]]:
     """An application whose `custom` folder carries Python, as FLARE's job runner sends it."""
-    config = {"format_version": 2, "executors": [{"tasks": ["*"], "executor": {"path": "evil.Evil", "args": {}}}]}
+    config = {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": {"path": "evil.Evil", "args": {}}}],
+    }
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("config/config_fed_client.json", json.dumps(config))
         archive.writestr("custom/evil.py", "from pathlib import Path\nPath('/tmp/evil').touch()\n")
     meta = {
-        "job_id": "5b1f6f2e-0000-4000-8000-000000000000",
+        "job_id": JOB,
         "name": "evil",
         "submitter_name": "boss@market",
         "submitter_org": "market",
@@ -67,7 +84,7 @@ def job_with_code() -> tuple[bytes, dict[str, object]]:
         "scope": "",
         "byoc": True,
     }
-    return packed.getvalue(), meta
+    return packed.getvalue(), {"job_id": JOB, "app_name": "app", "job_meta": meta}
 
 
 def test_without_our_guard_flare_lets_a_server_read_a_provider_s_files(hostile: Federation) -> None:
@@ -76,24 +93,23 @@ def test_without_our_guard_flare_lets_a_server_read_a_provider_s_files(hostile: 
 
 
 def test_a_server_cannot_read_a_provider_s_files(hostile: Federation) -> None:
-    said = command(hostile, "guarded", "sys.shell", b"ls startup")
-    assert "fed_client.json" not in said
-    assert "refused by provider policy" in said
+    assert "fed_client.json" not in refused(hostile, "sys.shell", b"ls startup")
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("guarded", "refused by provider policy"), ("unguarded", "BYOC not permitted")]
-)
-def test_a_job_that_carries_code_is_refused(hostile: Federation, name: str, reason: str) -> None:
-    app, meta = job_with_code()
-    headers = {"job_id": meta["job_id"], "app_name": "app", "job_meta": meta}
-    assert reason in command(hostile, name, "train.deploy", app, **headers)
-    assert not list((hostile.root / name).rglob("evil.py"))
+def test_a_job_that_carries_code_is_refused_before_it_is_unpacked(hostile: Federation) -> None:
+    app, headers = job_with_code()
+    refused(hostile, "train.deploy", app, **headers)
+    assert not list((hostile.root / "guarded").rglob("evil.py"))
+
+
+def test_behind_our_guard_flare_s_policy_refuses_a_job_that_carries_code(hostile: Federation) -> None:
+    app, headers = job_with_code()
+    assert command(hostile, "unguarded", "train.deploy", app, **headers).endswith("BYOC not permitted")
+    assert not list((hostile.root / "unguarded").rglob("evil.py"))
 
 
 def test_a_job_without_code_is_refused_too(hostile: Federation) -> None:
-    said = command(hostile, "guarded", "train.start_job", b"", job_id="5b1f6f2e-0000-4000-8000-000000000000")
-    assert "refused by provider policy" in said
+    refused(hostile, "train.start_job", b"", job_id=JOB)
 
 
 def test_the_guarded_provider_still_answers_questions(hostile: Federation) -> None:
