@@ -178,3 +178,41 @@ def test_the_relay_wants_its_token(federation: Federation) -> None:
             opened.connected()
     finally:
         relay.write_text(kept)
+
+
+def test_a_frozen_provider_costs_the_others_nothing(
+    transport: FlareTransport, federation: Federation
+) -> None:
+    frozen = [psutil.Process(federation.processes["bank2"].pid), *federation.children("bank2")]
+    try:
+        for process in frozen:
+            process.suspend()
+        for _ in range(3):
+            began = time.monotonic()
+            replies, failures = transport.request(BANKS, os.urandom(1_000_000), 0.7)
+            assert time.monotonic() - began < 1.5
+            assert (sorted(replies), failures) == (["bank1", "bank3"], {"bank2": "no answer by the deadline"})
+    finally:
+        for process in frozen:
+            process.resume()
+    assert transport.wait_for(["bank2"], 30) == []
+    assert transport.request(["bank2"], b"thawed", 20)[0] == {"bank2": b"bank2:thawed"}
+
+
+def test_a_provider_that_is_there_before_the_server(tmp_path: Path) -> None:
+    early = Federation(tmp_path, "early")
+    early.enroll("bank1")
+    try:
+        early.start("bank1")
+        assert eventually(lambda: bool(early.children("bank1")))
+        time.sleep(3)
+        children = early.children("bank1")
+        early.kill("bank1")
+        assert psutil.wait_procs(children, timeout=10)[1] == [], "no process stays behind, connected or not"
+        early.start("bank1")
+        time.sleep(3)
+        early.up()
+        with FlareTransport(early.market) as opened:
+            assert opened.wait_for(["bank1"], 30) == []
+    finally:
+        early.close()

@@ -69,6 +69,12 @@ class Exchange:
                     question.failures[name] = NO_ANSWER
         return question.replies, question.failures
 
+    def expects(self, name: str, number: object) -> bool:
+        """Is there an open question that this provider has not answered yet?"""
+        with self._changed:
+            question = self._open.get(number) if isinstance(number, str) else None
+            return question is not None and name in question.waiting
+
     def answer(self, name: str, number: str, code: str, body: bytes) -> bool:
         """Take one answer; `code` is empty for a good one. False if it belongs to no open question."""
         with self._changed:

@@ -22,7 +22,8 @@ def start_flare(
     workspace: Path,
     config: str,
     settings: Sequence[str],
-    extra: Mapping[str, str],
+    max_bytes: int,
+    extra: Mapping[str, str] | None = None,
     fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """One of FLARE's programs, in its own session, with what it prints in the workspace's `output.txt`."""
@@ -31,7 +32,7 @@ def start_flare(
         return subprocess.Popen(  # noqa: S603
             [*command, "config_folder=config", *settings],
             cwd=workspace,
-            env={**os.environ, **_ENVIRONMENT, **extra},
+            env={**os.environ, **_ENVIRONMENT, "DATABAZAAR_MAX_BYTES": str(max_bytes), **(extra or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -92,10 +92,8 @@ class Provider:
                 self.kit.folder,
                 "fed_client.json",
                 [f"uid={self.kit.provider}", f"org={self.kit.provider}", f"heart_beat_interval={_HEARTBEAT}"],
-                {
-                    "DATABAZAAR_PROVIDER_FD": str(theirs.fileno()),
-                    "DATABAZAAR_MAX_BYTES": str(self._max_bytes),
-                },
+                self._max_bytes,
+                {"DATABAZAAR_PROVIDER_FD": str(theirs.fileno())},
                 fds=[theirs.fileno()],
             )
         channel = self._channel = Channel(ours, self._max_bytes)

@@ -45,9 +45,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     _check_port(market)
     relay = market.server / "relay.json"
     relay.unlink(missing_ok=True)
-    process = start_flare(
-        _PROGRAM, market.server, "fed_server.json", ["org=market"], {"DATABAZAAR_MAX_BYTES": str(max_bytes)}
-    )
+    process = start_flare(_PROGRAM, market.server, "fed_server.json", ["org=market"], max_bytes)
     _ours[process.pid] = process
     write_json(
         market.folder / "process.json",
@@ -157,15 +155,21 @@ def _running(market: onboarding.Market) -> int | None:
     return int(noted["pid"]) if alive else None
 
 
-def _check_port(market: onboarding.Market) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", market.port))
-        except OSError:
-            raise BazaarError(
-                f"port {market.port} is taken: stop what listens there, or make the market anew"
-            ) from None
+def _check_port(market: onboarding.Market, wait: float = 5.0) -> None:
+    """Refuse a port that something listens on; a server just killed may hold it a moment more."""
+    until = time.monotonic() + wait
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", market.port))
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    raise BazaarError(
+                        f"port {market.port} is taken: stop what listens there, or make the market anew"
+                    ) from None
+        time.sleep(0.1)
 
 
 def _listens(market: onboarding.Market) -> bool:

@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,22 @@ def max_bytes() -> int:
     return int(os.environ.get(MAX_BYTES_VARIABLE, MAX_BYTES))
 
 
+def _or_exit(start: Callable[[FLContext], None], fl_ctx: FLContext) -> None:
+    """FLARE logs what a component raises and goes on. A site without its guard must not go on."""
+    try:
+        start(fl_ctx)
+    except BaseException:
+        log.exception("cannot start")
+        logging.shutdown()
+        os._exit(1)
+
+
 class MarketSite(FLComponent):  # type: ignore[misc]
     """In the server's process: passes an operator's requests on to the providers that are connected."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
-            self._start(fl_ctx)
+            _or_exit(self._start, fl_ctx)
 
     def _start(self, fl_ctx: FLContext) -> None:
         engine = fl_ctx.get_engine()
@@ -66,7 +77,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
         self._cell.register_blob_cb(CHANNEL, ANSWER, self._answered)
         self._cell.register_blob_cb(CHANNEL, HERE, self._ready)
-        self._cell.core_cell.add_incoming_filter("*", "*", self._only_to_me)
+        self._cell.core_cell.add_incoming_filter("*", "*", self._only_expected)
         listener = socket.create_server(("127.0.0.1", 0))
         self._token = secrets.token_hex(32)
         write_json(
@@ -80,10 +91,20 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         )
         threading.Thread(target=self._accept, args=(listener,), name="relay", daemon=True).start()
 
-    def _only_to_me(self, message: Any) -> Any:
-        """Providers never talk to each other through the server."""
+    def _only_expected(self, message: Any) -> Any:
+        """Providers never talk to each other through the server, and send us only what we asked for.
+
+        This is decided on each frame's header, before memory is set aside for what it announces.
+        """
         if message.get_header(MessageHeaderKey.DESTINATION) != SERVER:
             return make_reply(ReturnCode.UNAUTHENTICATED)
+        if message.get_header(StreamHeaderKey.CHANNEL) == CHANNEL:
+            name, size = message.get_header(MessageHeaderKey.ORIGIN), message.get_header(StreamHeaderKey.SIZE)
+            here = message.get_header(StreamHeaderKey.TOPIC) == HERE
+            asked = here or self._exchange.expects(name, message.get_header(NUMBER))
+            if not asked or not isinstance(size, int) or not 0 <= size <= (1 if here else max_bytes()):
+                log.info("dropped a message of %s that nobody waits for", name)
+                return make_reply(ReturnCode.UNAUTHENTICATED)
         return None
 
     def _connected(self, name: str) -> bool:
@@ -114,8 +135,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         if not (isinstance(name, str) and isinstance(number, str) and isinstance(code, str)):
             return
         body = bytes(future.result())
-        if not self._exchange.answer(name, number, code, body):
-            log.info("dropped an answer of %s that nobody waits for", name)
+        self._exchange.answer(name, number, code, body)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -165,7 +185,7 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
-            self._start(fl_ctx)
+            _or_exit(self._start, fl_ctx)
         elif event_type == EventType.SYSTEM_START:
             self._parent.send({"op": "connected"})
             self._say_ready()

@@ -80,6 +80,9 @@ class FlareTransport:
             raise BazaarError(
                 f"the server of the market in {self._folder} went away: bring it up again and resume the run"
             ) from None
+        except BaseException:
+            self._close()  # interrupted half-way: what comes later on this connection belongs to nobody
+            raise
 
     def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
         """Wait until all `names` are connected; returns those that are not when the time is up."""
