@@ -60,8 +60,8 @@ class Federation:
         command = [sys.executable, "-m", "databazaar.federation.provider", str(kit)]
         with (kit / "provider.txt").open("ab") as output:
             process = subprocess.Popen(
-                [*command, "--handler", "parties:handler", "--max-bytes", str(MAX_BYTES)],
-                env={**os.environ, "PYTHONPATH": str(HERE), "PARTY": name},
+                [*command, "--handler", "parties:noting", "--max-bytes", str(MAX_BYTES)],
+                env={**os.environ, "PYTHONPATH": str(HERE), "PARTY": name, "NOTES": str(kit / "notes.txt")},
                 stdout=output,
                 stderr=output,
             )
@@ -97,3 +97,7 @@ class Federation:
         value = json.loads(file.read_text())
         change(value)
         file.write_text(json.dumps(value))
+
+
+def server_log(federation: Federation) -> str:
+    return (federation.market / "server" / "log.txt").read_text()

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
-from nvflare.fuel.f3.cellnet.defs import CellChannel
+from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
+from nvflare.fuel.f3.message import Message
 from nvflare.private.admin_defs import Message as AdminMessage
+from nvflare.private.defs import CellMessageHeaderKeys
 
 from databazaar.federation.frames import Channel
-from databazaar.federation.site import MarketSite, ProviderSite
+from databazaar.federation.site import (
+    ANSWER,
+    ASK,
+    CHANNEL,
+    CODE,
+    NUMBER,
+    SECONDS,
+    SERVER,
+    MarketSite,
+    ProviderSite,
+)
 
 
 def handler(payload: bytes) -> bytes:
@@ -50,7 +63,43 @@ class CuriousMarketSite(MarketSite):
 
 
 class UnguardedProviderSite(ProviderSite):
-    """A provider without our guard, so that FLARE's own policy has to do the refusing."""
+    """A provider without our guard, so that FLARE's own policy has to do the refusing; and a liar.
+
+    Asked `lie NAME`, it answers in NAME's name before it answers in its own; asked `gossip NAME`, it
+    puts a question of its own to NAME.
+    """
+
+    def _start(self, fl_ctx: Any) -> None:
+        super()._start(fl_ctx)
+        self._mask = ""
+        self._cell.core_cell.add_outgoing_request_filter("*", "*", self._put_on)
+
+    def _put_on(self, message: Any) -> Any:
+        if self._mask and message.get_header(NUMBER):
+            message.set_header(MessageHeaderKey.ORIGIN, self._mask)
+            message.set_header(CellMessageHeaderKeys.CLIENT_NAME, self._mask)
+        return None
 
     def _only_questions(self, message: Any) -> Any:
         return None
+
+    def _asked(self, future: Any) -> None:
+        number, words = future.headers[NUMBER], bytes(future.result()[:100]).decode(errors="replace").split()
+        if words[:1] == ["lie"]:
+            self._mask = words[1]
+            self._cell.send_blob(
+                CHANNEL, ANSWER, SERVER, Message({NUMBER: number, CODE: ""}, b"a lie")
+            ).result(2)
+            self._mask = ""
+        elif words[:1] == ["gossip"]:
+            self._cell.send_blob(CHANNEL, ASK, words[1], Message({NUMBER: "1" * 32, SECONDS: 9.0}, b"gossip"))
+        super()._asked(future)
+
+
+def noting(payload: bytes) -> bytes:
+    """Like `handler`, and keeps a note of everything that it was asked."""
+    if payload.startswith(b"lie " + os.environ["PARTY"].encode()):
+        time.sleep(1.0)
+    with Path(os.environ["NOTES"]).open("ab") as notes:
+        notes.write(payload + b"\n")
+    return handler(payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import ssl
 import threading
@@ -12,18 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import MAX_BYTES, Federation, eventually
+from loopback import MAX_BYTES, Federation, eventually, server_log
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
+from databazaar.federation.check import check
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow
 BANKS = ["bank1", "bank2", "bank3"]
-
-
-def server_log(federation: Federation) -> str:
-    return (federation.market / "server" / "log.txt").read_text()
 
 
 def test_every_provider_answers_for_itself(transport: FlareTransport) -> None:
@@ -216,3 +214,26 @@ def test_a_provider_that_is_there_before_the_server(tmp_path: Path) -> None:
             assert opened.wait_for(["bank1"], 30) == []
     finally:
         early.close()
+
+
+def test_a_provider_checks_its_kit_before_it_joins(federation: Federation, tmp_path: Path) -> None:
+    kit = federation.root / "bank1"
+    found = {finding.what: finding for finding in check(kit)}
+    assert [what for what, finding in found.items() if not finding.ok] == []
+    assert list(found) == ["key", "certificate", "policy", "name", "connection", "clock"]
+    other = Federation(tmp_path, "fraud")
+    lost = other.enroll("bank1")
+    assert "nothing answers" in check(lost)[-1].says
+    (lost / "startup" / "client.key").chmod(0o644)
+    assert "chmod 600" in check(lost)[0].says
+    other.edit(
+        "bank1/local/resources.json", lambda kit: kit["components"].append({"path": "nvflare.Launcher"})
+    )
+    assert "code other than ours" in check(lost)[2].says
+    port = onboarding.load_market(federation.market).port
+    other.edit("bank1/invitation.json", lambda kit: kit.update(port=port))
+    assert "is not the market's" in check(lost)[-1].says
+    shutil.copy(kit / "startup/rootCA.pem", lost / "startup/rootCA.pem")
+    assert "does not take this kit's certificate" in check(lost)[-1].says
+    other.edit("bank1/invitation.json", lambda kit: kit.update(host="no-such-host.invalid"))
+    assert "does not resolve" in check(lost)[-1].says

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import zipfile
 from collections.abc import Iterator
 
 import pytest
-from loopback import HERE, Federation
+from loopback import HERE, Federation, server_log
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
@@ -115,3 +116,23 @@ def test_a_job_without_code_is_refused_too(hostile: Federation) -> None:
 def test_the_guarded_provider_still_answers_questions(hostile: Federation) -> None:
     with FlareTransport(hostile.market) as opened:
         assert opened.request(["guarded"], b"and now?", 20) == ({"guarded": b"guarded:and now?"}, {})
+
+
+def test_a_provider_cannot_answer_in_another_s_name(hostile: Federation) -> None:
+    """The liar forges the sender's name on an answer to a question that both were asked, and is first."""
+    with FlareTransport(hostile.market) as opened:
+        replies, failures = opened.request(["guarded", "unguarded"], b"lie guarded", 20)
+    assert replies == {"guarded": b"guarded:lie guarded", "unguarded": b"unguarded:lie guarded"}
+    assert failures == {}
+    assert "is bound to origin unguarded, not message origin guarded" in server_log(hostile)
+
+
+def test_providers_cannot_talk_to_each_other(hostile: Federation) -> None:
+    with FlareTransport(hostile.market) as opened:
+        assert opened.request(["unguarded"], b"gossip guarded", 20)[1] == {}
+        time.sleep(1)
+        assert opened.request(["guarded"], b"the end", 20)[1] == {}
+    notes = (hostile.root / "guarded" / "notes.txt").read_text()
+    assert "the end" in notes
+    assert "gossip" not in notes
+    assert "refused a message of unguarded to guarded" in server_log(hostile)

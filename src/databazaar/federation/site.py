@@ -96,10 +96,15 @@ class MarketSite(FLComponent):  # type: ignore[misc]
 
         This is decided on each frame's header, before memory is set aside for what it announces.
         """
-        if message.get_header(MessageHeaderKey.DESTINATION) != SERVER:
+        name, to = (
+            message.get_header(MessageHeaderKey.ORIGIN),
+            message.get_header(MessageHeaderKey.DESTINATION),
+        )
+        if to != SERVER:
+            log.warning("refused a message of %s to %s", name, to)
             return make_reply(ReturnCode.UNAUTHENTICATED)
         if message.get_header(StreamHeaderKey.CHANNEL) == CHANNEL:
-            name, size = message.get_header(MessageHeaderKey.ORIGIN), message.get_header(StreamHeaderKey.SIZE)
+            size = message.get_header(StreamHeaderKey.SIZE)
             here = message.get_header(StreamHeaderKey.TOPIC) == HERE
             asked = here or self._exchange.expects(name, message.get_header(NUMBER))
             if not asked or not isinstance(size, int) or not 0 <= size <= (1 if here else max_bytes()):
@@ -208,14 +213,12 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ or channel == CellChannel.CELLNET:
             return None
         inner, topic = message.get_header(StreamHeaderKey.CHANNEL), message.get_header(MessageHeaderKey.TOPIC)
-        if (
-            message.get_header(MessageHeaderKey.ORIGIN) == SERVER
-            and channel == STREAM_CHANNEL
-            and (
-                inner in (CHANNEL, CellChannel.RETURN_ONLY) or topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
-            )
-        ):
-            return None
+        if message.get_header(MessageHeaderKey.ORIGIN) == SERVER and channel == STREAM_CHANNEL:
+            upkeep = topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
+            size = message.get_header(StreamHeaderKey.SIZE)
+            small = isinstance(size, int) and 0 <= size <= max_bytes()
+            if upkeep or (inner in (CHANNEL, CellChannel.RETURN_ONLY) and small):
+                return None
         topic = message.get_header(StreamHeaderKey.TOPIC) or topic
         log.warning("refused by provider policy: %s", json.dumps([str(inner or channel), str(topic)]))
         return make_reply(ReturnCode.UNAUTHENTICATED, error="refused by provider policy")
