@@ -184,5 +184,7 @@ def test_errors_are_one_sentence_with_a_remedy(market: Path, tmp_path: Path) -> 
         pass
     with pytest.raises(BazaarError, match="no handler"):
         load_handler("no.such.module:thing")
+    with pytest.raises(BazaarError, match="has no provider ghost"):
+        server.revoke(market, "ghost")
     assert server.down(market) is False
     assert server.status(market).up is False

@@ -212,7 +212,12 @@ def record_revocation(folder: Path, provider: str) -> None:
     """Write the name where FLARE's server looks. `server.revoke` also tells a server that is up."""
     market = load_market(folder)
     _check_name(provider, "provider")
-    (market.folder / "invitations" / f"{provider}.json").unlink(missing_ok=True)
+    invitation = market.folder / "invitations" / f"{provider}.json"
+    if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():
+        raise BazaarError(
+            f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}"
+        )
+    invitation.unlink(missing_ok=True)
     names = sorted(revoked(folder) | {provider})
     write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
 
@@ -223,6 +228,10 @@ def _check_name(name: str, what: str) -> None:
             f"{name!r} cannot be the name of a {what}: use up to 48 small letters, digits, '-' and '_', "
             f"and none of {', '.join(sorted(_RESERVED))}"
         )
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) or "none so far"
 
 
 def _proof(secret: str, text: str) -> str:

@@ -173,6 +173,7 @@ def _check_port(market: onboarding.Market, wait: float = 5.0) -> None:
 
 
 def _listens(market: onboarding.Market) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((market.host, market.port), timeout=1.0):
-        return True
+    for host in (market.host, "127.0.0.1"):
+        with contextlib.suppress(OSError), socket.create_connection((host, market.port), timeout=1.0):
+            return True
     return False

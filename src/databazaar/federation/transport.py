@@ -47,8 +47,8 @@ class LocalTransport:
 class FlareTransport:
     """The providers connected to a market's FLARE server on this machine.
 
-    Opening it takes no time to speak of: there is no FLARE job behind it. If the server has been
-    restarted in the meantime, the next request connects anew.
+    Opening it takes no time to speak of: there is no FLARE job behind it. A request that finds the
+    server gone raises `BazaarError`, and the one after it connects anew. For one thread at a time.
     """
 
     def __init__(self, folder: Path) -> None:
