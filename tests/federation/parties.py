@@ -51,6 +51,10 @@ class CuriousMarketSite(MarketSite):
         command = AdminMessage(topic=header["topic"], body=body if header["binary"] else body.decode())
         for key, value in header["headers"].items():
             command.set_header(key, value)
+        if header["bulk"]:
+            request = new_cell_message({}, command)
+            self._cell.core_cell.queue_message(CellChannel.CLIENT_MAIN, "command", header["name"], request)
+            return channel.send({"op": "said"}, b"timeout: bulk messages have no reply")
         reply = self._cell.send_request(
             channel=CellChannel.CLIENT_MAIN,
             target=header["name"],

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 
 import pytest
-from loopback import HERE, Federation, server_log
+from loopback import HERE, Federation, eventually, server_log
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
@@ -44,13 +44,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         patch.undo()
 
 
-def command(federation: Federation, name: str, topic: str, body: bytes, **headers: object) -> str:
+def command(
+    federation: Federation, name: str, topic: str, body: bytes, bulk: bool = False, **headers: object
+) -> str:
     channel = server.connect(federation.market)
     try:
-        binary = topic == "train.deploy"
-        channel.send(
-            {"op": "command", "name": name, "topic": topic, "headers": headers, "binary": binary}, body
-        )
+        how = {"binary": topic == "train.deploy", "bulk": bulk}
+        channel.send({"op": "command", "name": name, "topic": topic, "headers": headers, **how}, body)
         return channel.receive()[1].decode()
     finally:
         channel.close()
@@ -66,8 +66,8 @@ def refused(federation: Federation, topic: str, body: bytes, **headers: object) 
     return said
 
 
-def job_with_code() -> tuple[bytes, dict[str, object]]:
-    """An application whose `custom` folder carries Python, as FLARE's job runner sends it."""
+def job(code: bool) -> tuple[bytes, dict[str, object]]:
+    """An application as FLARE's job runner sends it, with or without a `custom` folder of Python."""
     config = {
         "format_version": 2,
         "executors": [{"tasks": ["*"], "executor": {"path": "evil.Evil", "args": {}}}],
@@ -75,7 +75,8 @@ def job_with_code() -> tuple[bytes, dict[str, object]]:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("config/config_fed_client.json", json.dumps(config))
-        archive.writestr("custom/evil.py", "from pathlib import Path\nPath('/tmp/evil').touch()\n")
+        if code:
+            archive.writestr("custom/evil.py", "from pathlib import Path\nPath('/tmp/evil').touch()\n")
     meta = {
         "job_id": JOB,
         "name": "evil",
@@ -83,7 +84,6 @@ def job_with_code() -> tuple[bytes, dict[str, object]]:
         "submitter_org": "market",
         "submitter_role": "project_admin",
         "scope": "",
-        "byoc": True,
     }
     return packed.getvalue(), {"job_id": JOB, "app_name": "app", "job_meta": meta}
 
@@ -98,19 +98,38 @@ def test_a_server_cannot_read_a_provider_s_files(hostile: Federation) -> None:
 
 
 def test_a_job_that_carries_code_is_refused_before_it_is_unpacked(hostile: Federation) -> None:
-    app, headers = job_with_code()
+    app, headers = job(code=True)
     refused(hostile, "train.deploy", app, **headers)
     assert not list((hostile.root / "guarded").rglob("evil.py"))
 
 
 def test_behind_our_guard_flare_s_policy_refuses_a_job_that_carries_code(hostile: Federation) -> None:
-    app, headers = job_with_code()
+    app, headers = job(code=True)
     assert command(hostile, "unguarded", "train.deploy", app, **headers).endswith("BYOC not permitted")
     assert not list((hostile.root / "unguarded").rglob("evil.py"))
 
 
 def test_a_job_without_code_is_refused_too(hostile: Federation) -> None:
     refused(hostile, "train.start_job", b"", job_id=JOB)
+
+
+def test_a_command_inside_a_bulk_message_is_refused(hostile: Federation) -> None:
+    """FLARE unpacks these past its filters: without our guard the application below is put in place."""
+    app, headers = job(code=False)
+    command(hostile, "unguarded", "train.deploy", app, bulk=True, **headers)
+    assert eventually(lambda: (hostile.root / "unguarded" / JOB).exists(), 10)
+    log = hostile.root / "guarded" / "log.txt"
+    before = log.read_text().count("refused by provider policy")
+    command(hostile, "guarded", "train.deploy", app, bulk=True, **headers)
+    assert eventually(lambda: log.read_text().count("refused by provider policy") > before, 10)
+    time.sleep(1)
+    assert not (hostile.root / "guarded" / JOB).exists()
+
+
+def test_without_our_guard_a_job_without_code_is_put_in_place_but_cannot_start(hostile: Federation) -> None:
+    app, headers = job(code=False)
+    assert "deployed" in command(hostile, "unguarded", "train.deploy", app, **headers)
+    assert "resource_manager" in command(hostile, "unguarded", "train.start_job", b"", **headers)
 
 
 def test_the_guarded_provider_still_answers_questions(hostile: Federation) -> None:

@@ -23,7 +23,13 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
-from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessageType, ReturnCode
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    MessageHeaderKey,
+    MessageType,
+    ReturnCode,
+)
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import (
@@ -100,7 +106,10 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             message.get_header(MessageHeaderKey.ORIGIN),
             message.get_header(MessageHeaderKey.DESTINATION),
         )
-        if to != SERVER:
+        bulk = message.get_header(MessageHeaderKey.CHANNEL) == CellChannel.CELLNET and (
+            message.get_header(MessageHeaderKey.TOPIC) != CellChannelTopic.Bye
+        )
+        if to != SERVER or bulk:
             log.warning("refused a message of %s to %s", name, to)
             return make_reply(ReturnCode.UNAUTHENTICATED)
         if message.get_header(StreamHeaderKey.CHANNEL) == CHANNEL:
@@ -208,16 +217,24 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell.send_blob(CHANNEL, HERE, SERVER, Message({}, b"1"), optional=True)
 
     def _only_questions(self, message: Any) -> Any:
-        """Refuse whatever is not a reply, the connection's own upkeep, or a question from the server."""
-        channel = message.get_header(MessageHeaderKey.CHANNEL)
-        if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ or channel == CellChannel.CELLNET:
+        """Refuse whatever is not a reply, the connection's own upkeep, or a question from the server.
+
+        FLARE's bulk messages are refused with the rest: they carry others inside that no filter sees.
+        """
+        if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ:
             return None
-        inner, topic = message.get_header(StreamHeaderKey.CHANNEL), message.get_header(MessageHeaderKey.TOPIC)
-        if message.get_header(MessageHeaderKey.ORIGIN) == SERVER and channel == STREAM_CHANNEL:
-            upkeep = topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
+        channel, topic = (
+            message.get_header(MessageHeaderKey.CHANNEL),
+            message.get_header(MessageHeaderKey.TOPIC),
+        )
+        inner = message.get_header(StreamHeaderKey.CHANNEL)
+        if message.get_header(MessageHeaderKey.ORIGIN) == SERVER:
+            bye = channel == CellChannel.CELLNET and topic == CellChannelTopic.Bye
+            upkeep = channel == STREAM_CHANNEL and topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
             size = message.get_header(StreamHeaderKey.SIZE)
             small = isinstance(size, int) and 0 <= size <= max_bytes()
-            if upkeep or (inner in (CHANNEL, CellChannel.RETURN_ONLY) and small):
+            ours = channel == STREAM_CHANNEL and inner in (CHANNEL, CellChannel.RETURN_ONLY)
+            if bye or upkeep or (ours and small):
                 return None
         topic = message.get_header(StreamHeaderKey.TOPIC) or topic
         log.warning("refused by provider policy: %s", json.dumps([str(inner or channel), str(topic)]))
