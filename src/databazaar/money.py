@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from databazaar.errors import BazaarError
+
+_WRITTEN = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Currency:
     def parse(self, written: int | str, field: str = "amount") -> int:
         """Minor units of an amount as a person writes it. Floats are refused: they do not hold cents exactly."""
         try:
-            if isinstance(written, bool | float):
+            if isinstance(written, bool | float) or not _WRITTEN.fullmatch(str(written)):
                 raise InvalidOperation
             minor = Decimal(written).scaleb(self.decimals)
             if minor != minor.to_integral_value():

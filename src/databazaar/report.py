@@ -32,7 +32,6 @@ class Round:
     accesses: tuple[Access, ...]
     utility: float
     loss: float | None
-    model_hash: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""The command `bazaar`."""
+
+from databazaar.cli.app import main
+
+__all__ = ["main"]

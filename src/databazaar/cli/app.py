@@ -1,0 +1,197 @@
+"""The commands. Each one checks everything first, then acts, then says what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from databazaar.errors import BazaarError
+
+NOBODY_ANSWERED = 3
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Data markets: a budget goes in; a trained model and a settled revenue statement come out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered; 130 interrupted.",
+)
+
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the run. Default: a new one under runs/.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and only the last line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")]
+Run = Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]
+
+
+def _example(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.command(epilog=_example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
+def demo(
+    out: Out = None,
+    budget: Annotated[int, typer.Option(min=5, help="Accesses to buy.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the market.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """One bank buys a fraud model from nine others: the paper's story, offline, in under a minute."""
+    from databazaar.cli import play
+    from databazaar.jobs import demo_job
+
+    job = demo_job(budget, seed)
+    folder = play.begin(job, out, "demo")
+    play.finish_demo(job, folder, play.Voice(quiet, as_json))
+
+
+@app.command(epilog=_example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(),
+    example: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
+) -> None:
+    """Writes a commented market.toml to start from."""
+    from databazaar.config import TEMPLATE
+    from databazaar.runs import write_whole
+
+    if example:
+        from databazaar.data.fraud import write_fraud_files
+
+        path = write_fraud_files(folder)
+    else:
+        path = folder / "market.toml"
+        if path.exists():
+            raise BazaarError(f"{path}: the file exists already: remove it or choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, TEMPLATE.encode())
+    typer.echo(f"{path} is written: edit it, then `bazaar run {path}`")
+
+
+@app.command(epilog=_example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
+def run(
+    market: Annotated[Path, typer.Argument(help="The market.toml to run.", show_default=False)],
+    out: Out = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Instead of market.seed.", show_default=False)] = None,
+    engine: Annotated[str | None, typer.Option(help="Instead of engine.kind.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="Instead of engine.device.", show_default=False)] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Runs a market on your own CSV or Parquet files."""
+    from databazaar.cli import play
+    from databazaar.jobs import market_job
+
+    changes: dict[str, dict[str, Any]] = {"market": {}, "engine": {}}
+    for section, name, value in (("market", "seed", seed), ("engine", "kind", engine), ("engine", "device", device)):
+        if value is not None:
+            changes[section][name] = value
+    job = market_job(market, {section: given for section, given in changes.items() if given})
+    folder = play.begin(job, out, job.title)
+    play.finish(job, folder, play.Voice(quiet, as_json))
+
+
+@app.command(epilog=_example("bazaar resume runs/fraud"))
+def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Goes on with a run that was stopped, to the same result as if it had not been."""
+    from databazaar.cli import play
+    from databazaar.jobs import from_recipe
+    from databazaar.runs import RunFolder
+
+    run_folder = RunFolder(folder)
+    job = from_recipe(run_folder.recipe)
+    finish = play.finish_demo if run_folder.recipe["job"] == "demo" else play.finish
+    finish(job, run_folder, play.Voice(quiet, as_json))
+
+
+@app.command(epilog=_example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
+def report(
+    folder: Run,
+    out: Annotated[Path | None, typer.Option("--out", help="The HTML file. Default: in the run's folder.")] = None,
+) -> None:
+    """Writes the report again: one HTML file that opens offline, and the same figures as PNG."""
+    from databazaar.cli import play
+    from databazaar.runs import RunFolder
+
+    typer.echo(play.write_report(RunFolder(folder), out))
+
+
+@app.command(
+    epilog=_example(
+        "bazaar statement runs/fraud",
+        "bazaar statement runs/fraud --csv > payouts.csv",
+        "bazaar statement runs/fraud --provider harbour-bank --json",
+        "bazaar statement runs/fraud --out statements",
+    )
+)
+def statement(
+    folder: Run,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
+    provider: Annotated[str | None, typer.Option(help="Only this one, access by access.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Write every provider's CSV and JSON to this folder.")] = None,
+) -> None:
+    """Who was paid what: the settled revenue statement."""
+    from databazaar.cli import statements
+    from databazaar.runs import RunFolder
+
+    if as_json and as_csv:
+        raise BazaarError("--json and --csv exclude each other: give one of them")
+    settled = RunFolder(folder).report()
+    if out is not None:
+        typer.echo(statements.write_all(settled, out))
+    elif provider is not None:
+        typer.echo(statements.one(settled, provider, as_csv), nl=False)
+    else:
+        typer.echo(statements.everyone(settled, as_json, as_csv), nl=False)
+
+
+@app.command(epilog=_example("bazaar audit runs/fraud", "bazaar audit runs/fraud --head 3f0c… --json"))
+def audit(
+    folder: Run,
+    head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replays every draw, distribution and payment from the ledger alone. Exit code 1 where something is off."""
+    from databazaar.runs import RunFolder
+
+    found = RunFolder(folder).audit(head)
+    if as_json:
+        told = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
+        typer.echo(json.dumps({**told, "ledger_head": found.head, "message": found.message}))
+    else:
+        typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from databazaar import __version__
+
+        typer.echo(f"databazaar {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
+    warnings.showwarning = lambda message, *_, **__: print(f"bazaar: note: {message}", file=sys.stderr)  # noqa: T201
+    try:
+        app()
+    except BazaarError as error:
+        print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("bazaar: interrupted; `bazaar resume` goes on with the run", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED)

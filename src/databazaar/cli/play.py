@@ -1,0 +1,206 @@
+"""Playing a market in the terminal: the progress, the outcome, and the files it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from databazaar.arbiter import Progress as Round
+from databazaar.cli import app
+from databazaar.jobs import Job
+from databazaar.money import Currency
+from databazaar.report import Report
+from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
+from databazaar.runs import RunFolder, write_whole
+from databazaar.samplers import Uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BASELINE = "uniform"
+"""The demo's baseline is a run of its own, in this folder inside the demo's."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How much is said: progress on standard error, the outcome on standard output."""
+
+    quiet: bool
+    as_json: bool
+
+    @property
+    def chatty(self) -> bool:
+        return not (self.quiet or self.as_json)
+
+    @contextmanager
+    def progress(self, name: str, currency: Currency) -> Iterator[Callable[[Round], None] | None]:
+        if not self.chatty:
+            yield None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[money]} utility {task.fields[utility]} paying {task.fields[paid]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(name, money="", utility="–", paid="–")
+
+            def tell(round: Round) -> None:
+                paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
+                bar.update(
+                    task,
+                    total=round.budget,
+                    completed=round.asked,
+                    money=f"{currency.amount(round.spent)}/{currency.format(round.budget)}",
+                    utility=f"{round.utility:.4f}",
+                    paid=paid,
+                )
+
+            yield tell
+
+
+def begin(job: Job, out: Path | None, name: str) -> RunFolder:
+    """A new folder for the run, once the job is known to be sound."""
+    job.arbiter()  # finds whatever else is wrong before anything is written
+    return RunFolder.create(out or _next_free(Path("runs"), name), job.recipe)
+
+
+def _next_free(parent: Path, name: str) -> Path:
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "market"
+    taken = {path.name for path in parent.glob(f"{slug}-*")}
+    return next(parent / f"{slug}-{i}" for i in range(1, len(taken) + 2) if f"{slug}-{i}" not in taken)
+
+
+def finish(job: Job, folder: RunFolder, voice: Voice) -> None:
+    """Plays the job from where it stands to its end, writes the outcome, and tells it."""
+    report = _settle(job, folder, voice, job.title)
+    page = write_report(folder)
+    if voice.as_json:
+        typer.echo(json.dumps(_outcome(folder, report)))
+    elif voice.quiet:
+        typer.echo(page)
+    else:
+        console = Console()
+        console.print(_payout_table(report, None, job.notes))
+        _say_end(console, folder, report, page)
+    _leave(report)
+
+
+def finish_demo(job: Job, folder: RunFolder, voice: Voice) -> None:
+    """The demo plays the job, then the same job with uniform sampling, and sets them side by side."""
+    report = _settle(job, folder, voice, "OSMD   ")
+    baseline_folder = RunFolder.open_or_create(folder.path / BASELINE)
+    baseline = _settle(job, baseline_folder, voice, "uniform", Uniform())
+    page = write_report(folder)
+    accuracies = [_accuracy(job, f) for f in (folder, baseline_folder)]
+    if voice.as_json:
+        told = {"report": report, "baseline": baseline}
+        more = {
+            name: {"test_accuracy": accuracy, "final_utility": r.final_utility, "final_loss": r.final_loss}
+            for (name, r), accuracy in zip(told.items(), accuracies, strict=True)
+        }
+        typer.echo(json.dumps({**_outcome(folder, report), "osmd": more["report"], "uniform": more["baseline"]}))
+    elif voice.quiet:
+        typer.echo(page)
+    else:
+        console = Console()
+        console.print(_payout_table(report, baseline, job.notes))
+        console.print(_comparison_table(report, baseline, accuracies))
+        _say_end(console, folder, report, page)
+    _leave(report)
+
+
+def _settle(job: Job, folder: RunFolder, voice: Voice, name: str, sampler: Uniform | None = None) -> Report:
+    if folder.finished:
+        return folder.report()
+    arbiter = job.arbiter(sampler)
+    with voice.progress(name, job.consumer.currency) as tell:
+        return arbiter.run(folder, tell=tell)
+
+
+def _accuracy(job: Job, folder: RunFolder) -> float:
+    """On the test set, which no part of the market has seen."""
+    task = job.consumer.task
+    params = folder.saved_parameters(task)
+    assert params is not None and job.test is not None and task.model is not None
+    task.layout.load(task.model, params)
+    with torch.no_grad():
+        outputs = task.model.eval()(torch.from_numpy(job.test.x))
+    return float((outputs.argmax(1).numpy() == job.test.y).mean())
+
+
+def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
+    return {"folder": str(folder.path), **folder.summary(), **statement_dict(report)}
+
+
+def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str] | None) -> Table:
+    table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("provider", no_wrap=True)
+    for name in ("accesses", "pay", *(["uniform pay"] if baseline else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    if notes:
+        table.add_column("what it sells")
+    others = {p.provider: p for p in baseline.payouts} if baseline else {}
+    amount = report.currency.amount
+    for payout in sorted(report.payouts, key=lambda p: (-p.pay, p.provider)):
+        cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
+        cells += [amount(others[payout.provider].pay)] if baseline else []
+        table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
+    return table
+
+
+def _comparison_table(report: Report, baseline: Report, accuracies: list[float]) -> Table:
+    table = Table(title="The same budget, two ways to spend it", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("", "hold-out utility", "hold-out loss", "test accuracy"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, r, accuracy in zip(("OSMD", "uniform"), (report, baseline), accuracies, strict=True):
+        table.add_row(name, f"{r.final_utility:.4f}", f"{r.final_loss or 0:.4f}", f"{accuracy:.1%}")
+    return table
+
+
+def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
+    lines = [report.message]
+    if report.regret_bound is not None:
+        lines.append(f"regret bound (Theorem 1): {report.regret_bound:.4g} in units of utility over the whole run")
+    lines += [
+        f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
+        f"ledger  {folder.path / 'ledger.sqlite'}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
+        f"report  {page}",
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def write_report(folder: RunFolder, out: Path | None = None) -> Path:
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON."""
+    report = folder.report()
+    found = folder.audit()
+    baseline_path = folder.path / BASELINE
+    baseline = RunFolder(baseline_path).report() if baseline_path.exists() else None
+    title = str(folder.recipe.get("market", {}).get("market", {}).get("name") or "Fraud model for a new credit card")
+    page = out or folder.path / "report.html"
+    audit = AuditView(found.ok, found.entries, found.message)
+    save_png(report, folder.path / "figures")
+    write_whole(folder.path / "statement.csv", statement_csv(report).encode())
+    write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    write_whole(page, render(report, title=title, audit=audit, baseline=baseline).encode())
+    return page
+
+
+def _leave(report: Report) -> None:
+    if report.status == "nobody answered":
+        print(f"bazaar: {report.message}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(app.NOBODY_ANSWERED)

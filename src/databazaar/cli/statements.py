@@ -1,0 +1,83 @@
+"""Revenue statements on the command line: for everybody, or for one provider access by access."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from databazaar.errors import BazaarError
+from databazaar.report import Report
+from databazaar.reports import statement_csv, statement_dict
+from databazaar.runs import write_whole
+
+
+def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
+    if as_json:
+        return json.dumps(statement_dict(report)) + "\n"
+    if as_csv:
+        return statement_csv(report)
+    width = max(len(p.provider) for p in report.payouts)
+    money = report.currency.format
+    lines = [f"{p.provider:<{width}}  {p.accesses:>8} accesses  {money(p.pay):>16}" for p in report.payouts]
+    end = f"budget {money(report.budget)}, spent {money(report.spent)}, refunded {money(report.refunded)}"
+    return "\n".join([*lines, end]) + "\n"
+
+
+def one(report: Report, provider: str, as_csv: bool) -> str:
+    told = provider_dict(report, provider)
+    return _csv(told["items"]) if as_csv else json.dumps(told) + "\n"
+
+
+def provider_dict(report: Report, provider: str) -> dict[str, Any]:
+    """One provider's own statement. It says nothing of other providers, gains or the utility."""
+    place = next((i for i, payout in enumerate(report.payouts) if payout.provider == provider), None)
+    if place is None:
+        known = ", ".join(p.provider for p in report.payouts[:10])
+        raise BazaarError(f"--provider {provider} is not part of this run: it has {known}")
+    payout = report.payouts[place]
+    items = [
+        {"round": round.number, "draw": a.draw, "paid": a.paid, "failure": a.failure or ""}
+        for round in report.rounds
+        for a in round.accesses
+        if a.provider == place
+    ]
+    return {
+        "provider": payout.provider,
+        "owner": payout.owner,
+        "currency": report.currency.name,
+        "decimals": report.currency.decimals,
+        "price": payout.price,
+        "accesses": payout.accesses,
+        "failures": payout.failures,
+        "pay": payout.pay,
+        "pay_text": report.currency.format(payout.pay),
+        "ledger_head": report.ledger_head,
+        "items": items,
+    }
+
+
+def write_all(report: Report, out: Path) -> str:
+    """statement.csv and statement.json for everybody, and one of each for every provider."""
+    if out.exists() and any(out.iterdir()):
+        raise BazaarError(f"{out} is not empty: give another folder with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / "statement.csv", statement_csv(report).encode())
+    write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    for i, payout in enumerate(report.payouts):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", payout.provider).strip(".") or f"provider-{i}"
+        told = provider_dict(report, payout.provider)
+        write_whole(out / f"{name}.csv", _csv(told["items"]).encode())
+        write_whole(out / f"{name}.json", json.dumps(told, indent=2).encode())
+    return f"{2 * len(report.payouts) + 2} files in {out}"
+
+
+def _csv(items: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["round", "draw", "paid", "failure"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(items)
+    return text.getvalue()

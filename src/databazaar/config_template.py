@@ -1,0 +1,65 @@
+"""The commented market.toml that `bazaar init` writes."""
+
+from __future__ import annotations
+
+TEMPLATE = """\
+# A data market. Run it with: bazaar run market.toml
+# Paths are relative to this file. What is commented out shows another choice or the default.
+
+[market]
+name = "market"
+budget = 1000              # what you will spend in all; whole number, or text such as "1000.00"
+per_round = 10             # accesses bought in a round (K); a run has about budget / (K x price) rounds
+seed = 0                   # the same seed gives the same run
+currency = "credits"       # how amounts are named
+decimals = 0               # digits after the decimal point: 2 for euros and cents
+
+[data]
+holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
+target = "target"          # the column to predict; whole-number labels for classification
+task = "classification"    # or "regression"
+# features = ["amount", "hour", "channel"]   # default: all columns but the target
+# categorical = ["channel"]                  # default: the text columns
+
+[model]
+kind = "mlp"               # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
+hidden = [32]              # sizes of the hidden layers, for mlp
+# image = [1, 28, 28]      # channels, height and width, for cnn
+
+[oracle]                   # what a provider does with your model when it is asked
+kind = "local-sgd"         # or "full-gradient", "stochastic-gradient"
+step = 0.1                 # the providers' learning rate
+batch_size = 32
+epochs = 1
+momentum = 0.0
+
+[utility]                  # how the hold-out scores an update
+kind = "exp-loss"          # exp(-loss), within [0, 1]; or "negative-loss", "accuracy" (classification)
+
+[training]
+step = 1.0                 # how far the model moves along the average update
+# halve_every = 50         # halve this step and the providers' every so many rounds
+
+[sampler]                  # who is asked
+kind = "osmd"              # learns who helps; or "uniform", "uniform-without-replacement"
+switches = 1               # eta and alpha from the paper's theory for this many changes of the best provider
+# eta = 0.05               # or set both by hand, without switches
+# alpha = 0.1              # in [0, 1]: the share of the draws kept even over all providers
+
+[engine]
+kind = "vectorized"        # all providers of a round at once; or "loop", "federated"
+device = "auto"            # or "cpu", "cuda"
+
+# [ledger]
+# url = "postgresql+psycopg://host/database"   # default: an SQLite file in the run's folder
+
+[[providers]]
+id = "north"
+file = "north.csv"         # the hold-out's columns, in any order
+# owner = "north"          # one owner may run several providers; default: the id
+# price = "1"              # per access, in the market's currency
+
+[[providers]]
+id = "south"
+file = "south.csv"
+"""

@@ -1,0 +1,57 @@
+"""The reference engine: one provider at a time, in the order asked. Slow, clear, and good at explaining errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from databazaar.engines.protocol import Ask, Replies, as_update
+from databazaar.errors import BazaarError
+from databazaar.oracles import Oracle, compute_update
+from databazaar.provider import Provider
+from databazaar.randomness import oracle_stream
+from databazaar.task import Task
+
+
+class LoopEngine:
+    """Runs each oracle by itself. A failing one is named with its round, and the others go on."""
+
+    name = "loop"
+
+    def __init__(self, task: Task, providers: Sequence[Provider], device: torch.device) -> None:
+        self.device = device
+        self._task = Task(task.model.to(device) if task.model is not None else None, task.loss)
+        self._providers = list(providers)
+        for provider in providers:
+            if provider.oracle is None:
+                raise BazaarError(
+                    f"provider {provider.id} has neither data nor an oracle: give it one, or run federated"
+                )
+        self._data = [
+            tuple(part.to(device) for part in provider.data) if provider.data is not None else None
+            for provider in providers
+        ]
+
+    def query(self, ask: Ask) -> Replies:
+        return Replies.of(ask, [self._answer(ask, index) for index in ask.providers])
+
+    def _answer(self, ask: Ask, index: int) -> Tensor | str:
+        provider = self._providers[index]
+        rng = oracle_stream(ask.seed, ask.round, provider.id)
+        try:
+            if isinstance(provider.oracle, Oracle):
+                data = self._data[index]
+                assert data is not None
+                return compute_update(provider.oracle, self._task, data, ask.params, ask.round, rng)
+            assert callable(provider.oracle)
+            return as_update(provider.oracle(ask.params.cpu().numpy().copy()), ask.params)
+        except BazaarError:
+            raise
+        except Exception as reason:
+            text = " ".join(str(reason).split())[:200]
+            return f"provider {provider.id}, round {ask.round}: {type(reason).__name__}: {text}"
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,88 @@
+"""The one seam: an engine is asked for updates and replies with those that are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+LIMIT = 1e15
+"""An update with a larger entry is not an update: its square would not fit a float32."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One round's question: these providers (indices, each once), from these parameters.
+
+    Whatever randomness an oracle uses derives from (seed, round, provider's id).
+    """
+
+    params: Tensor
+    providers: Sequence[int]
+    round: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Replies:
+    """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero."""
+
+    updates: Tensor
+    failures: dict[int, str]
+
+    @classmethod
+    def of(cls, ask: Ask, answers: Sequence[Tensor | str]) -> Replies:
+        """Collects one answer per provider asked: an update, or the reason why there is none."""
+        rows, failures = [], {}
+        for provider, answer in zip(ask.providers, answers, strict=True):
+            reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
+            if reason is not None:
+                failures[provider] = reason
+            rows.append(torch.zeros_like(ask.params) if reason is not None else answer)
+        return cls(torch.stack([row for row in rows if isinstance(row, Tensor)]), failures)
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Answers asks. `check_engine` compares any engine with the reference."""
+
+    name: str
+    device: torch.device
+
+    def query(self, ask: Ask) -> Replies:
+        """Asks every provider of `ask` once. A provider's failure is a reply, never an exception."""
+
+    def close(self) -> None:
+        """Lets go of whatever the engine holds."""
+
+
+def why_invalid(update: Any, params: Tensor) -> str | None:
+    """Why an update cannot be used, or None. Checked on the arbiter's side, whoever sent it."""
+    if not isinstance(update, Tensor):
+        return f"the update is a {type(update).__name__}, not a vector"
+    if update.shape != params.shape:
+        return f"the update has shape {list(update.shape)}, not {list(params.shape)}"
+    if update.dtype != params.dtype:
+        return f"the update holds {update.dtype}, not {params.dtype}"
+    if not bool(torch.isfinite(update).all()):
+        return "the update holds NaN or infinity"
+    if bool((update.abs() > LIMIT).any()):
+        return f"the update holds a number beyond ±{LIMIT:g}"
+    return None
+
+
+def as_update(answer: Any, params: Tensor) -> Tensor | str:
+    """What a user's callable returned, as a vector like `params`, or the reason why it is none."""
+    if isinstance(answer, Tensor):
+        answer = answer.detach().cpu().numpy()
+    if not isinstance(answer, np.ndarray):
+        return f"the update is a {type(answer).__name__}, not a NumPy vector"
+    if answer.dtype.kind not in "fiu":
+        return f"the update holds {answer.dtype}, not numbers"
+    if answer.shape != tuple(params.shape):
+        return f"the update has shape {list(answer.shape)}, not {list(params.shape)}"
+    return torch.from_numpy(np.array(answer)).to(params)

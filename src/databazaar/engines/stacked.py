@@ -1,0 +1,119 @@
+"""Many providers' work as one stacked computation: row r trains its own copy of the model on its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from databazaar.oracles import Batches, LocalSGD, Oracle
+from databazaar.task import Task
+
+
+@dataclass(frozen=True)
+class Data:
+    """All providers' samples end to end. Provider i has rows starts[i] … starts[i] + sizes[i] − 1."""
+
+    x: Tensor
+    y: Tensor
+    starts: Tensor
+    sizes: Tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each of R rows does in each of S steps, with providers of unequal sizes padded to one shape.
+
+    `weights` makes Σ weights·loss the mean over the batch; it is 0 on padding. `steps` is the row's step size,
+    0 where the row has nothing left to do.
+    """
+
+    providers: Tensor  # [R]
+    local: Tensor  # [R, S, b] sample within the provider
+    weights: Tensor  # [R, S, b]
+    steps: Tensor  # [R, S]
+
+    @classmethod
+    def of(
+        cls, providers: Sequence[int], batches: Sequence[Batches], steps: Sequence[float], shape: tuple[int, int]
+    ) -> Plan:
+        padded = np.full((len(batches), *shape), -1, dtype=np.int64)
+        for row, batch in zip(padded, batches, strict=True):
+            row[: batch.shape[0], : batch.shape[1]] = batch
+        filled = padded >= 0
+        counts = filled.sum(-1, keepdims=True)
+        weights = (filled / np.maximum(counts, 1)).astype(np.float32)
+        sizes = np.array(steps, dtype=np.float32)[:, None] * (counts[..., 0] > 0)
+        return cls(
+            torch.tensor(list(providers)),
+            torch.from_numpy(np.maximum(padded, 0)),
+            torch.from_numpy(weights),
+            torch.from_numpy(sizes.astype(np.float32)),
+        )
+
+    def to(self, device: torch.device) -> Plan:
+        return Plan(*(part.to(device) for part in self.tensors))
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.providers, self.local, self.weights, self.steps
+
+
+class Stack(Protocol):
+    """Computes R updates at once. Pure tensor code: no look at a value, so that a CUDA graph can hold it."""
+
+    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
+        """Updates [R, d] from parameters [R, d]."""
+
+
+class StackedOracle:
+    """Any oracle and any model that torch.func can map over: one vmapped forward pass per step.
+
+    Rows do not touch each other, so the gradient of the rows' summed loss holds every row's own gradient.
+    """
+
+    def __init__(self, task: Task, oracle: Oracle, data: Data) -> None:
+        assert task.model is not None
+        self._layout = layout = task.layout
+        self._oracle = oracle
+        self._data = data
+        model: nn.Module = task.model.train()
+
+        def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            return (weight * task.loss(functional_call(model, {**w, **fixed}, (x,)), y)).sum()
+
+        self._losses = vmap(loss, randomness="error")
+        self._trainable = layout.names[: layout.trainable]
+
+    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
+        momentum = self._oracle.momentum if isinstance(self._oracle, LocalSGD) else 0.0
+        data = self._data
+        moving = params.detach().clone()
+        everything = self._layout.unflatten(moving)
+        w = {name: everything[name].requires_grad_() for name in self._trainable}
+        fixed = {name: view for name, view in everything.items() if name not in w}
+        samples = data.starts[plan.providers][:, None, None] + plan.local
+        velocity: dict[str, Tensor] = {}
+        for s in range(samples.shape[1]):
+            rows = samples[:, s]
+            losses = self._losses(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
+            gradients = torch.autograd.grad(losses.sum(), list(w.values()))
+            descend(w, gradients, velocity, momentum, plan.steps[:, s])
+        return moving.sub_(params)
+
+
+@torch.no_grad()
+def descend(
+    w: dict[str, Tensor], gradients: Sequence[Tensor], velocity: dict[str, Tensor], momentum: float, steps: Tensor
+) -> None:
+    """v ← μv + ∇ and w ← w − step·v, in place, with each row's own step."""
+    for (name, value), gradient in zip(w.items(), gradients, strict=True):
+        if momentum:
+            velocity[name] = velocity[name].mul_(momentum).add_(gradient) if name in velocity else gradient
+            gradient = velocity[name]
+        value.addcmul_(gradient, steps.view(-1, *[1] * (value.dim() - 1)), value=-1.0)

@@ -1,0 +1,1 @@
+"""The paper's evaluation, from real runs. Computing needs torch and NumPy alone; drawing comes after."""

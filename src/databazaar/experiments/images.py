@@ -1,0 +1,101 @@
+"""The image markets of the paper: providers whose labels are wrong to different degrees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from databazaar.consumer import Consumer
+from databazaar.data.datasets import SOURCES, Bytes, Images, Source, load_images
+from databazaar.errors import BazaarError
+from databazaar.experiments.settings import ImageSettings
+from databazaar.models import build_model
+from databazaar.oracles import LocalSGD
+from databazaar.provider import Provider
+from databazaar.task import Halving
+
+DATA_SEED = 123
+"""The split and the wrong labels are the same for all seeds; a seed moves training and sampling only."""
+
+
+@dataclass(frozen=True)
+class ImageMarket:
+    """Providers, and what a consumer needs. `groups[i]` is the place of provider i's share of wrong labels."""
+
+    settings: ImageSettings
+    providers: list[Provider]
+    groups: list[int]
+    holdout: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+    def consumer(self, seed: int) -> Consumer:
+        settings = self.settings
+        shape = tuple(self.holdout[0].shape[1:])
+        return Consumer(
+            build_model(settings.network, shape, 10, hidden=[300], seed=seed),
+            budget=settings.per_round * settings.rounds,
+            holdout=self.holdout,
+            utility="negative-loss",
+            per_round=settings.per_round,
+            step=settings.global_step,
+        )
+
+
+def image_market(dataset: str, settings: ImageSettings, folder: Path | None = None) -> ImageMarket:
+    return market_from(load_images(dataset, folder), SOURCES[dataset], settings)
+
+
+def market_from(images: Images, source: Source, settings: ImageSettings) -> ImageMarket:
+    """Splits the training images among the providers and the hold-out, and spoils labels as the settings say."""
+    rng = np.random.default_rng(DATA_SEED)
+    training = settings.providers * settings.samples
+    if training + settings.holdout > len(images.x_train):
+        raise BazaarError(
+            f"{settings.providers} providers with {settings.samples} samples and a hold-out of {settings.holdout} "
+            f"need more than the {len(images.x_train)} training images: lower one of them with --set"
+        )
+    order = rng.permutation(len(images.x_train))[: training + settings.holdout]
+    x = prepared(images.x_train[order], source, settings)
+    y = images.y_train[order].astype(np.int64)
+    groups = [g for g, size in enumerate(_group_sizes(settings)) for _ in range(size)]
+    oracle = LocalSGD(
+        Halving(settings.local_step, settings.halve_every), settings.batch_size, momentum=settings.momentum
+    )
+    providers = []
+    for i, group in enumerate(groups):
+        mine = slice(i * settings.samples, (i + 1) * settings.samples)
+        labels = with_wrong_labels(y[mine], settings.wrong_labels[group], settings.corrupt, rng)
+        providers.append(Provider(f"provider-{i + 1:03d}", (x[mine], labels), oracle))
+    test = prepared(images.x_test, source, settings), torch.from_numpy(images.y_test.astype(np.int64))
+    return ImageMarket(settings, providers, groups, (x[training:], torch.from_numpy(y[training:])), test)
+
+
+def _group_sizes(settings: ImageSettings) -> list[int]:
+    """Sizes in the proportions of `group_sizes`; the last group takes what rounding leaves."""
+    whole = sum(settings.group_sizes)
+    sizes = [round(settings.providers * size / whole) for size in settings.group_sizes[:-1]]
+    return [*sizes, settings.providers - sum(sizes)]
+
+
+def prepared(images: Bytes, source: Source, settings: ImageSettings) -> Tensor:
+    """Pixels over 255; in protocol `figures` also normalised, and every image divided by its own length."""
+    x = torch.from_numpy(images).to(torch.float32) / 255
+    if settings.normalise:
+        x = (x - source.mean) / source.deviation
+        x = x / x.flatten(1).norm(dim=1).clamp(min=1e-12)[:, None, None]
+    return x[:, None] if settings.network == "cnn" else x.flatten(1)
+
+
+def with_wrong_labels(
+    labels: np.ndarray, share: float, which: str, rng: np.random.Generator, classes: int = 10
+) -> np.ndarray:
+    """A share of the labels replaced by a wrong one, chosen uniformly."""
+    count = round(share * len(labels))
+    chosen = np.arange(count) if which == "first" else rng.permutation(len(labels))[:count]
+    spoilt = labels.copy()
+    spoilt[chosen] = (labels[chosen] + rng.integers(1, classes, count)) % classes
+    return spoilt

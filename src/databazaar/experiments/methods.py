@@ -1,0 +1,177 @@
+"""The four methods of the paper's comparison, each for a batch of seeds, giving plain arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.arbiter import Arbiter, Progress
+from databazaar.engines import VectorizedEngine
+from databazaar.experiments.images import ImageMarket
+from databazaar.experiments.mixture import MixtureMarket
+from databazaar.ledger import Ledger
+from databazaar.samplers import OSMD, Sampler, Uniform
+from databazaar.samplers.protocol import Draws, Vector, register
+from databazaar.side_by_side import drive_together
+from databazaar.utilities import Evaluator
+from databazaar.valuation import fed_shapley, g_shapley
+from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
+
+METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
+SHAPLEY = ("g-shapley", "fedsv")
+Floats = NDArray[np.float64]
+Market = ImageMarket | MixtureMarket
+Measure = Callable[[Tensor], Floats]
+"""Parameters of one run → what is plotted along its training."""
+
+
+@register
+@dataclass(frozen=True)
+class OSMDOncePerRound(OSMD):
+    """OSMD as behind the published figures: who is drawn twice in a round counts once in the estimate."""
+
+    kind: ClassVar[str] = "osmd-once-per-round"
+
+    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+        _, first = np.unique(draws, return_index=True)
+        once = np.zeros_like(gains)
+        once[first] = gains[first]
+        return super().update(state, draws, once)
+
+
+@dataclass
+class Outcome:
+    """Pay per seed and provider; what was measured along training, per seed; and the cost in seconds and calls."""
+
+    seeds: list[int]
+    pay: Floats
+    rounds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    curve: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    seconds: float = 0.0
+    permutations: Floats = field(default_factory=lambda: np.zeros(0))
+    stopped: str = ""
+
+
+def run_method(
+    method: str,
+    market: Market,
+    seeds: Sequence[int],
+    device: str,
+    tell: Callable[[float], None] = lambda share: None,
+    engine: VectorizedEngine | None = None,
+) -> Outcome:
+    """One method for all the seeds. `tell` hears which share is done."""
+    begun = time.perf_counter()
+    if engine is None:
+        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
+    if method in SHAPLEY:
+        outcome = _value(method, market, seeds, engine, tell)
+    else:
+        outcome = _train(method, market, seeds, engine, tell)
+    if engine.device.type == "cuda":
+        torch.cuda.synchronize()
+    outcome.seconds = time.perf_counter() - begun
+    return outcome
+
+
+def _train(
+    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> Outcome:
+    """OSMD or uniform sampling: all seeds train side by side."""
+    settings = market.settings
+    sampler = _sampler(method, market)
+    points = _points(settings.rounds)
+    measure = _measure(market, engine.device)
+    curves: dict[int, list[Floats]] = {seed: [] for seed in seeds}
+    plays, ledgers = [], []
+    for seed in seeds:
+        arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
+        if isinstance(market, MixtureMarket):
+            curves[seed].append(measure(arbiter.parameters.to(engine.device)))
+        ledger = Ledger(arbiter.terms())
+
+        def hear(progress: Progress, seed: int = seed) -> None:
+            if progress.round in points:
+                curves[seed].append(measure(progress.params))
+            if seed == seeds[-1]:
+                tell(progress.round / settings.rounds)
+
+        plays.append(arbiter.play(ledger, hear))
+        ledgers.append(ledger)
+    drive_together(plays, engine, market.consumer(seeds[0]).evaluator(engine.device))
+    pay = [[ledger.book.pay.get(p.id, 0) for p in market.providers] for ledger in ledgers]
+    shown = sorted(points) if isinstance(market, ImageMarket) else [0, *sorted(points)]
+    return Outcome(list(seeds), np.array(pay, dtype=float), np.array(shown), np.array([curves[s] for s in seeds]))
+
+
+def _points(rounds: int) -> set[int]:
+    """Where a curve is measured: after the first round, and fifty steps along the way."""
+    return {1, *(round(rounds * i / 50) for i in range(1, 51))} - {0}
+
+
+def _sampler(method: str, market: Market) -> Sampler:
+    settings = market.settings
+    if method == "uniform":
+        return Uniform(replacement=settings.uniform == "with replacement")
+    kind = OSMD if settings.multiplicity else OSMDOncePerRound
+    return kind(settings.eta, settings.alpha)
+
+
+def _measure(market: Market, device: torch.device) -> Measure:
+    """Test accuracy, or for the mixture ‖w − w_1‖."""
+    if isinstance(market, MixtureMarket):
+        truth = market.truth.to(device)
+        return lambda w: np.array(float((w - truth).norm()))
+    evaluator = Evaluator(market.consumer(0).task, market.test, "accuracy", device)
+    return lambda w: np.array(evaluator.score(w[None]).utility[0])
+
+
+def _value(
+    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> Outcome:
+    """Shapley values, one seed after the other; permutations of a seed advance side by side."""
+    settings = market.settings
+    results: list[ValuationResult] = []
+    for done, seed in enumerate(seeds):
+        consumer = market.consumer(seed)
+        if method == "g-shapley":
+            stop = _g_rule(settings)
+            batch = 100 if engine.device.type == "cuda" else 10
+            result = g_shapley(
+                consumer,
+                market.providers,
+                stop=stop,
+                credit_first=settings.g_credits_first,
+                seed=seed,
+                engine=engine,
+                batch=batch,
+            )
+        else:
+            rule = BackCheck(settings.fed_back_check, settings.fed_tolerance)
+            stop = rule | MaxPermutations(settings.fed_max_permutations)
+            result = fed_shapley(
+                consumer, market.providers, stop=stop, seed=seed, engine=engine, batch=settings.fed_back_check + 10
+            )
+        results.append(result)
+        tell((done + 1) / len(seeds))
+    budget = settings.per_round * settings.rounds
+    pay = np.array([list(result.payouts(budget, settings.pay).values()) for result in results], dtype=float)
+    permutations = np.array([result.cost.permutations for result in results], dtype=float)
+    return Outcome(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
+
+
+def _g_rule(settings: Any) -> Rule:
+    criterion: Rule = (
+        BackCheck(settings.g_back_check, settings.g_tolerance)
+        if settings.g_criterion == "back-check"
+        else GhorbaniZou(settings.g_tolerance)
+    )
+    return criterion | MaxPermutations(settings.g_max_permutations)

@@ -1,0 +1,99 @@
+"""Finished pieces of the evaluation on disk, so that nothing is computed twice and an interruption loses little."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from databazaar.experiments.methods import Outcome
+from databazaar.experiments.settings import ImageSettings, MixtureSettings
+
+Settings = ImageSettings | MixtureSettings
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One method on one market: `experiment` is images, runtime or mixture; runtime has a number of providers."""
+
+    experiment: str
+    dataset: str
+    method: str
+    settings: Settings
+
+    @property
+    def key(self) -> str:
+        """Names the piece and everything that it depends on."""
+        digest = hashlib.sha256(json.dumps(asdict(self.settings), sort_keys=True).encode()).hexdigest()[:10]
+        size = f"-n{self.settings.providers}" if self.experiment == "runtime" else ""
+        return f"{self.experiment}-{self.dataset}{size}-{self.method}-{digest}"
+
+
+def save(folder: Path, piece: Piece, outcome: Outcome, machine: str) -> Path:
+    """One file for some seeds of a piece; it appears only when it is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{piece.key}-seeds{outcome.seeds[0]}-{outcome.seeds[-1]}.npz"
+    about: dict[str, Any] = {
+        "experiment": piece.experiment,
+        "dataset": piece.dataset,
+        "method": piece.method,
+        "settings": asdict(piece.settings),
+        "machine": machine,
+        "seconds": outcome.seconds,
+        "stopped": outcome.stopped,
+    }
+    draft = path.with_suffix(".partial")
+    with draft.open("wb") as file:
+        np.savez_compressed(
+            file,
+            seeds=np.array(outcome.seeds),
+            pay=outcome.pay,
+            rounds=outcome.rounds,
+            curve=outcome.curve,
+            permutations=outcome.permutations,
+            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+        )
+    draft.replace(path)
+    return path
+
+
+@dataclass(frozen=True)
+class Found:
+    """All finished seeds of a piece, in order."""
+
+    seeds: list[int]
+    pay: np.ndarray
+    rounds: np.ndarray
+    curve: np.ndarray
+    permutations: np.ndarray
+    seconds: float
+    machines: tuple[str, ...]
+
+
+def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
+    """What is finished of the wanted seeds; None where nothing is."""
+    rows: dict[int, tuple[Any, Any, Any]] = {}
+    rounds, seconds, machines = np.zeros(0, dtype=np.int64), 0.0, []
+    for path in sorted(folder.glob(f"{piece.key}-seeds*.npz")):
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(file["about"].tobytes())
+            for place, seed in enumerate(file["seeds"].tolist()):
+                if seed in seeds and seed not in rows:
+                    rows[seed] = tuple(_row(file[name], place) for name in ("pay", "curve", "permutations"))
+            rounds = file["rounds"]
+        seconds += about["seconds"]
+        machines.append(about["machine"])
+    if not rows:
+        return None
+    done = sorted(rows)
+    pay, curve, permutations = (np.array([rows[seed][i] for seed in done]) for i in range(3))
+    return Found(done, pay, rounds, curve, permutations, seconds, tuple(dict.fromkeys(machines)))
+
+
+def _row(values: np.ndarray, place: int) -> Any:
+    return values[place] if len(values) else np.zeros(0)

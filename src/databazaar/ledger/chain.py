@@ -1,0 +1,51 @@
+"""Entries of the ledger, each sealed with the hash of all that came before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Kind = Literal["open", "reserve", "post", "void", "round", "close"]
+KINDS: tuple[str, ...] = get_args(Kind)
+GENESIS = "0" * 64
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw)."""
+
+    seq: int
+    kind: Kind
+    round: int | None
+    draw: int | None
+    provider: str | None
+    amount: int | None
+    body: dict[str, Any]
+    hash: str = ""
+
+    def sealed(self, previous: str) -> Entry:
+        return Entry(*self.fields, hash=self.digest(previous))
+
+    @property
+    def fields(self) -> tuple[int, Kind, int | None, int | None, str | None, int | None, dict[str, Any]]:
+        return self.seq, self.kind, self.round, self.draw, self.provider, self.amount, self.body
+
+    def digest(self, previous: str) -> str:
+        return hashlib.sha256(f"{previous}\n{canonical(self.fields)}".encode()).hexdigest()
+
+    def __str__(self) -> str:
+        where = [f"round {self.round}"] if self.round is not None else []
+        where += [f"draw {self.draw}"] if self.draw is not None else []
+        return f"entry {self.seq} ({', '.join([self.kind, *where])})"
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling only: sorted keys, no spaces, floats as their shortest exact decimal, no NaN.
+
+    >>> canonical({"b": 0.1, "a": [1, None]})
+    '{"a":[1,null],"b":0.1}'
+    """
+    return _ENCODER.encode(value)

@@ -1,0 +1,171 @@
+"""The ledger in a database: SQLite by default, any other that SQLAlchemy knows by its URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.chain import KINDS, Entry, canonical
+from databazaar.ledger.ledger import Snapshot
+
+_meta = sa.MetaData()
+
+ENTRIES = sa.Table(
+    "bazaar_entries",
+    _meta,
+    sa.Column("run", sa.String(64), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(8), nullable=False),
+    sa.Column("round", sa.BigInteger),
+    sa.Column("draw", sa.BigInteger),
+    sa.Column("provider", sa.Text),
+    sa.Column("amount", sa.BigInteger),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.CheckConstraint("amount >= 0", name="bazaar_amount_not_negative"),
+    sa.UniqueConstraint("run", "kind", "round", "draw", name="bazaar_one_per_access"),
+)
+
+SNAPSHOTS = sa.Table(
+    "bazaar_snapshots",
+    _meta,
+    sa.Column("run", sa.String(64), primary_key=True),
+    sa.Column("next_round", sa.BigInteger, nullable=False),
+    sa.Column("sampler", sa.LargeBinary, nullable=False),
+    sa.Column("params", sa.LargeBinary, nullable=False),
+)
+
+_APPEND_ONLY = {
+    "sqlite": "CREATE TRIGGER bazaar_no_{verb} BEFORE {verb} ON bazaar_entries "
+    "BEGIN SELECT RAISE(ABORT, 'ledger entries are append-only'); END",
+    "postgresql": "CREATE RULE bazaar_no_{verb} AS ON {verb} TO bazaar_entries DO INSTEAD NOTHING",
+}
+"""The database holds everybody to it, not only this program, that entries are written once."""
+
+
+def _forbid_changes(_table: Any, connection: sa.Connection, **_: Any) -> None:
+    rule = _APPEND_ONLY.get(connection.dialect.name)
+    for verb in ("UPDATE", "DELETE") if rule else ():
+        connection.exec_driver_sql(str(rule).format(verb=verb))
+
+
+sa.event.listen(ENTRIES, "after_create", _forbid_changes)
+
+
+class SqlStore:
+    """Entries of one run in a database that may hold many. What `append` wrote survives a power cut."""
+
+    durable = True
+
+    def __init__(self, url: str | sa.URL, run: str, *, create: bool = True) -> None:
+        self._run = run
+        try:
+            self._engine = sa.create_engine(url)
+            if create:
+                if self._engine.dialect.name == "sqlite":
+                    sa.event.listen(self._engine, "connect", _durable)
+                _meta.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as reason:
+            raise BazaarError(f"the ledger's database cannot be opened ({_brief(reason)}): check its URL") from None
+
+    @classmethod
+    def file(cls, path: Path, run: str) -> SqlStore:
+        return cls(sa.URL.create("sqlite", database=str(path)), run)
+
+    def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
+        rows = [_row(self._run, entry) for entry in entries]
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(ENTRIES.insert(), rows)
+                if snapshot is not None:
+                    values = {"next_round": snapshot.next_round, "sampler": snapshot.sampler, "params": snapshot.params}
+                    mine = SNAPSHOTS.c.run == self._run
+                    if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
+                        connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))
+        except IntegrityError:
+            raise LedgerError(
+                f"{entries[0]}: another process has written this entry: let only one process run a market"
+            ) from None
+        except DBAPIError as reason:
+            raise LedgerError(
+                f"the ledger cannot be written ({_brief(reason)}): nothing of this step was kept"
+            ) from None
+
+    def entries(self) -> Iterator[Entry]:
+        query = sa.select(*ENTRIES.c[1:]).where(ENTRIES.c.run == self._run).order_by(ENTRIES.c.seq)
+        try:
+            with self._engine.connect() as connection:
+                for seq, kind, round, draw, provider, amount, body, seal in connection.execute(query):
+                    yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
+        except (SQLAlchemyError, UnicodeDecodeError) as reason:
+            raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
+
+    def snapshot(self) -> Snapshot | None:
+        query = sa.select(*SNAPSHOTS.c[1:]).where(SNAPSHOTS.c.run == self._run)
+        try:
+            with self._engine.connect() as connection:
+                row = connection.execute(query).first()
+        except SQLAlchemyError as reason:
+            raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
+        return None if row is None else Snapshot(*row)
+
+    def finish(self) -> None:
+        """Drops the parameters, which the run's folder has by now, and leaves one compact file without a log."""
+        with self._engine.begin() as connection:
+            connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
+        if self._engine.dialect.name == "sqlite":
+            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.exec_driver_sql("VACUUM")
+                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+        self.dispose()
+
+    def dispose(self) -> None:
+        self._engine.dispose()
+
+
+def read_only(path: Path) -> sa.URL:
+    """A URL that opens a SQLite file without changing a byte of it."""
+    return sa.URL.create("sqlite", database=f"file:{path.resolve()}", query={"mode": "ro", "uri": "true"})
+
+
+def _durable(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _row(run: str, entry: Entry) -> dict[str, Any]:
+    return {
+        "run": run,
+        "seq": entry.seq,
+        "kind": entry.kind,
+        "round": entry.round,
+        "draw": entry.draw,
+        "provider": entry.provider,
+        "amount": entry.amount,
+        "body": canonical(entry.body),
+        "hash": entry.hash,
+    }
+
+
+def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:
+    """The body, which must be spelled the one canonical way and belong to a kind that exists."""
+    try:
+        parsed = json.loads(body)
+        if not isinstance(parsed, dict) or canonical(parsed) != body or kind not in KINDS:
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
+        raise LedgerError(f"entry {seq}: its text is not as the ledger writes it: it was changed") from None
+    return parsed
+
+
+def _brief(reason: BaseException) -> str:
+    original = getattr(reason, "orig", None) or reason
+    return " ".join(str(original).split())[:200]

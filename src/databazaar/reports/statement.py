@@ -1,0 +1,87 @@
+"""The settled revenue statement, for programs (a dict), and for spreadsheets (CSV)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from databazaar.report import Report
+
+
+def statement_dict(report: Report) -> dict[str, Any]:
+    """The settlement as plain data. Amounts are integers in minor units; `…_text` is for people."""
+    write = report.currency.format
+    return {
+        "currency": report.currency.name,
+        "decimals": report.currency.decimals,
+        "budget": report.budget,
+        "budget_text": write(report.budget),
+        "spent": report.spent,
+        "spent_text": write(report.spent),
+        "refunded": report.refunded,
+        "refunded_text": write(report.refunded),
+        "rounds": len(report.rounds),
+        "status": report.status,
+        "model_hash": report.model_hash,
+        "ledger_head": report.ledger_head,
+        "providers": [
+            {
+                "provider": payout.provider,
+                "owner": payout.owner,
+                "price": payout.price,
+                "price_text": write(payout.price),
+                "accesses": payout.accesses,
+                "failures": payout.failures,
+                "pay": payout.pay,
+                "pay_text": write(payout.pay),
+            }
+            for payout in report.payouts
+        ],
+        "owners": owner_totals(report),
+    }
+
+
+def owner_totals(report: Report) -> list[dict[str, Any]]:
+    """What each owner earned with all of its providers, in the order in which owners first appear."""
+    totals: dict[str, dict[str, Any]] = {}
+    for payout in report.payouts:
+        total = totals.setdefault(
+            payout.owner,
+            {"owner": payout.owner, "providers": 0, "accesses": 0, "failures": 0, "pay": 0},
+        )
+        total["providers"] += 1
+        total["accesses"] += payout.accesses
+        total["failures"] += payout.failures
+        total["pay"] += payout.pay
+    return [{**total, "pay_text": report.currency.format(total["pay"])} for total in totals.values()]
+
+
+def statement_csv(report: Report) -> str:
+    """One line a provider; the column `pay` sums to what was spent."""
+    columns = ["provider", "owner", "price", "accesses", "failures", "pay", "pay_text"]
+    return _csv(columns, statement_dict(report)["providers"])
+
+
+def owners_csv(report: Report) -> str:
+    """One line an owner; the column `pay` sums to what was spent."""
+    columns = ["owner", "providers", "accesses", "failures", "pay", "pay_text"]
+    return _csv(columns, owner_totals(report))
+
+
+def _csv(columns: list[str], lines: list[dict[str, Any]]) -> str:
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    for line in lines:
+        writer.writerow([_cell(line[column]) for column in columns])
+    return written.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula gets a single quote in front."""
+    if not isinstance(value, str):
+        return value
+    text = value.encode("utf-8", "replace").decode("utf-8")
+    risky = text.lstrip()[:1] in {"=", "+", "-", "@"} or text[:1] in {"\t", "\r", "\n"}
+    return f"'{text}" if risky else text

@@ -1,0 +1,130 @@
+"""One look for every figure, and names drawn so that they can neither break nor bend it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache, wraps
+from typing import ParamSpec
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.textpath import TextToPath
+from matplotlib.ticker import MaxNLocator
+
+Arguments = ParamSpec("Arguments")
+
+# The colours of Okabe and Ito, which readers with any kind of colour vision tell apart.
+BLUE, VERMILLION, GREEN, ORANGE, PINK, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
+OWNER_COLOURS = (BLUE, ORANGE, GREEN, PINK, VERMILLION, SKY)
+GREY, INK, MUTED, HAIRLINE = "#9AA3AF", "#1F2937", "#566070", "#E3E7EC"
+
+WIDTH = 5.0  # inches; two figures sit side by side on a desktop, one fills a phone
+HEIGHT = 3.4
+MOST_ROWS = 40
+FONT = "DejaVu Sans"  # ships with matplotlib
+SMALL = 8.0
+
+LOOK: dict[str, object] = {
+    "font.family": [FONT],
+    "font.size": 9.0,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 8.5,
+    "axes.edgecolor": HAIRLINE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": HAIRLINE,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": SMALL,
+    "legend.borderpad": 0.1,
+    "legend.borderaxespad": 0.7,
+    "lines.linewidth": 1.9,
+    "lines.solid_capstyle": "round",
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "databazaar",
+}
+
+
+def look() -> AbstractContextManager[None]:
+    """Our settings and matplotlib's own defaults, whatever the user's matplotlibrc says."""
+    return matplotlib.style.context(["default", LOOK])
+
+
+def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Draw under `look()`."""
+
+    @wraps(draw)
+    def drawn(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+        with look():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def new_figure(height: float = HEIGHT) -> Figure:
+    return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
+
+
+def height_for(rows: int) -> float:
+    """Tall enough for one line of text a row, up to MOST_ROWS."""
+    return max(HEIGHT, 0.18 * min(rows, MOST_ROWS) + 1.1)
+
+
+def rounds_axis(axes: Axes, rounds: int) -> None:
+    """The horizontal axis that the figures share: rounds completed, whole numbers only."""
+    axes.set_xlabel("rounds completed")
+    axes.set_xlim(0, max(rounds, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
+
+
+def label(text: str, width: float = 98.0) -> str:
+    """The text as a figure may show it: drawable glyphs, at most `width` points, cut in the middle."""
+    glyphs = _glyphs()
+    safe = "".join(
+        character if ord(character) in glyphs and unicodedata.category(character)[0] != "C" else "□"
+        for character in " ".join(text.split()) or "(no name)"
+    )
+    kept = min(len(safe), 64)
+    shown = safe
+    while kept > 1 and (kept < len(shown) or text_width(shown) > width):
+        head, tail = (kept + 1) // 2, kept // 2
+        shown = f"{safe[:head].rstrip()}…{safe[len(safe) - tail :].lstrip()}"
+        if text_width(shown) <= width:
+            break
+        kept -= 1
+    return shown
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(int(code) for code in get_font(findfont(FONT)).get_charmap())
+
+
+@cache
+def _measure() -> tuple[TextToPath, FontProperties]:
+    return TextToPath(), FontProperties(family=[FONT], size=SMALL)
+
+
+def text_width(text: str) -> float:
+    measure, font = _measure()
+    return float(measure.get_text_width_height_descent(text, font, False)[0])

@@ -1,0 +1,164 @@
+"""A run's folder: what was run, its ledger, and at the end the model and a summary.
+
+run.json            what was run, so that it can be resumed
+ledger.sqlite       the ledger, and what the next round starts from
+model.safetensors   the trained model
+summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger import Audit, audit_entries
+from databazaar.ledger.sql import SqlStore, read_only
+from databazaar.models import model_from_bytes, model_to_bytes
+from databazaar.report import Report
+from databazaar.summary import report_from
+from databazaar.task import Task
+
+LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
+
+
+class RunFolder:
+    """One run on disk. Every file in it is either whole or absent, whenever the process is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.recipe: dict[str, Any] = json.loads((path / RUN).read_text())
+            self._id = str(self.recipe["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BazaarError(f"{path} is not a run's folder: give the folder that `bazaar run` made") from None
+        self._store: SqlStore | None = None
+
+    @classmethod
+    def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
+        """A new folder that holds the recipe. It appears under its name only when it is complete."""
+        if path.exists():
+            raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
+        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+        try:
+            draft.mkdir(parents=True)
+            write_whole(draft / RUN, json.dumps({"id": uuid.uuid4().hex, **(recipe or {})}, indent=2).encode())
+            draft.rename(path)
+        except OSError as reason:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
+        return cls(path)
+
+    @classmethod
+    def open_or_create(cls, path: Path) -> RunFolder:
+        return cls(path) if path.exists() else cls.create(path)
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / SUMMARY).exists()
+
+    def store(self) -> SqlStore:
+        """The ledger's store, for writing."""
+        if self.finished:
+            raise BazaarError(f"{self.path} holds a finished run: give another folder for a new one")
+        url = self.recipe.get("ledger_url")
+        self._store = SqlStore(url, self._id) if url else SqlStore.file(self.path / LEDGER, self._id)
+        return self._store
+
+    def finish(self, params: Tensor, task: Task, report: Report) -> None:
+        """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
+        assert self._store is not None
+        write_whole(self.path / MODEL, model_to_bytes(task.optional_layout, params))
+        self._store.finish()
+        summary = {
+            "status": report.status,
+            "message": report.message,
+            "model_hash": report.model_hash,
+            "ledger_head": report.ledger_head,
+            "ledger_seal": self._seal(),
+            "rounds": len(report.rounds),
+            "budget": report.budget,
+            "spent": report.spent,
+            "refunded": report.refunded,
+            "final_utility": report.final_utility,
+            "final_loss": report.final_loss,
+        }
+        write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode())
+
+    def saved_parameters(self, task: Task) -> Tensor | None:
+        """The trained parameters, where the model's file has been written."""
+        path = self.path / MODEL
+        return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+
+    def summary(self) -> dict[str, Any]:
+        try:
+            summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text())
+        except (OSError, ValueError):
+            raise BazaarError(
+                f"{self.path} holds no finished run: `bazaar resume {self.path}` goes on with it"
+            ) from None
+        return summary
+
+    def _seal(self) -> str | None:
+        path = self.path / LEDGER
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+    def _reader(self) -> SqlStore:
+        url = self.recipe.get("ledger_url")
+        if not url and not (self.path / LEDGER).exists():
+            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+        return SqlStore(url or read_only(self.path / LEDGER), self._id, create=False)
+
+    def report(self) -> Report:
+        reader = self._reader()
+        try:
+            return report_from(reader.entries())
+        finally:
+            reader.dispose()
+
+    def audit(self, head: str | None = None) -> Audit:
+        """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
+        reader = self._reader()
+        try:
+            audit = audit_entries(reader.entries(), reader.snapshot())
+        except LedgerError as broken:
+            audit = Audit(first_broken=str(broken))
+        finally:
+            reader.dispose()
+        if audit.ok:
+            audit.first_broken = self._why_files_differ(audit, head)
+        return audit
+
+    def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
+        if head is not None and head != audit.head:
+            return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
+        if not (audit.closed and self.finished):
+            return None
+        summary = self.summary()
+        if summary.get("ledger_head") != audit.head:
+            return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
+        if summary.get("ledger_seal") != self._seal():
+            return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
+        return None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that is there in full or not at all, also after a power cut."""
+    draft = path.with_name(path.name + ".partial")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,43 @@
+"""The mirror step of the paper: Algorithm 2, in log space and without a loop over providers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
+    r"""Logarithm of the entropic projection of positive weights onto the clipped simplex.
+
+    Solves, for weights y = exp(log_weights) (Algorithm 2; Lemma C.2 of the paper),
+
+    .. math:: \min_{q} \sum_i q_i \log(q_i / y_i) \quad\text{s.t.}\quad \sum_i q_i = 1,\; q_i \ge \alpha/n.
+
+    The solution puts the smallest weights at the floor α/n and scales the others by one common factor.
+    With y sorted upwards, those from the first i with y_i (1 − (i−1)α/n) > (α/n) Σ_{j≥i} y_j on are scaled.
+    Only where that threshold lies is needed, so the values are sorted and not the indices.
+
+    Departures from the paper: weights are divided by the largest before `exp`, so that none overflows, and
+    the result is returned as log q, so that with α = 0 a tiny probability is not lost as zero.
+
+    >>> np.exp(project_clipped_simplex(np.log([0.7, 0.2, 0.1]), alpha=0.6)).round(3)
+    array([0.6, 0.2, 0.2])
+    """
+    n = len(log_weights)
+    relative: Vector = log_weights - log_weights.max()
+    if alpha == 0:
+        return np.asarray(relative - np.log(np.exp(relative).sum()))
+    floor = alpha / n
+    rising = np.sort(relative)
+    np.exp(rising, out=rising)
+    tails = np.cumsum(rising[::-1])[::-1]  # Σ_{j≥i} y_j, the large ones added first
+    left_over = 1.0 - floor * np.arange(n)  # 1 − (i−1)α/n
+    above = rising * left_over > floor * tails
+    first = int(above.argmax())
+    if not above[first]:  # only with α = 1: the clipped simplex is the uniform distribution alone
+        return np.full(n, np.log(floor))
+    relative += np.log(left_over[first]) - np.log(tails[first])
+    np.maximum(relative, np.log(floor), out=relative)
+    return relative

@@ -1,0 +1,46 @@
+"""The baseline: everybody is asked equally often, whatever they bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from databazaar.errors import BazaarError
+from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, register
+
+
+@register
+@dataclass(frozen=True)
+class Uniform:
+    """Draws providers with equal chances, with or without replacement. The state never changes.
+
+    >>> sampler = Uniform(replacement=False)
+    >>> sorted(sampler.draw(sampler.init(3), np.random.default_rng(0), 3).tolist())
+    [0, 1, 2]
+    """
+
+    replacement: bool = True
+    kind: ClassVar[str] = "uniform"
+
+    def init(self, providers: int) -> Vector:
+        return np.full(providers, 1.0 / providers)
+
+    def probabilities(self, state: Vector) -> Vector:
+        return state
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
+        n = len(state)
+        if self.replacement:
+            return np.minimum((rng.random(size) * n).astype(np.int64), n - 1)
+        if size > n:
+            raise BazaarError(
+                f"per_round = {size} cannot be drawn without replacement from {n} providers: "
+                "lower per_round, or draw with replacement"
+            )
+        return np.argsort(rng.random(n), kind="stable")[:size].astype(np.int64)
+
+    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+        refuse_non_finite(gains)
+        return state

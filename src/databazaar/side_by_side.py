@@ -1,0 +1,48 @@
+"""Several runs in lockstep: what all of them wish for at the same moment is computed as one stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from databazaar.arbiter import Play
+from databazaar.engines import Ask, Replies, VectorizedEngine
+from databazaar.utilities import Evaluator, Scores
+
+
+def drive_together(plays: Sequence[Play], engine: VectorizedEngine, evaluator: Evaluator) -> list[Any]:
+    """Plays all runs to their ends and gives what each returned, in order.
+
+    Runs are independent; each gets the same answers as if it were driven alone, up to float tolerance.
+    """
+    results: list[Any] = [None] * len(plays)
+    answers: dict[int, Replies | Scores | None] = dict.fromkeys(range(len(plays)))
+    while answers:
+        wishes: dict[int, Ask | Tensor] = {}
+        for i, answer in answers.items():
+            try:
+                wishes[i] = plays[i].send(answer)  # type: ignore[arg-type]
+            except StopIteration as end:
+                results[i] = end.value
+        answers = {**_ask_all(wishes, engine), **_score_all(wishes, evaluator)}
+    return results
+
+
+def _ask_all(wishes: dict[int, Ask | Tensor], engine: VectorizedEngine) -> dict[int, Replies]:
+    asks = {i: wish for i, wish in wishes.items() if isinstance(wish, Ask)}
+    return dict(zip(asks, engine.query_many(list(asks.values())), strict=True)) if asks else {}
+
+
+def _score_all(wishes: dict[int, Ask | Tensor], evaluator: Evaluator) -> dict[int, Scores]:
+    stacks = {i: wish for i, wish in wishes.items() if isinstance(wish, Tensor)}
+    if not stacks:
+        return {}
+    scores = evaluator.score(torch.cat(list(stacks.values())))
+    ends = np.cumsum([len(stack) for stack in stacks.values()])[:-1]
+    utilities = np.split(scores.utility, ends)
+    losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(stacks)
+    return {i: Scores(u, loss) for i, u, loss in zip(stacks, utilities, losses, strict=True)}

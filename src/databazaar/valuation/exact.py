@@ -1,0 +1,80 @@
+"""Exact Shapley values, from the worth of all 2ⁿ coalitions.
+
+    φ_i = Σ_{S ∌ i} |S|! (n − |S| − 1)! / n! · (v(S ∪ i) − v(S))
+
+Shapley (1953). For n up to 20 players; the baseline that every estimator here is tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.consumer import Consumer
+from databazaar.engines import Engine
+from databazaar.errors import BazaarError
+from databazaar.provider import Provider
+from databazaar.valuation.games import Game
+from databazaar.valuation.market import Market
+from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.training_game import training_game
+
+Vector = NDArray[np.float64]
+
+MOST_PLAYERS = 20
+
+
+def exact_shapley(
+    consumer: Consumer,
+    providers: Sequence[Provider],
+    *,
+    rounds: int = 5,
+    seed: int = 0,
+    engine: str | Engine = "vectorized",
+    device: str = "auto",
+) -> ValuationResult:
+    """Trains a model on every coalition of providers and gives their exact Shapley values."""
+    _few_enough(len(providers))
+    with Market.open(consumer, providers, engine, device) as market:
+        return market.finished(shapley_exact(training_game(market, rounds, seed)))
+
+
+def shapley_exact(game: Game) -> ValuationResult:
+    """Exact Shapley values of a game of at most 20 players.
+
+    >>> glove = Game(["left", "right", "right too"], lambda s: (s[:, 0] & s[:, 1:].any(1)).astype(float))
+    >>> shapley_exact(glove).values.round(3)
+    array([0.667, 0.167, 0.167])
+    """
+    n = len(game.players)
+    _few_enough(n)
+    start = game.tally.now()
+    values = shapley_from_table(game.table())
+    cost = game.tally.cost(start)
+    return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
+
+
+def shapley_from_table(worths: Vector) -> Vector:
+    """Shapley values from the worths of all coalitions, in the order of `Game.table`."""
+    n = len(worths).bit_length() - 1
+    sizes = np.zeros(1, dtype=np.int64)
+    for _ in range(n):
+        sizes = np.concatenate([sizes, sizes + 1])
+    weights = np.array([1 / (n * comb(n - 1, size)) for size in range(n)])
+    values = np.empty(n)
+    for i in range(n):
+        # [higher players, with or without i, lower players]
+        pairs, size = worths.reshape(-1, 2, 2**i), sizes.reshape(-1, 2, 2**i)[:, 0]
+        values[i] = (weights[size] * (pairs[:, 1] - pairs[:, 0])).sum()
+    return values
+
+
+def _few_enough(players: int) -> None:
+    if players > MOST_PLAYERS:
+        raise BazaarError(
+            f"exact Shapley values of {players} providers need 2^{players} coalitions: "
+            f"use at most {MOST_PLAYERS}, or sample permutations"
+        )

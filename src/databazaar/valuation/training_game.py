@@ -1,0 +1,48 @@
+"""The retraining game: a coalition is worth the utility of a model trained on its members alone.
+
+Training is FedAvg with full participation: in each of a fixed number of rounds every member is asked for an update of
+the current model, and their mean is added. The empty coalition is worth the utility of the untrained model. Many
+coalitions are trained side by side, as rows of one stacked computation. A provider works through its data in the same
+order in every coalition (randomness derives from seed, round and provider), so the game is one fixed function.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.engines import Ask
+from databazaar.errors import BazaarError
+from databazaar.valuation.games import Coalitions, Game
+from databazaar.valuation.market import Market, mean_update
+
+CHUNK_FLOATS = 2**26
+"""Parameters of the coalitions trained side by side are kept under this many floats (256 MiB)."""
+
+
+def training_game(market: Market, rounds: int = 5, seed: int = 0) -> Game:
+    """The game whose players are the market's providers. `rounds` is how long each coalition is trained."""
+    if rounds < 1:
+        raise BazaarError(f"rounds = {rounds} must be at least 1: a coalition is trained for that many rounds")
+
+    def worth(coalitions: Coalitions) -> NDArray[np.float64]:
+        market.tally.trainings += int(coalitions.any(1).sum())
+        return market.evaluator.score(train(market, coalitions, rounds, seed)).utility
+
+    width = max(1, len(market.start()))
+    batch = max(1, CHUNK_FLOATS // (width * len(market.providers)))
+    return Game(market.ids, worth, batch=batch, tally=market.tally)
+
+
+def train(market: Market, coalitions: Coalitions, rounds: int, seed: int) -> Tensor:
+    """The final parameters of every coalition: [m, d]."""
+    members = [np.flatnonzero(row).tolist() for row in coalitions]
+    params = [market.start() for _ in members]
+    trained = [row for row, asked in enumerate(members) if asked]
+    for t in range(rounds if trained else 0):
+        replies = market.ask([Ask(params[row], members[row], t, seed) for row in trained])
+        for row, reply in zip(trained, replies, strict=True):
+            params[row] = params[row] + market.step(t) * mean_update(reply, members[row])
+    return torch.stack(params)

@@ -1,0 +1,397 @@
+"""Users' tables: what is read, how it becomes numbers, and the sentence for each thing that is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import FrozenInstanceError
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar.data.schema import LIMIT
+from databazaar.data.tables import Schema, read_table
+from databazaar.errors import BazaarError
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+word = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
+
+
+@st.composite
+def frames(draw: st.DrawFn, task: str = "classification") -> pd.DataFrame:
+    rows = draw(st.integers(2, 12))
+
+    def column(values: st.SearchStrategy[Any], count: int = rows) -> list[Any]:
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    labels = task == "classification"
+    return pd.DataFrame(
+        {
+            "amount": column(finite),
+            "count": column(st.integers(-(2**63), 2**63 - 1)),
+            "flag": column(st.booleans()),
+            "channel": column(st.sampled_from(["web", "shop", "phone", "ä"])),
+            "y": [0, 1, *column(st.integers(-3, 3), rows - 2)] if labels else column(finite),
+        }
+    )
+
+
+def holdout() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "amount": [10.0, 20.0, 30.0, 40.0],
+            "hour": [1, 5, 9, 13],
+            "new": [True, False, True, True],
+            "channel": ["web", "shop", "web", "phone"],
+            "fraud": [0, 1, 1, 0],
+        }
+    )
+
+
+def fitted(**changes: object) -> Schema:
+    return Schema.fit(holdout(), **{"target": "fraud", "task": "classification", **changes})
+
+
+def sentence_of(call: object, *args: object, **kwargs: object) -> str:
+    with pytest.raises(BazaarError) as caught:
+        call(*args, **kwargs)  # type: ignore[operator]
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "T.CSV"])
+def test_every_file_type_gives_the_same_table(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        holdout().to_parquet(path)
+    else:
+        holdout().to_csv(path, index=False, sep="\t" if name.endswith("tsv") else ",")
+    pd.testing.assert_frame_equal(read_table(path), holdout())
+
+
+def test_a_byte_order_mark_is_not_part_of_a_column_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-8-sig")
+    assert list(read_table(path).columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("t.csv", None, ["does not exist", "correct the path"]),
+        ("t.xlsx", b"x", ["'.xlsx' is not known", "save the table as .csv"]),
+        ("t.csv", b"", ["is empty", "write a header line"]),
+        ("t.csv", b"\n\n", ["is empty", "write a header line"]),
+        ("t.csv", b"a,b\n", ["'a', 'b'", "no rows", "add data"]),
+        ("t.csv", b"a,b,a\n1,2,3\n", ["column 'a'", "more than once", "rename"]),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", ["line 3", "correct it"]),
+        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", ["cannot be read", "correct it"]),
+        ("t.csv", b"a,b\n\xff\xfe,2\n", ["cannot be read", "correct it"]),
+        ("t.csv.gz", b"not gzip", ["cannot be read", "correct it"]),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 50)[:-12], ["cannot be read", "correct it"]),
+        ("t.parquet", b"not parquet", ["cannot be read", "correct it"]),
+        ("t.parquet", b"", ["cannot be read", "correct it"]),
+    ],
+)
+def test_a_bad_file_gets_one_sentence(tmp_path: Path, name: str, content: bytes | None, expected: list[str]) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    text = sentence_of(read_table, path)
+    for part in (str(path), *expected):
+        assert part in text
+
+
+def test_repeated_columns_in_parquet_are_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "t.parquet")
+    assert "column 'a' appears more than once" in sentence_of(read_table, tmp_path / "t.parquet")
+
+
+def test_encoding_of_a_small_table() -> None:
+    schema = fitted()
+    x, y = schema.encode(holdout(), "holdout.csv")
+    assert schema.feature_names == ("amount", "hour", "new", "channel=phone", "channel=shop", "channel=web")
+    assert (x.dtype, y.dtype, x.shape) == (np.float32, np.int64, (4, schema.width))
+    np.testing.assert_allclose(x[:, :3].mean(axis=0), 0.0, atol=1e-6)
+    np.testing.assert_allclose(x[:, :3].std(axis=0), 1.0, atol=1e-6)
+    assert x[:, 3:].tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert y.tolist() == [0, 1, 1, 0]
+
+
+def test_columns_are_found_by_name_and_unseen_categories_are_zeros() -> None:
+    bank = holdout()[["fraud", "channel", "new", "hour", "amount"]].assign(channel="carrier pigeon")
+    x, _ = fitted().encode(bank, "bank.csv")
+    assert not x[:, 3:].any()
+    np.testing.assert_array_equal(x[:, :3], fitted().encode(holdout(), "holdout.csv")[0][:, :3])
+
+
+def test_a_constant_column_has_scale_one() -> None:
+    schema = Schema.fit(holdout().assign(hour=0.1), target="fraud", task="classification")
+    assert {column.name: column.scale for column in schema.numeric}["hour"] == 1.0
+
+
+def test_numbers_named_categorical_are_categories_of_any_type() -> None:
+    schema = fitted(categorical=["hour"])
+    as_floats, _ = schema.encode(holdout().astype({"hour": float}), "bank.csv")
+    as_texts, _ = schema.encode(holdout().astype({"hour": str}), "bank.csv")
+    as_integers, _ = schema.encode(holdout(), "bank.csv")
+    assert "hour=13" in schema.feature_names
+    np.testing.assert_array_equal(as_floats, as_integers)
+    np.testing.assert_array_equal(as_texts, as_integers)
+
+
+def test_pandas_types_of_other_libraries_are_numbers_and_categories() -> None:
+    frame = holdout().astype({"hour": "Int64", "new": "boolean", "channel": "category"})
+    frame["amount"] = [Decimal("10"), Decimal("20"), Decimal("30"), Decimal("40")]
+    assert Schema.fit(frame, target="fraud", task="classification") == fitted()
+
+
+def test_regression_standardises_the_target() -> None:
+    schema = fitted(target="amount", task="regression")
+    _, y = schema.encode(holdout(), "holdout.csv")
+    assert (schema.outputs, y.dtype) == (1, np.float32)
+    np.testing.assert_allclose(y * schema.target_scale + schema.target_mean, holdout()["amount"], rtol=1e-6)
+
+
+def test_labels_become_places_in_sorted_order() -> None:
+    frame = holdout().assign(fraud=[7, -2, 30, 7])
+    schema = Schema.fit(frame, target="fraud", task="classification")
+    assert (schema.classes, schema.outputs) == ((-2, 7, 30), 3)
+    assert schema.encode(frame, "holdout.csv")[1].tolist() == [1, 0, 2, 1]
+
+
+@settings(max_examples=50)
+@given(frames(), st.randoms(use_true_random=False))
+def test_the_order_of_the_holdouts_rows_does_not_matter(frame: pd.DataFrame, random: object) -> None:
+    order = list(range(len(frame)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    shuffled = frame.iloc[order].reset_index(drop=True)
+    fit = {"target": "y", "task": "classification"}
+    assert Schema.fit(shuffled, **fit).to_dict() == Schema.fit(frame, **fit).to_dict()
+
+
+@settings(max_examples=50)
+@given(frames("regression"), frames("regression"))
+def test_no_finite_table_encodes_to_anything_but_bounded_numbers(own: pd.DataFrame, other: pd.DataFrame) -> None:
+    schema = Schema.fit(own, target="y", task="regression")
+    for frame in (own, other):
+        x, y = schema.encode(frame, "bank.csv")
+        for values in (x, y):
+            assert np.isfinite(values).all()
+            assert np.abs(values).max() <= LIMIT
+
+
+@settings(max_examples=50)
+@given(frames(), frames())
+def test_a_providers_table_leaves_no_trace(own: pd.DataFrame, other: pd.DataFrame) -> None:
+    schema = Schema.fit(own, target="y", task="classification")
+    before, (x_before, y_before) = schema.to_dict(), schema.encode(own, "holdout.csv")
+    known = other.assign(y=[schema.classes[0]] * len(other))
+    schema.encode(known, "bank.csv")
+    x, y = schema.encode(own, "holdout.csv")
+    assert schema.to_dict() == before
+    np.testing.assert_array_equal(x, x_before)
+    np.testing.assert_array_equal(y, y_before)
+    with pytest.raises(FrozenInstanceError):
+        schema.classes = ()  # type: ignore[misc]
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(["classification", "regression"]), st.data())
+def test_a_schema_survives_json(task: str, data: st.DataObject) -> None:
+    schema = Schema.fit(data.draw(frames(task)), target="y", task=task)  # type: ignore[arg-type]
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict(), allow_nan=False))) == schema
+
+
+@given(st.lists(word, min_size=2, max_size=8))
+def test_any_text_can_be_a_category(words: list[str]) -> None:
+    frame = pd.DataFrame({"word": pd.Series(words, dtype="str"), "n": 1, "y": [0, 1, *[0] * (len(words) - 2)]})
+    schema = Schema.fit(frame, target="y", task="classification", categorical=["word"])
+    x, _ = schema.encode(frame, "holdout.csv")
+    assert (x[:, 1:].sum(axis=1) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "remedy"),
+    [
+        ({"extra": 1}, "extra", "Schema.to_dict"),
+        ({"target": 3}, "target", "Schema.to_dict"),
+        ({"task": "ranking"}, "task", "Schema.to_dict"),
+        ({"numeric": [{"name": "a", "mean": 0.0, "scale": 0.0}]}, "numeric.0.scale", "greater than 0"),
+        ({"numeric": [{"name": "a", "mean": float("nan"), "scale": 1.0}]}, "numeric.0.mean", "finite"),
+        ({"numeric": [{"name": "a", "mean": "0", "scale": 1.0}]}, "numeric.0.mean", "Schema.to_dict"),
+        ({"numeric": [{"name": "fraud", "mean": 0.0, "scale": 1.0}]}, "twice", "Schema.to_dict"),
+        ({"categorical": [{"name": "a", "categories": ["b", "a"]}]}, "categorical", "sorted"),
+        ({"categorical": [{"name": "a", "categories": []}]}, "categorical.0.categories", "Schema.to_dict"),
+        ({"numeric": [], "categorical": []}, "numeric and categorical", "Schema.to_dict"),
+        ({"classes": [1, 0]}, "classes", "sorted"),
+        ({"classes": [0]}, "classes", "does not fit"),
+        ({"classes": []}, "classes", "does not fit"),
+        ({"classes": [0.0, 1.0]}, "classes.0", "Schema.to_dict"),
+        ({"classes": [0, 10**30]}, "classes.1", "Schema.to_dict"),
+        ({"task": "regression"}, "classes", "does not fit"),
+        ({"target_scale": -1.0}, "target_scale", "greater than 0"),
+        ({"features_listed": 1}, "features_listed", "Schema.to_dict"),
+    ],
+)
+def test_a_schema_from_another_party_is_checked(changes: dict[str, object], field: str, remedy: str) -> None:
+    text = sentence_of(Schema.from_dict, {**fitted().to_dict(), **changes}, "message")
+    assert text.startswith("message: ")
+    assert field in text and remedy in text
+
+
+@pytest.mark.parametrize("message", [None, [], "x", {}])
+def test_a_schema_that_is_no_schema_is_refused(message: object) -> None:
+    assert "Schema.to_dict" in sentence_of(Schema.from_dict, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "field", "remedy"),
+    [
+        (lambda f: f, {"target": "fruad"}, "'fruad'", "did you mean 'fraud'?"),
+        (lambda f: f, {"target": "zzz"}, "'zzz'", "the columns are 'amount', 'hour'"),
+        (lambda f: f, {"features": ["amuont"]}, "'amuont'", "did you mean 'amount'?"),
+        (lambda f: f, {"features": ["amount", "amount"]}, "'amount' twice", "name it once"),
+        (lambda f: f, {"features": ["fraud"]}, "target column 'fraud'", "take it out"),
+        (lambda f: f, {"features": []}, "no feature column", "add columns"),
+        (lambda f: f, {"features": ["hour"], "categorical": ["amount"]}, "'amount'", "add it there"),
+        (lambda f: f, {"categorical": ["chanel"]}, "'chanel'", "did you mean 'channel'?"),
+        (lambda f: f[["fraud"]], {}, "target 'fraud'", "add columns"),
+        (lambda f: f.iloc[:0], {}, "no rows", "add data"),
+        (lambda f: f.assign(fraud=1), {}, "'fraud' has the single class 1", "add hold-out rows"),
+        (
+            lambda f: f.assign(fraud=["no", "yes", "yes", "no"]),
+            {},
+            "'fraud' holds the text 'no' in data row 1",
+            "write a number",
+        ),
+        (
+            lambda f: f.assign(fraud=[0, 1, 0.5, 1]),
+            {},
+            "'fraud' has 0.5 in data row 3",
+            'task = "regression"',
+        ),
+        (lambda f: f.assign(fraud=[0, 1, None, 1]), {}, "'fraud' has no value in data row 3", "drop the row"),
+        (
+            lambda f: f.assign(amount=[1.0, np.inf, 1.0, 1.0]),
+            {},
+            "'amount' is not a finite number in data row 2",
+            "correct it",
+        ),
+        (
+            lambda f: f.assign(amount=[1, 10**400, 1, 1]),
+            {},
+            "'amount' is not a finite number in data row 2",
+            "correct it",
+        ),
+        (
+            lambda f: f.assign(amount=[1.0, 2.0, 3.0, np.nan]),
+            {},
+            "'amount' has no value in data row 4",
+            "fill it in",
+        ),
+        (
+            lambda f: f.assign(channel=["web", None, "web", "shop"]),
+            {},
+            "'channel' has no value in data row 2",
+            "fill it in",
+        ),
+        (
+            lambda f: f.assign(amount=["1", "2", "3O", "4"]),
+            {},
+            "'amount' holds the text '3O' in data row 3",
+            "list it as `categorical`",
+        ),
+        (
+            lambda f: f.assign(amount=pd.Timestamp("2024-01-01")),
+            {},
+            "'amount' holds datetime64",
+            "leave the column out",
+        ),
+        (lambda f: f.assign(amount=1j), {}, "'amount' holds complex128", "leave the column out"),
+        (lambda f: f.rename(columns={"hour": 5}), {}, "name 5 is not text", "rename"),
+        (lambda f: f.rename(columns={"hour": "amount"}), {}, "'amount' appears more than once", "rename"),
+    ],
+)
+def test_a_bad_holdout_gets_one_sentence(change, arguments, field: str, remedy: str) -> None:  # type: ignore[no-untyped-def]
+    asked = {"target": "fraud", "task": "classification", "where": "mine.csv", **arguments}
+    text = sentence_of(Schema.fit, change(holdout()), **asked)
+    assert text.startswith("mine.csv: ")
+    assert field in text and remedy in text
+
+
+def test_an_identifier_is_not_a_category() -> None:
+    rows = 1001
+    frame = pd.DataFrame({"id": [f"t{place}" for place in range(rows)], "y": np.arange(rows) % 2})
+    text = sentence_of(Schema.fit, frame, target="y", task="classification", where="mine.csv")
+    assert "mine.csv: column 'id' has 1001" in text and "leave it out of `features`" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "remedy"),
+    [
+        (lambda f: f.drop(columns="hour"), "feature column 'hour'", "add or rename"),
+        (
+            lambda f: f.rename(columns={"amount": "Amount"}),
+            "'amount' of the hold-out is missing; did you mean 'Amount'?",
+            "rename",
+        ),
+        (lambda f: f.drop(columns="fraud"), "target column 'fraud'", "add or rename"),
+        (
+            lambda f: f.assign(colour="red", size=3),
+            "other columns than the hold-out, 'colour', 'size'",
+            "`features` in market.toml",
+        ),
+        (
+            lambda f: f.assign(hour=["1", "noon", "2", "3"]),
+            "'hour' holds the text 'noon' in data row 2 and the hold-out has numbers",
+            "write a number",
+        ),
+        (
+            lambda f: f.assign(channel=[1, 2, 3, 4]),
+            "'channel' holds numbers (1 in data row 1)",
+            "same categories",
+        ),
+        (
+            lambda f: f.assign(fraud=[0, 1, 2, 0]),
+            "'fraud' has the class 2 in data row 3",
+            "add the class to the hold-out",
+        ),
+        (
+            lambda f: f.assign(fraud="yes"),
+            "'fraud' holds the text 'yes' in data row 1 and a target must be numeric",
+            "write a number",
+        ),
+        (
+            lambda f: f.assign(amount=[1.0, -np.inf, 1.0, 1.0]),
+            "'amount' is not a finite number in data row 2",
+            "drop the row",
+        ),
+        (
+            lambda f: f.assign(amount=[1.0, 2.0, np.nan, 1.0]),
+            "'amount' has no value in data row 3",
+            "fill it in",
+        ),
+        (lambda f: f.iloc[:0], "no rows", "add data"),
+    ],
+)
+def test_a_bad_provider_table_gets_one_sentence(change, field: str, remedy: str) -> None:  # type: ignore[no-untyped-def]
+    text = sentence_of(fitted().encode, change(holdout()), "bank.csv")
+    assert text.startswith("bank.csv: ")
+    assert field in text and remedy in text
+
+
+def test_other_columns_are_ignored_where_features_are_listed() -> None:
+    schema = fitted(features=["amount", "channel"])
+    x, _ = schema.encode(holdout().assign(colour="red"), "bank.csv")
+    assert x.shape == (4, 4)

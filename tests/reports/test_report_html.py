@@ -1,0 +1,207 @@
+"""The HTML report: well-formed, self-contained, reproducible, and deaf to hostile names."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_samples import sample_report
+
+from databazaar.money import Currency
+from databazaar.report import Report
+from databazaar.reports import AuditView, render
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "$x^2$ $\\frac{$",
+    '"><img src=x onerror=alert(1)>',
+    "emoji 🦊👩‍🚀",
+    "n" * 200,
+    "W" * 200,
+    "nul\x00 bell\x07 line\nbreak",
+    "lone \ud800 surrogate",
+    "\u202eoverride",
+    "_underscore",
+    "-->]]></svg>",
+    "",
+)
+
+
+class Page(HTMLParser):
+    """Checks that tags balance, and keeps what the tests ask about."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: Counter[str] = Counter()
+        self.ids: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.row_heads: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._keep(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "th" and ("scope", "row") in attrs:
+            self.row_heads.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._keep(tag, attrs)
+
+    def _keep(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag] += 1
+        for name, value in attrs:
+            self.attributes.append((tag, name, value or ""))
+            if name == "id":
+                self.ids[value or ""] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.text.append(data)
+        if "th" in self.open and self.row_heads:
+            self.row_heads[-1] += data
+
+
+def full_page(report: Report, **changes: object) -> str:
+    return render(
+        report,
+        title=str(changes.get("title", "A run")),
+        audit=AuditView(True, 37, "Every entry holds."),
+        baseline=sample_report([payout.provider for payout in report.payouts], learns=False, seed=9),
+    )
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(full_page(sample_report(notes=["One note."])))
+
+
+def test_the_page_holds_what_a_reader_looks_for(page: Page) -> None:
+    report, text = sample_report(), " ".join(page.text)
+    for wanted in (
+        report.currency.amount(report.budget),
+        report.currency.amount(report.spent),
+        report.currency.amount(report.refunded),
+        f"{report.final_utility:.4g}",
+        f"{report.final_loss:.4g}",
+        report.model_hash,
+        report.ledger_head,
+        "Settled",
+        "Audit passed",
+        "37 entries checked",
+        "Uniform baseline",
+        "Theorem 1",
+        "41.7",
+        "learning rate",
+        "One note.",
+    ):
+        assert wanted in text, wanted
+    assert page.elements["svg"] == page.elements["figure"] == 6
+
+
+def test_accessible(page: Page) -> None:
+    assert ("html", "lang", "en") in page.attributes
+    assert page.attributes.count(("svg", "role", "img")) == 6
+    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 6
+    scopes = [value for tag, name, value in page.attributes if tag == "th" and name == "scope"]
+    assert len(scopes) == page.elements["th"]
+    assert page.elements["h1"] == 1
+
+
+def test_ids_are_unique_and_references_resolve(page: Page) -> None:
+    assert max(page.ids.values()) == 1
+    for _tag, name, value in page.attributes:
+        for target in re.findall(r"url\(#([^)]+)\)", value) + ([value[1:]] if name.endswith("href") else []):
+            assert target in page.ids or value.startswith("data:image/png;base64,")
+
+
+@pytest.mark.parametrize("names", [("north", "south"), HOSTILE], ids=["plain", "hostile"])
+def test_nothing_outside_the_file_is_referred_to(names: tuple[str, ...]) -> None:
+    text = full_page(sample_report(names))
+    namespaces = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    assert not re.search(r"https?://|@import|//cdn|\burl\((?!#)", namespaces)
+    for tag, name, value in Page(text).attributes:
+        if name in {"src", "srcset", "action", "data", "poster"}:
+            pytest.fail(f"<{tag} {name}={value!r}>")
+        if name.endswith("href"):
+            assert value.startswith(("#", "data:image/png;base64,"))
+
+
+def test_hostile_names_stay_text() -> None:
+    report = sample_report(
+        HOSTILE,
+        owners=[HOSTILE[i // 2] for i in range(len(HOSTILE))],
+        reasons=HOSTILE,
+        failure_rate=0.6,
+        rounds=20,
+        notes=HOSTILE,
+        currency=Currency('<b>"€$', 3),
+    )
+    report = replace(report, message=HOSTILE[2], sampler={"<i>": {"x": HOSTILE[0]}, "p": 0.1})
+    text = full_page(report, title=HOSTILE[0])
+    page = Page(text)
+    assert page.elements["script"] == 1
+    assert page.elements["img"] == page.elements["b"] == page.elements["i"] == 0
+    assert not any(name.startswith("on") for _tag, name, _value in page.attributes)
+    heads = page.row_heads
+    for name in ("<script>alert(1)</script>", "$x^2$ $\\frac{$", "emoji 🦊👩‍🚀", "n" * 200):
+        assert name in heads
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("providers", [1, 9, 100])
+def test_every_provider_is_in_the_table(providers: int) -> None:
+    names = [f"provider {i}" for i in range(providers)]
+    page = Page(render(sample_report(names), title="A run"))
+    assert sorted(set(page.row_heads) & set(names)) == sorted(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (1, 0), (1000, 3), (2, 5000), (400, 200)])
+def test_extreme_sizes(providers: int, rounds: int) -> None:
+    names = [f"provider {i}" for i in range(providers)]
+    Page(render(sample_report(names, rounds=rounds, per_round=1), title="A run"))
+
+
+def test_without_loss_audit_baseline_bound_or_anybody_paid() -> None:
+    report = sample_report(failure_rate=1.0, with_loss=False, learns=False)
+    report = replace(report, status="nobody answered", distributions=np.eye(3)[[0] * 13])
+    text = " ".join(Page(render(report, title="A run")).text)
+    assert "Nobody answered" in text and "Not audited" in text
+    assert "Final loss" not in text and "Theorem" not in text and "baseline" not in text
+
+
+def test_a_failed_audit_shows() -> None:
+    text = render(sample_report(), title="A run", audit=AuditView(False, 3, "Entry 4 <broken>."))
+    assert "Audit failed" in text and "Entry 4 &lt;broken&gt;." in text
+
+
+def test_same_run_same_bytes() -> None:
+    assert full_page(sample_report()) == full_page(sample_report())
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    names=st.lists(st.text(max_size=30), min_size=1, max_size=5, unique=True),
+    rounds=st.integers(0, 6),
+    seed=st.integers(0, 99),
+)
+def test_any_names_make_a_well_formed_page(names: list[str], rounds: int, seed: int) -> None:
+    report = sample_report(names, rounds=rounds, seed=seed, failure_rate=0.4, reasons=names)
+    text = render(report, title=names[0])
+    Page(text)
+    text.encode("utf-8")

@@ -1,0 +1,52 @@
+"""The statement: sums that hold, for programs and for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from report_samples import sample_report
+
+from databazaar.reports import owner_totals, owners_csv, statement_csv, statement_dict
+
+
+@given(n=st.integers(1, 12), seed=st.integers(0, 999), owners=st.integers(1, 12))
+def test_every_sum_is_what_was_spent(n: int, seed: int, owners: int) -> None:
+    names = [f"p{i}" for i in range(n)]
+    report = sample_report(
+        names, owners=[f"o{i % owners}" for i in range(n)], rounds=3, prices=range(1, n + 1), seed=seed
+    )
+    statement = json.loads(json.dumps(statement_dict(report)))
+    assert statement["spent"] + statement["refunded"] == statement["budget"]
+    assert sum(line["pay"] for line in statement["providers"]) == statement["spent"]
+    assert sum(line["pay"] for line in statement["owners"]) == statement["spent"]
+    assert [line["provider"] for line in statement["providers"]] == names
+    for text in (statement_csv(report), owners_csv(report)):
+        assert sum(int(line["pay"]) for line in csv.DictReader(io.StringIO(text))) == report.spent
+
+
+def test_amounts_for_people() -> None:
+    statement = statement_dict(sample_report(["only"], rounds=2, per_round=1, failure_rate=0))
+    assert (statement["currency"], statement["spent"], statement["spent_text"]) == ("EUR", 200, "2.00 EUR")
+    assert statement["providers"][0]["pay_text"] == "2.00 EUR"
+    assert statement["rounds"] == 2 and statement["status"] == "settled"
+
+
+def test_one_owner_of_several_providers() -> None:
+    report = sample_report(owners=["acme", "solo", "acme"])
+    totals = {line["owner"]: line for line in owner_totals(report)}
+    assert totals["acme"]["providers"] == 2
+    assert totals["acme"]["pay"] == report.payouts[0].pay + report.payouts[2].pay
+
+
+def test_a_spreadsheet_sees_no_formula() -> None:
+    names = ["=1+1", "+49", "-x", "@cmd", " =1", "\t=2", "plain", "a=b", 'quo"te,', "line\nbreak", "\ud800"]
+    text = statement_csv(sample_report(names))
+    text.encode("utf-8")
+    written = [line["provider"] for line in csv.DictReader(io.StringIO(text, newline=""))]
+    assert written == [
+        "'=1+1", "'+49", "'-x", "'@cmd", "' =1", "'\t=2", "plain", "a=b", 'quo"te,', "line\nbreak", "?",
+    ]  # fmt: skip

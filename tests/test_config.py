@@ -1,0 +1,351 @@
+"""market.toml: the defaults, the money, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar.config import TEMPLATE, load_market, parse_market
+from databazaar.data.market_files import load_tables
+from databazaar.errors import BazaarError
+
+MINIMAL: dict[str, Any] = {
+    "market": {"budget": 100},
+    "data": {"holdout": "holdout.csv", "target": "y"},
+    "providers": [{"id": "north", "file": "north.csv"}, {"id": "south", "file": "south.csv"}],
+}
+GONE = object()
+
+
+def changed(*changes: tuple[str, object]) -> dict[str, Any]:
+    """`MINIMAL` with settings such as "sampler.alpha" or "providers.0.id" replaced, or removed by `GONE`."""
+    settings = copy.deepcopy(MINIMAL)
+    for path, value in changes:
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        place: Any = settings
+        for parent in parents:
+            place = place[parent] if isinstance(place, list) else place.setdefault(parent, {})
+        if value is GONE:
+            del place[last]
+        else:
+            place[last] = value
+    return settings
+
+
+def sentence_of(*changes: tuple[str, object]) -> str:
+    with pytest.raises(BazaarError) as caught:
+        parse_market(changed(*changes), "shop.toml")
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    market = parse_market(MINIMAL)
+    north = market.providers[0]
+    assert (market.name, market.per_round, market.seed, market.budget_minor) == ("market", 10, 0, 100)
+    assert (north.owner, north.price_minor) == ("north", 1)
+    assert (market.model.kind, market.model.hidden, market.model.image) == ("mlp", (32,), None)
+    assert (market.oracle.kind, market.oracle.step, market.oracle.batch_size) == ("local-sgd", 0.1, 32)
+    assert (market.oracle.epochs, market.oracle.momentum) == (1, 0.0)
+    assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
+    sampler = market.sampler
+    assert (sampler.kind, sampler.switches, sampler.eta, sampler.alpha) == ("osmd", 1, None, None)
+    assert (market.engine.kind, market.engine.device, market.ledger.url) == ("vectorized", "auto", None)
+
+
+def test_the_template_loads_and_shows_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "market.toml"
+    path.write_text(TEMPLATE, encoding="utf-8")
+    shown = load_market(path)
+    bare = parse_market(changed(("market.budget", 1000), ("data.target", "target")))
+    assert shown == bare
+
+
+def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
+    text = TEMPLATE.replace("# [ledger]", "[ledger]").replace('kind = "mlp" ', 'kind = "cnn" ')
+    text = text.replace("hidden = [32]", "").replace("switches = 1", "")
+    lines = [line[2:] if line.startswith("# ") and " = " in line else line for line in text.splitlines()]
+    market = parse_market(tomllib.loads("\n".join(lines)))
+    assert (market.sampler.eta, market.model.image, market.training.halve_every) == (0.05, (1, 28, 28), 50)
+    assert market.data.features == ("amount", "hour", "channel")
+
+
+def test_money_is_read_in_minor_units() -> None:
+    market = parse_market(
+        changed(
+            ("market.currency", "EUR"),
+            ("market.decimals", 2),
+            ("market.budget", "1000.50"),
+            ("providers.1.price", "0.25"),
+        )
+    )
+    assert market.currency.format(market.budget_minor) == "1000.50 EUR"
+    assert [provider.price_minor for provider in market.providers] == [100, 25]
+
+
+@given(
+    budget=st.integers(1000, 2**63 - 1),
+    seed=st.integers(0, 2**63 - 1),
+    by_hand=st.none() | st.tuples(st.floats(1e-6, 10), st.floats(0, 1)),
+    hidden=st.lists(st.integers(1, 64), min_size=1, max_size=3),
+    url=st.none() | st.just("postgresql+psycopg://host/name"),
+)
+def test_a_market_survives_json(
+    budget: int, seed: int, by_hand: tuple[float, float] | None, hidden: list[int], url: str | None
+) -> None:
+    sampler = {} if by_hand is None else {"eta": by_hand[0], "alpha": by_hand[1]}
+    market = parse_market(
+        changed(
+            ("market.budget", budget),
+            ("market.seed", seed),
+            ("sampler", sampler),
+            ("model.hidden", hidden),
+            ("ledger.url", url),
+        )
+    )
+    again = parse_market(json.loads(json.dumps(market.model_dump(mode="json", by_alias=True))))
+    assert again == market
+    assert again.budget_minor == budget
+
+
+@pytest.mark.parametrize("kind", ["logistic", "cnn", "mlp"])
+def test_every_model_and_sampler_survives_json(kind: str) -> None:
+    for sampler in ("osmd", "uniform", "uniform-without-replacement"):
+        market = parse_market(changed(("model.kind", kind), ("sampler.kind", sampler), ("market.per_round", 2)))
+        assert parse_market(market.model_dump(mode="json", by_alias=True)) == market
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "remedy"),
+    [
+        ([("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be between 0 and 1", "change it"),
+        ([("sampler.alpha", -0.1)], "sampler.alpha = -0.1 must be between 0 and 1", "change it"),
+        ([("sampler.alpha", float("nan"))], "sampler.alpha = nan must be a finite number", "change it"),
+        ([("sampler.alpha", "high")], "sampler.alpha = 'high' must be a number", "change it"),
+        ([("sampler.eta", 0)], "sampler.eta = 0 must be above 0", "change it"),
+        ([("sampler.eta", float("inf"))], "sampler.eta = inf must be a finite number", "change it"),
+        ([("sampler.eta", 0.1)], "sampler.eta is given without sampler.alpha", "give both"),
+        ([("sampler.alpha", 0.1)], "sampler.alpha is given without sampler.eta", "give both"),
+        (
+            [("sampler", {"eta": 0.1, "alpha": 0.1, "switches": 2})],
+            "sampler.switches and sampler.eta",
+            "keep eta and alpha",
+        ),
+        ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),
+        ([("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
+        (
+            [("sampler.kind", "greedy")],
+            "sampler.kind = 'greedy' must be one of 'osmd', 'uniform'",
+            "change it",
+        ),
+        ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),
+        ([("samplr", {})], "samplr is not a setting", "did you mean `sampler`?"),
+        ([("loss", {})], "loss is not a setting", "use market, data, model"),
+        ([("providers.1.prise", "2")], "providers[1].prise is not a setting", "did you mean `price`?"),
+        ([("market.per_round", 0)], "market.per_round = 0 must be between 1 and", "change it"),
+        ([("market.per_round", "10")], "market.per_round = '10' must be a whole number", "change it"),
+        ([("market.per_round", True)], "market.per_round = True must be a whole number", "change it"),
+        ([("market.seed", -1)], "market.seed = -1 must be at least 0", "change it"),
+        ([("market.decimals", 10)], "market.decimals = 10 must be between 0 and 9", "change it"),
+        ([("market.name", "a\nb")], "market.name = 'a\\nb' must be visible text", "change it"),
+        ([("market.budget", GONE)], "market.budget is missing", "add `budget` to market"),
+        ([("market.budget", 10.5)], "market.budget = 10.5 must be a whole number or text", '"12.50"'),
+        ([("market.budget", "ten")], "market.budget = 'ten' is not an amount", "write a whole number"),
+        (
+            [("market.budget", "Infinity")],
+            "market.budget = 'Infinity' is not an amount",
+            "write a whole number",
+        ),
+        (
+            [("market.budget", "10.5")],
+            "market.budget = '10.5' is not an amount with at most 0 decimals",
+            "write",
+        ),
+        ([("market.budget", -1)], "market.budget = -1 is negative", "write an amount"),
+        (
+            [("market.budget", 2**63)],
+            "market.budget = 9223372036854775808 is more than a ledger holds",
+            "at most",
+        ),
+        (
+            [("market.budget", 9)],
+            "market.budget = 9 credits cannot pay for one round of per_round = 10",
+            "raise budget to at least 10 credits",
+        ),
+        (
+            [("providers.0.price", "11"), ("providers.1.price", "12")],
+            "cannot pay for one round",
+            "at least 110 credits",
+        ),
+        ([("market", GONE)], "market is missing", "add a [market] section"),
+        ([("data", GONE)], "data is missing", "add a [data] section"),
+        ([("data", 3)], "data = 3 must be a section", "change it"),
+        ([("data.holdout", GONE)], "data.holdout is missing", "add `holdout` to data"),
+        ([("data.holdout", "")], "data.holdout = '' must be visible text", "change it"),
+        ([("data.holdout", 3)], "data.holdout = 3 must be a path", "change it"),
+        ([("data.target", GONE)], "data.target is missing", "add `target` to data"),
+        ([("data.task", "ranking")], "data.task = 'ranking' must be one of", "'regression'"),
+        ([("data.features", "amount")], "data.features = 'amount' must be a list", "change it"),
+        ([("data.features", [])], "data.features = [] has 0 entries", "change it"),
+        ([("data.features", ["a", 3])], "data.features[1] = 3 must be text", "change it"),
+        (
+            [("model.kind", "linear")],
+            'model.kind = "linear" is for regression',
+            'use model.kind = "logistic"',
+        ),
+        (
+            [("model.kind", "logistic"), ("data.task", "regression")],
+            'model.kind = "logistic" is for class',
+            'use model.kind = "linear"',
+        ),
+        ([("model", {"kind": "cnn", "hidden": [3]})], "model.hidden is for kind", "remove hidden"),
+        ([("model.hidden", [])], "model.hidden = []", "write sizes such as [32]"),
+        ([("model.hidden", [0])], "model.hidden[0] = 0 must be between 1 and", "change it"),
+        ([("model.image", [1, 2, 3])], "model.image is for kind", "remove image"),
+        (
+            [("model", {"kind": "cnn", "image": [1, 28]})],
+            "model.image has too few entries",
+            "[channels, height, width]",
+        ),
+        (
+            [("utility.kind", "accuracy"), ("data.task", "regression")],
+            'utility.kind = "accuracy"',
+            '"exp-loss"',
+        ),
+        ([("oracle.momentum", 1.0)], "oracle.momentum = 1.0 must be at least 0 and below 1", "change it"),
+        ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
+        ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),
+        ([("engine.device", "tpu")], "engine.device = 'tpu' is not understood", '"cuda"'),
+        ([("providers", [])], "providers is empty", "add a [[providers]] section"),
+        ([("providers", GONE)], "providers is empty", "add a [[providers]] section"),
+        ([("providers", {"id": "a"})], "providers must be a list", "double brackets"),
+        ([("providers.0.id", GONE)], "providers[0].id is missing", "add `id`"),
+        (
+            [("providers.1.id", "north")],
+            "providers[1].id = 'north' is also the id of providers[0]",
+            "its own id",
+        ),
+        ([("providers.1.id", "a/b")], "providers[1].id = 'a/b' must not hold a path separator", "change it"),
+        ([("providers.1.id", "..")], "providers[1].id = '..' must not hold a path separator", "change it"),
+        ([("providers.1.id", "a\x1bb")], "providers[1].id = 'a\\x1bb' must be visible text", "change it"),
+        ([("providers.1.id", "")], "providers[1].id = '' must be visible text", "change it"),
+        ([("providers.1.file", GONE)], "providers[1].file is missing for 'south'", "name its CSV"),
+        ([("providers.1.price", 0)], "providers[1].price = 0", "write a price above zero"),
+        (
+            [("providers.1.price", 0.5)],
+            "providers[1].price = 0.5 must be a whole number or text",
+            "change it",
+        ),
+        (
+            [("sampler.kind", "uniform-without-replacement")],
+            "market.per_round = 10 is more than the 2 providers",
+            "lower per_round",
+        ),
+    ],
+)
+def test_a_mistake_gets_one_sentence(changes: list[tuple[str, object]], field: str, remedy: str) -> None:
+    text = sentence_of(*changes)
+    assert text.startswith("shop.toml: ")
+    assert "\n" not in text
+    assert field in text and remedy in text
+
+
+def test_the_ledgers_password_is_not_repeated() -> None:
+    text = sentence_of(("ledger.url", "user:secret@host"))
+    assert "ledger.url" in text and "SQLAlchemy URL" in text
+    assert "secret" not in text
+
+
+def test_federated_providers_need_no_file() -> None:
+    market = parse_market(changed(("engine.kind", "federated"), ("providers.1.file", GONE)))
+    assert market.providers[1].file is None
+
+
+def test_regression_allows_linear_and_exp_loss() -> None:
+    market = parse_market(changed(("data.task", "regression"), ("model.kind", "linear")))
+    assert (market.model.kind, market.utility.kind) == ("linear", "exp-loss")
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (None, ["does not exist", "bazaar init"]),
+        (b'[market]\nname = "a\n', ["not valid TOML", "line 2", "correct that line"]),
+        (b"[market]\nbudget = 1\nbudget = 2\n", ["not valid TOML", "line 3", "correct that line"]),
+        (b'[market]\nname = "\xff"\n', ["not UTF-8", "save the file"]),
+        (b"", ["market is missing", "add a [market] section"]),
+    ],
+)
+def test_a_file_that_is_no_market(tmp_path: Path, content: bytes | None, parts: list[str]) -> None:
+    path = tmp_path / "market.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BazaarError) as caught:
+        load_market(path)
+    for part in (str(path), *parts):
+        assert part in str(caught.value)
+
+
+def test_importing_the_configuration_needs_no_pandas() -> None:
+    code = "import sys, databazaar.config_sections, databazaar.config; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    for name in ("holdout", "north", "south"):
+        (tmp_path / f"{name}.csv").write_text("a,b,y\n1,x,0\n2,y,1\n3,x,0\n")
+    return tmp_path
+
+
+def test_tables_and_their_digests(shop: Path) -> None:
+    tables = load_tables(parse_market(MINIMAL), shop)
+    digest = hashlib.sha256((shop / "north.csv").read_bytes()).hexdigest()
+    assert tables.digests == {"holdout.csv": digest, "north.csv": digest, "south.csv": digest}
+    assert [provider.id for provider in tables.providers] == ["north", "south"]
+    assert tables.holdout.x.shape == tables.providers[0].x.shape == (3, 3)
+    assert tables.holdout.y.tolist() == [0, 1, 0]
+
+
+def test_remote_providers_are_left_out(shop: Path) -> None:
+    market = parse_market(changed(("engine.kind", "federated"), ("providers.1.file", GONE)))
+    assert [provider.id for provider in load_tables(market, shop).providers] == ["north"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "parts"),
+    [
+        ("south.csv", None, ["provider 'south'", "south.csv", "does not exist", "correct the path"]),
+        ("south.csv", "a,b,y\n", ["provider 'south'", "south.csv", "no rows", "add data"]),
+        ("south.csv", "a,b,c,y\n1,x,2,0\n", ["provider 'south'", "other columns", "'c'", "features"]),
+        ("south.csv", "a,b,y\n1,x,0\ninf,x,0\n", ["provider 'south'", "'a'", "data row 2", "correct it"]),
+        ("holdout.csv", "a,b,z\n1,x,0\n", ["holdout.csv", "target column 'y'", "correct `target`"]),
+        ("holdout.csv", "a,b,y\n1,x,no\n2,x,yes\n", ["holdout.csv", "'y'", "'no'", "write a number"]),
+    ],
+)
+def test_a_bad_file_of_a_market(shop: Path, file: str, content: str | None, parts: list[str]) -> None:
+    if content is None:
+        (shop / file).unlink()
+    else:
+        (shop / file).write_text(content)
+    with pytest.raises(BazaarError) as caught:
+        load_tables(parse_market(MINIMAL), shop)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("image", [None, [1, 2, 2]])
+def test_an_image_must_fit_the_features(shop: Path, image: list[int] | None) -> None:
+    market = parse_market(changed(("model", {"kind": "cnn", "image": image})))
+    with pytest.raises(BazaarError, match=r"holdout\.csv: model\.image .* 3 features: write model\.image"):
+        load_tables(market, shop)
