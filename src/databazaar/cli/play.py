@@ -126,9 +126,9 @@ def finish_demo(job: Job, folder: RunFolder, voice: Voice) -> None:
 def _settle(job: Job, folder: RunFolder, voice: Voice, name: str, sampler: Uniform | None = None) -> Report:
     if folder.finished:
         return folder.report()
-    arbiter = job.arbiter(sampler)
+    arbiter = job.arbiter(sampler, folder)
     with voice.progress(name, job.consumer.currency) as tell:
-        return arbiter.run(folder, tell=tell)
+        return folder.with_privacy(arbiter.run(folder, tell=tell))
 
 
 def _accuracy(job: Job, folder: RunFolder) -> float:

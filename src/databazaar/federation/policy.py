@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from databazaar.federation.messages import ModelMessage, OracleMessage
@@ -36,4 +37,4 @@ def width(model: ModelMessage) -> int:
         channels, height, across = model.inputs if len(model.inputs) == 3 else (1, 4, 4)
         first = 6 * (25 * channels + 1)
         sizes = [6 * ((height - 4) // 2) * ((across - 4) // 2), 120, model.outputs]
-    return first + sum((a + 1) * b for a, b in zip(sizes, sizes[1:], strict=False))
+    return first + sum((a + 1) * b for a, b in pairwise(sizes))

@@ -52,7 +52,9 @@ class RefusedError(Exception):
 class Privacy(Protocol):
     """What a provider with differential privacy answers with; `federation.privacy` has one."""
 
-    delta: float
+    @property
+    def delta(self) -> float:
+        """At which ε is told."""
 
     def check(self, oracle: OracleMessage, rows: int) -> None:
         """Raises RefusedError where one more answer would pass the provider's cap."""
@@ -183,7 +185,7 @@ class ProviderWorker:
         if x[0].numel() != prod(model.inputs) or (loss == "cross-entropy") == y.is_floating_point():
             raise RefusedError("task does not fit the data")
         if loss == "cross-entropy":
-            fits = 0 <= int(y.min()) and int(y.max()) < model.outputs
+            fits = int(y.min()) >= 0 and int(y.max()) < model.outputs
         else:
             fits = y[0].numel() == model.outputs
         if not fits:
