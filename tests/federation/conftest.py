@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from loopback import Federation
+from loopback import WAIT, Federation
 
 from databazaar.federation.transport import FlareTransport
 
@@ -27,5 +27,5 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.fixture
 def transport(federation: Federation) -> Iterator[FlareTransport]:
     with FlareTransport(federation.market) as opened:
-        assert opened.wait_for(["bank1", "bank2", "bank3"], 30) == []
+        assert opened.wait_for(["bank1", "bank2", "bank3"], WAIT) == []
         yield opened

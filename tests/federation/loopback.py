@@ -20,6 +20,8 @@ from databazaar.federation import onboarding, server
 
 HERE = Path(__file__).parent
 MAX_BYTES = 4_000_000
+WAIT = 90.0
+"""Seconds to wait for providers to connect: many, because this machine may be busy."""
 
 
 def free_port() -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import MAX_BYTES, Federation, eventually, server_log
+from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
@@ -79,7 +79,7 @@ def test_a_provider_killed_in_mid_request_and_started_again(
     assert failures == {"bank2": "connection lost"}
     assert psutil.wait_procs(children, timeout=5)[1] == [], "FLARE's client ends with the provider's process"
     federation.start("bank2")
-    assert transport.wait_for(["bank2"], 30) == []
+    assert transport.wait_for(["bank2"], WAIT) == []
     assert transport.request(["bank2"], b"again", 20)[0] == {"bank2": b"bank2:again"}
 
 
@@ -87,7 +87,7 @@ def test_flare_s_client_alone_killed_comes_back(transport: FlareTransport, feder
     for child in federation.children("bank3"):
         child.kill()
     assert eventually(lambda: "bank3" not in transport.connected())
-    assert transport.wait_for(["bank3"], 30) == []
+    assert transport.wait_for(["bank3"], WAIT) == []
     assert transport.request(["bank3"], b"again", 20)[0] == {"bank3": b"bank3:again"}
 
 
@@ -102,7 +102,7 @@ def test_the_server_killed_and_started_again(transport: FlareTransport, federati
     assert eventually(lambda: not server.status(federation.market).up)
     federation.up()
     with FlareTransport(federation.market) as anew:
-        assert anew.wait_for(BANKS, 40) == []
+        assert anew.wait_for(BANKS, WAIT) == []
         assert anew.request(BANKS, b"back", 20) == ({name: name.encode() + b":back" for name in BANKS}, {})
 
 
@@ -111,7 +111,7 @@ def test_a_revoked_provider_is_out_at_once_and_for_good(
 ) -> None:
     federation.enroll("bank9")
     federation.start("bank9")
-    assert transport.wait_for(["bank9"], 30) == []
+    assert transport.wait_for(["bank9"], WAIT) == []
     server.revoke(federation.market, "bank9")
     assert transport.request(["bank1", "bank9"], b"hello", 10) == (
         {"bank1": b"bank1:hello"},
@@ -193,7 +193,7 @@ def test_a_frozen_provider_costs_the_others_nothing(
     finally:
         for process in frozen:
             process.resume()
-    assert transport.wait_for(["bank2"], 30) == []
+    assert transport.wait_for(["bank2"], WAIT) == []
     assert transport.request(["bank2"], b"thawed", 20)[0] == {"bank2": b"bank2:thawed"}
 
 
@@ -211,7 +211,7 @@ def test_a_provider_that_is_there_before_the_server(tmp_path: Path) -> None:
         time.sleep(3)
         early.up()
         with FlareTransport(early.market) as opened:
-            assert opened.wait_for(["bank1"], 30) == []
+            assert opened.wait_for(["bank1"], WAIT) == []
     finally:
         early.close()
 

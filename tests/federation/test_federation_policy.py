@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 
 import pytest
-from loopback import HERE, Federation, eventually, server_log
+from loopback import HERE, WAIT, Federation, eventually, server_log
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
@@ -37,7 +37,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         for name in ("guarded", "unguarded"):
             made.start(name)
         with FlareTransport(made.market) as opened:
-            assert opened.wait_for(["guarded", "unguarded"], 30) == []
+            assert opened.wait_for(["guarded", "unguarded"], WAIT) == []
         yield made
     finally:
         made.close()
