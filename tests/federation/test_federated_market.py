@@ -58,9 +58,7 @@ def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
     assert sorted(asked) == sorted(set(drawn))
 
 
-def test_lies_of_every_kind_are_voided_and_the_run_goes_on(
-    transport: FlareTransport, behave: dict[str, Path]
-) -> None:
+def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTransport, behave: dict[str, Path]) -> None:
     behave["bank2"].write_text("nan inf good huge shape good stale identity good raise")
     engine = federated(BANKS, transport, quarantine=Quarantine(3))
     report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
@@ -107,9 +105,7 @@ def test_a_hanging_provider_costs_its_deadline_thrice_and_then_next_to_nothing(
     assert report.payouts[0].failures == report.payouts[1].failures == 0
 
 
-def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(
-    federation: Federation, transport: FlareTransport
-) -> None:
+def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: FlareTransport) -> None:
     def tell(progress: Progress) -> None:
         if progress.round == 2:
             federation.kill("bank2")
