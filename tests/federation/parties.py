@@ -108,6 +108,14 @@ class UnguardedProviderSite(ProviderSite):
         super()._asked(future)
 
 
+class SecondGuardSite(ProviderSite):
+    """A provider whose first guard has fallen, as if a bulk message had come before it stood."""
+
+    def _start(self, fl_ctx: Any) -> None:
+        super()._start(fl_ctx)
+        self._cell.core_cell.in_filter_reg.reg.clear()
+
+
 def misbehave(what: str, request: Request, update: Tensor) -> bytes:
     """A reply as it should be but for one thing."""
     told: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}

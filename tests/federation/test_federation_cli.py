@@ -126,7 +126,7 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
         assert "every round you answered is paid" in earned
     finally:
         provider.send_signal(signal.SIGINT)
-        out, err = provider.communicate(timeout=20)
+        err = provider.communicate(timeout=20)[1]
     assert provider.returncode == 0, err
     assert "connected" in err and "Traceback" not in err
     server.revoke(federation.market, "private")

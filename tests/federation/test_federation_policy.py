@@ -28,16 +28,17 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         return lambda kit: kit["components"][-1].update(path=component)
 
     try:
-        for name in ("guarded", "unguarded"):
+        for name in ("guarded", "unguarded", "second"):
             made.enroll(name)
         made.edit("market/server/local/resources.json", swap("parties.CuriousMarketSite"))
         made.edit("unguarded/startup/fed_client.json", lambda kit: kit.update(require_signed_jobs=False))
         made.edit("unguarded/local/resources.json", swap("parties.UnguardedProviderSite"))
+        made.edit("second/local/resources.json", swap("parties.SecondGuardSite"))
         made.up()
-        for name in ("guarded", "unguarded"):
+        for name in ("guarded", "unguarded", "second"):
             made.start(name)
         with FlareTransport(made.market) as opened:
-            assert opened.wait_for(["guarded", "unguarded"], WAIT) == []
+            assert opened.wait_for(["guarded", "unguarded", "second"], WAIT) == []
         yield made
     finally:
         made.close()
@@ -118,12 +119,13 @@ def test_a_command_inside_a_bulk_message_is_refused(hostile: Federation) -> None
     app, headers = job(code=False)
     command(hostile, "unguarded", "train.deploy", app, bulk=True, **headers)
     assert eventually(lambda: (hostile.root / "unguarded" / JOB).exists(), 10)
-    log = hostile.root / "guarded" / "log.txt"
-    before = log.read_text().count("refused by provider policy")
-    command(hostile, "guarded", "train.deploy", app, bulk=True, **headers)
-    assert eventually(lambda: log.read_text().count("refused by provider policy") > before, 10)
-    time.sleep(1)
-    assert not (hostile.root / "guarded" / JOB).exists()
+    for name in ("guarded", "second"):
+        log = hostile.root / name / "log.txt"
+        before = log.read_text().count("refused by provider policy")
+        command(hostile, name, "train.deploy", app, bulk=True, **headers)
+        assert eventually(lambda: log.read_text().count("refused by provider policy") > before, 10)  # noqa: B023
+        time.sleep(1)
+        assert not (hostile.root / name / JOB).exists()
 
 
 def test_without_our_guard_a_job_without_code_is_put_in_place_but_cannot_start(hostile: Federation) -> None:

@@ -210,6 +210,7 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._parent = Channel(socket.socket(fileno=int(os.environ.pop(PROVIDER_FD))), max_bytes())
         self._cell = fl_ctx.get_engine().get_cell()
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
+        self._cell.core_cell.add_incoming_request_filter("*", "*", self._only_questions)
         self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
 
@@ -217,12 +218,14 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell.send_blob(CHANNEL, HERE, SERVER, Message({}, b"1"), optional=True)
 
     def _only_questions(self, message: Any) -> Any:
-        """Refuse whatever is not a reply, the connection's own upkeep, or a question from the server.
+        """Refuse whatever is not a reply we wait for, the connection's own upkeep, or a question from the server.
 
-        FLARE's bulk messages are refused with the rest: they carry others inside that no filter sees.
+        FLARE's bulk messages are refused with the rest: they carry others inside, which FLARE takes out past its
+        filter of messages and puts through its filter of requests only. So we stand at both; the second also stops
+        what came in bulk before we stood here. A reply is decoded by FLARE even if nobody asked, so it is stopped.
         """
         if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ:
-            return None
+            return None if self._awaited(message) else make_reply(ReturnCode.UNAUTHENTICATED)
         channel, topic = (
             message.get_header(MessageHeaderKey.CHANNEL),
             message.get_header(MessageHeaderKey.TOPIC),
@@ -233,12 +236,21 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
             upkeep = channel == STREAM_CHANNEL and topic in (STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC)
             size = message.get_header(StreamHeaderKey.SIZE)
             small = isinstance(size, int) and 0 <= size <= max_bytes()
-            ours = channel == STREAM_CHANNEL and inner in (CHANNEL, CellChannel.RETURN_ONLY)
+            reply = inner == CellChannel.RETURN_ONLY and (
+                message.get_header(StreamHeaderKey.STREAM_REQ_ID) in self._cell.requests_dict
+            )
+            ours = channel == STREAM_CHANNEL and (inner == CHANNEL or reply)
             if bye or upkeep or (ours and small):
                 return None
         topic = message.get_header(StreamHeaderKey.TOPIC) or topic
         log.warning("refused by provider policy: %s", json.dumps([str(inner or channel), str(topic)]))
         return make_reply(ReturnCode.UNAUTHENTICATED, error="refused by provider policy")
+
+    def _awaited(self, reply: Any) -> bool:
+        """Does anybody in this process wait for this reply?"""
+        numbers = reply.get_header(MessageHeaderKey.REQ_ID)
+        numbers = numbers if isinstance(numbers, list) else [numbers]
+        return any(isinstance(number, str) and number in self._cell.core_cell.waiters for number in numbers)
 
     def _asked(self, future: Any) -> None:
         number, seconds = future.headers.get(NUMBER), future.headers.get(SECONDS)
