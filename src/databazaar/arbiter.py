@@ -124,7 +124,8 @@ class Arbiter:
                 [reasons.get(i) for i in draws.tolist()],
                 p[draws].tolist(),
                 float(scores.utility[0]),
-                None if scores.loss is None else float(scores.loss[0]),
+                _finite(scores.loss),
+                hash_vector(w) if ledger.hashes_models else "",
             )
             ledger.settle(t, draws.tolist(), settlement, self._snapshot(t + 1, state, w, ledger))  # line 7
             t += 1
@@ -144,7 +145,7 @@ class Arbiter:
     def _where_it_stands(self, ledger: Ledger) -> tuple[int, Tensor, Any, int]:
         snapshot = ledger.store.snapshot()
         if snapshot is None:
-            return 0, self._params, self._sampler.init(len(self.providers)), 0
+            return 0, self.consumer.initial_parameters().to(self._params), self._sampler.init(len(self.providers)), 0
         w = from_bytes(snapshot.params).to(self._params)
         state = np.frombuffer(snapshot.sampler, dtype=np.float64).copy()
         return snapshot.next_round, w, state, _silent_rounds(ledger)
@@ -161,8 +162,9 @@ class Arbiter:
         else:
             status = "settled"
             message = f"{rounds} rounds played, {money(ledger.book.spent)} paid, {money(left)} back to the consumer"
-        loss = None if final.loss is None else float(final.loss[0])
-        ledger.close(status, message, hash_vector(w), float(final.utility[0]), loss)
+        if not np.isfinite(final.utility[0]):
+            raise BazaarError(f"the trained model's utility is {final.utility[0]}: lower the steps, or begin elsewhere")
+        ledger.close(status, message, hash_vector(w), float(final.utility[0]), _finite(final.loss))
 
     def run(
         self, folder: str | Path | RunFolder | None = None, *, tell: Callable[[Progress], None] | None = None
@@ -173,6 +175,13 @@ class Arbiter:
             from databazaar.runs import RunFolder
 
             folder = RunFolder.open_or_create(Path(folder))
+        try:
+            return self._run(folder, tell)
+        finally:
+            if folder is not None:
+                folder.dispose()  # a run that is stopped leaves no connection behind that would block the next
+
+    def _run(self, folder: RunFolder | None, tell: Callable[[Progress], None] | None) -> Report:
         ledger = Ledger(self.terms(), folder.store() if folder is not None else None)
         if ledger.book.closed:  # killed after the last round, before the folder was finished
             saved = folder.saved_parameters(self.consumer.task) if folder is not None else None
@@ -229,8 +238,17 @@ def _marginal_gains(
     for provider, utility in zip(asked, scores.utility[1:], strict=True):
         if provider not in reasons and not np.isfinite(utility):
             reasons[provider] = "the updated model has no finite utility"
-        gains[provider] = None if provider in reasons else float(utility - base)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gain = float(utility - base)
+        if provider not in reasons and not np.isfinite(gain):
+            reasons[provider] = "the gain in utility is beyond what a float can hold"
+        gains[provider] = None if provider in reasons else gain
     return gains, reasons
+
+
+def _finite(losses: Any) -> float | None:
+    """The first loss as the ledger takes it: exp(−∞) = 0 is a utility, but ∞ is no number in JSON."""
+    return None if losses is None or not np.isfinite(losses[0]) else float(losses[0])
 
 
 def _silent_rounds(ledger: Ledger) -> int:

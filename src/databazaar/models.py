@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from databazaar.errors import BazaarError
 
@@ -57,31 +60,86 @@ def _cnn(inputs: Sequence[int], outputs: int) -> nn.Module:
     channels, height, width = inputs
     flat = 6 * ((height - 4) // 2) * ((width - 4) // 2)
     return nn.Sequential(
-        PooledConv2d(channels, 6, 5), nn.Flatten(), nn.Linear(flat, 120), nn.ReLU(), nn.Linear(120, outputs)
+        PooledPatches(5),
+        nn.Linear(25 * channels, 6),
+        StrongestPatch(),
+        nn.Flatten(),
+        nn.Linear(flat, 120),
+        nn.ReLU(),
+        nn.Linear(120, outputs),
     )
 
 
-class PooledConv2d(nn.Conv2d):
-    """Convolution, ReLU and 2×2 max-pooling in one, with the parameters of `nn.Conv2d`.
+class PooledPatches(nn.Module):
+    """[batch, channels, H, W] → [batch, windows, 4, channels·size²]: the four patches of each 2×2 pooling window.
 
-    Written as one matrix product over patches, with the pooling before the bias and the ReLU, which commute with it:
-    a quarter of the numbers pass through them. Stacked over many models it is several times faster than the grouped
-    convolution that torch makes of `nn.Conv2d`.
+    A linear layer on them, followed by `StrongestPatch`, is a convolution with ReLU and 2×2 max-pooling. Written so,
+    the convolution of many stacked models is one batched matrix product, where torch would make a slow grouped one
+    of `nn.Conv2d`; and as this module has no parameters, its work on fixed data is done once.
     """
 
-    def __init__(self, channels: int, filters: int, size: int) -> None:
-        super().__init__(channels, filters, size)
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
 
-    def forward(self, input: Tensor) -> Tensor:
-        size = self.kernel_size[0]
-        patches = input.unfold(2, size, 1).unfold(3, size, 1)  # [batch, channels, H, W, size, size]
+    def forward(self, images: Tensor) -> Tensor:
+        patches = images.unfold(2, self.size, 1).unfold(3, self.size, 1)  # [batch, channels, H, W, size, size]
         batch, channels, height, width = patches.shape[:4]
         h, w = height // 2, width // 2
-        windows = patches[:, :, : 2 * h, : 2 * w].reshape(batch, channels, h, 2, w, 2, size, size)
-        windows = windows.permute(0, 2, 4, 3, 5, 1, 6, 7).reshape(batch * h * w * 4, -1)
-        strongest = (windows @ self.weight.flatten(1).T).view(batch, h * w, 4, -1).amax(2)
-        assert self.bias is not None
-        return torch.relu(strongest + self.bias).mT.reshape(batch, -1, h, w)
+        windows = patches[:, :, : 2 * h, : 2 * w].reshape(batch, channels, h, 2, w, 2, self.size, self.size)
+        return windows.permute(0, 2, 4, 3, 5, 1, 6, 7).reshape(batch, h * w, 4, -1)
+
+
+class StrongestPatch(nn.Module):
+    """[batch, windows, 4, filters] → [batch, filters, windows]: max-pooling, then ReLU, which commute."""
+
+    def forward(self, responses: Tensor) -> Tensor:
+        return torch.relu(responses.amax(2)).mT
+
+
+def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    """A function of (parameters and buffers by name, inputs) that runs the model with them.
+
+    Tensors that two layers share are named here, because torch's own way to tie them (tie_weights) leaves a model in
+    which one layer stands at two places with the last call's tensors, which are dead outside vmap.
+    """
+    first: dict[int, str] = {}
+    also: dict[str, str] = {}
+    for prefix, layer in model.named_modules():
+        for attribute, tensor in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)):
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            if first.setdefault(id(tensor), name) != name:
+                also[name] = first[id(tensor)]
+
+    def run(w: dict[str, Tensor], x: Tensor) -> Tensor:
+        tied = {name: w[known] for name, known in also.items() if known in w}
+        outputs: Tensor = functional_call(model, {**w, **tied}, (x,), tie_weights=False)
+        return outputs
+
+    return run
+
+
+FIXED_FLOATS = 2**30
+"""Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
+
+
+def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
+    """The model without its first layers that have no parameters, and the data `x` after those layers.
+
+    Only layers that are plain functions of each sample are taken. What is left keeps the names of its parameters.
+    """
+    if type(model) is not nn.Sequential:
+        return model, x
+    rest = copy.copy(model)
+    rest._modules = dict(model._modules)
+    for name, layer in model._modules.items():
+        if type(layer) not in (nn.Flatten, PooledPatches) or layer is None or not len(x):
+            break
+        if len(x) * layer(x[:1]).numel() > FIXED_FLOATS:
+            break
+        x = layer(x)
+        del rest._modules[name]
+    return rest, x
 
 
 @dataclass(frozen=True)
@@ -97,8 +155,10 @@ class Layout:
 
     @classmethod
     def of(cls, model: nn.Module) -> Layout:
-        named = [(name, p.shape) for name, p in model.named_parameters()]
+        parameters = list(model.named_parameters())
+        named = [(name, p.shape) for name, p in parameters if p.requires_grad]
         trainable = len(named)
+        named += [(name, p.shape) for name, p in parameters if not p.requires_grad]  # frozen: they only travel
         named += [(name, b.shape) for name, b in model.named_buffers() if b.is_floating_point()]
         return cls(tuple(n for n, _ in named), tuple(s for _, s in named), trainable)
 
@@ -151,7 +211,17 @@ def model_to_bytes(layout: Layout | None, flat: Tensor) -> bytes:
     from safetensors.torch import save
 
     flat = flat.detach().cpu().contiguous()
-    return save({"w": flat} if layout is None else {n: t.contiguous() for n, t in layout.unflatten(flat).items()})
+    named = {"w": flat} if layout is None else {n: t.contiguous() for n, t in layout.unflatten(flat).items()}
+    return save(named, metadata={"order": json.dumps(list(named))})
+
+
+def hash_of_saved(data: bytes) -> str:
+    """`hash_vector` of the parameters that `model_to_bytes` wrote."""
+    from safetensors.torch import load
+
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    named = load(data)
+    return hash_vector(torch.cat([named[name].reshape(-1) for name in json.loads(header["__metadata__"]["order"])]))
 
 
 def model_from_bytes(layout: Layout | None, data: bytes) -> Tensor:

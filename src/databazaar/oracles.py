@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.func import functional_call
 
 from databazaar.errors import BazaarError
+from databazaar.models import caller
 from databazaar.task import Schedule, Task, step_at
 
 Batches = NDArray[np.int64]
@@ -95,15 +95,16 @@ def compute_update(
     trainable = layout.names[: layout.trainable]
     velocity = {name: torch.zeros_like(w[name]) for name in trainable}
     x, y = data
+    run = caller(task.model.train())
     batches = oracle.batches(len(x), rng)
     with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own stream
         torch.manual_seed(int(rng.integers(2**62)))
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
-            outputs = functional_call(task.model.train(), {**w, **leaves}, (x[rows],))
+            outputs = run({**w, **leaves}, x[rows])
             loss = task.loss(outputs, y[rows]).mean()
-            gradients = torch.autograd.grad(loss, list(leaves.values()))
+            gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             with torch.no_grad():
                 for name, gradient in zip(trainable, gradients, strict=True):
                     if isinstance(oracle, LocalSGD):

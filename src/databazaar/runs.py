@@ -18,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit, audit_entries
 from databazaar.ledger.sql import SqlStore, read_only
-from databazaar.models import model_from_bytes, model_to_bytes
+from databazaar.models import hash_of_saved, model_from_bytes, model_to_bytes
 from databazaar.report import Report
 from databazaar.summary import report_from
 from databazaar.task import Task
@@ -109,6 +110,17 @@ class RunFolder:
             ) from None
         return summary
 
+    def _model_is(self, expected: str | None) -> bool:
+        try:
+            return hash_of_saved((self.path / MODEL).read_bytes()) == expected
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            return False
+
+    def dispose(self) -> None:
+        """Lets go of the store, also after a run that failed."""
+        if self._store is not None:
+            self._store.dispose()
+
     def _seal(self) -> str | None:
         path = self.path / LEDGER
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
@@ -162,11 +174,15 @@ class RunFolder:
     def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
         if head is not None and head != audit.head:
             return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
-        if not (audit.closed and self.finished):
+        if not self.finished:
             return None
+        if not audit.closed:
+            return f"{SUMMARY} tells of a finished run, but the ledger's last entry is not its close: it was cut short"
         summary = self.summary()
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
+        if not self._model_is(audit.model):
+            return f"{MODEL} does not hold the model that the ledger names: it was changed"
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar.arbiter import Play
 from databazaar.engines import Ask, Replies, VectorizedEngine
 from databazaar.utilities import Evaluator, Scores
 
 
-def drive_together(plays: Sequence[Play], engine: VectorizedEngine, evaluator: Evaluator) -> list[Any]:
-    """Plays all runs to their ends and gives what each returned, in order.
+def drive_together(
+    plays: Sequence[Generator[Any, Any, Any]], engine: VectorizedEngine, evaluator: Evaluator
+) -> list[Any]:
+    """Plays all runs (or valuations) to their ends and gives what each returned, in order.
 
     Runs are independent; each gets the same answers as if it were driven alone, up to float tolerance.
     """
@@ -25,7 +26,7 @@ def drive_together(plays: Sequence[Play], engine: VectorizedEngine, evaluator: E
         wishes: dict[int, Ask | Tensor] = {}
         for i, answer in answers.items():
             try:
-                wishes[i] = plays[i].send(answer)  # type: ignore[arg-type]
+                wishes[i] = plays[i].send(answer)
             except StopIteration as end:
                 results[i] = end.value
         answers = {**_ask_all(wishes, engine), **_score_all(wishes, evaluator)}

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.errors import BazaarError
+from databazaar.models import caller, split_fixed_prefix
 from databazaar.task import Task
 
 Utility = Callable[[Any], float]
@@ -51,13 +52,21 @@ class Evaluator:
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
-            self._x, self._y = (part.to(device) for part in holdout)
+            if utility == "accuracy" and holdout[1].is_floating_point():
+                raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
+            self._y = holdout[1].to(device)
+            self._module, self._x = split_fixed_prefix(self._module, holdout[0].to(device))
             self._floats_per_sample = _activations(self._module, self._x[:1])
 
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
         return self.scores(*self._measure(stack))
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model without first layers that have no parameters: the hold-out has passed them."""
+        return self._module
 
     @property
     def holdout(self) -> tuple[Tensor, Tensor]:
@@ -73,7 +82,7 @@ class Evaluator:
     def _ask_callable(self, params: Tensor) -> float:
         assert callable(self._utility)
         if self._module is None:
-            return float(self._utility(params.cpu().numpy()))
+            return float(self._utility(params.cpu().numpy().copy()))
         self._task.layout.load(self._module.eval(), params)
         with torch.no_grad():
             return float(self._utility(self._module))
@@ -93,30 +102,42 @@ class Evaluator:
         return (losses / count).cpu().numpy(), (hits / count).cpu().numpy()
 
     def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss and right answers of each candidate's outputs [R, samples, …]."""
-        losses = vmap(self._task.loss, in_dims=(0, None))(outputs, targets).sum(1, dtype=torch.float64)
-        if targets.is_floating_point():
+        """Summed loss of each candidate's outputs [R, samples, …], and right answers where the utility counts them."""
+        losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
+        if self._utility != "accuracy" or targets.is_floating_point():
             return losses, torch.zeros_like(losses)
         right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
         return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self._batched:
+            try:
+                each: Tensor = vmap(self._task.loss, in_dims=(0, None))(outputs, targets)
+                return each
+            except RuntimeError as reason:
+                self._one_by_one(reason, "loss")
+        return torch.stack([self._task.loss(row, targets) for row in outputs])
+
+    def _one_by_one(self, reason: RuntimeError, what: str) -> None:
+        self._batched = False
+        warnings.warn(
+            f"the utility scores one candidate at a time: torch cannot batch this {what} ({_brief(reason)})",
+            stacklevel=3,
+        )
 
     def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
         module, layout = self._module, self._task.layout
         assert module is not None
-        module.eval()
+        run = caller(module.eval())
         named = layout.unflatten(stack)
         if self._batched:
             try:
-                outputs: Tensor = vmap(lambda w: functional_call(module, w, (x,)))(named)
+                outputs: Tensor = vmap(lambda w: run(w, x))(named)
                 return outputs
             except RuntimeError as reason:
-                self._batched = False
-                warnings.warn(
-                    f"the utility scores one candidate at a time: torch cannot batch this model ({_brief(reason)})",
-                    stacklevel=2,
-                )
-        return torch.stack([functional_call(module, layout.unflatten(row), (x,)) for row in stack])
+                self._one_by_one(reason, "model")
+        return torch.stack([run(layout.unflatten(row), x) for row in stack])
 
 
 def _slices(total: int, size: int) -> Iterator[slice]:

@@ -43,11 +43,11 @@ def regret(sampler: Sampler, gains: np.ndarray, per_round: int, switches: int, s
 
 
 def test_best_of_switching_against_brute_force() -> None:
-    from itertools import product
+    from itertools import pairwise, product
 
     gains = np.random.default_rng(3).uniform(-1, 1, (6, 3))
     for m in (1, 2, 3):
-        allowed = (a for a in product(range(3), repeat=6) if sum(x != y for x, y in zip(a, a[1:], strict=False)) < m)
+        allowed = (a for a in product(range(3), repeat=6) if sum(x != y for x, y in pairwise(a)) < m)
         assert best_of_switching(gains, m) == pytest.approx(max(gains[np.arange(6), list(a)].sum() for a in allowed))
 
 

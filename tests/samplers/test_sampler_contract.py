@@ -10,7 +10,7 @@ import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError, Uniform, check_sampler
 from databazaar.samplers import Sampler, from_settings, settings_of
-from databazaar.samplers.protocol import register, refuse_non_finite
+from databazaar.samplers.protocol import refuse_non_finite, register
 
 
 def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_vector_market) -> None:
@@ -25,7 +25,9 @@ def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_
     report = arbiter.run()
     assert len(calls) == 2  # one a round, for four draws
     assert report.payouts[0].accesses == report.payouts[0].pay == 8
-    np.testing.assert_allclose(arbiter.parameters, 0.2 * np.ones(3), atol=1e-6)  # (γ/K) Σ over draws, not over providers
+    np.testing.assert_allclose(
+        arbiter.parameters, 0.2 * np.ones(3), atol=1e-6
+    )  # (γ/K) Σ over draws, not over providers
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
@@ -181,7 +183,7 @@ def test_check_sampler_catches(broken: Sampler, complaint: str) -> None:
 
 
 def test_check_sampler_catches_one_that_no_audit_could_rebuild() -> None:
-    with pytest.raises((AssertionError, BazaarError), match="test-unregistered|register"):
+    with pytest.raises((AssertionError, BazaarError), match=r"test-unregistered|register"):
         check_sampler(IsUnknown())
 
 

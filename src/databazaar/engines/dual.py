@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from databazaar.engines.stacked import Data, Plan, descend
+from databazaar.models import caller
 from databazaar.oracles import LocalSGD, Oracle
 from databazaar.task import Task
 
@@ -31,24 +32,23 @@ GRAM_FLOATS = 2**28
 
 def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
     """The first layer's name, that layer, and what stands above it; None where it is not a plain linear layer."""
-    if type(model) is not nn.Sequential:
+    if type(model) is not nn.Sequential or not len(model) or type(model[0]) is not nn.Linear:
         return None
-    parts = list(model.named_children())
-    for position, (name, part) in enumerate(parts):
-        if type(part) is nn.Linear:
-            above = nn.Sequential(*(layer for _, layer in parts[position + 1 :]))
-            shared = len(list(model.parameters())) != len(list(part.parameters())) + len(list(above.parameters()))
-            return None if shared or list(above.buffers()) else (name, part, above)
-        if type(part) is not nn.Flatten or part.start_dim != 1 or part.end_dim != -1:
-            return None
-    return None
+    (name, first), *rest = model._modules.items()
+    above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
+    shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
+    assert isinstance(first, nn.Linear)
+    frozen = not all(p.requires_grad for p in model.parameters())
+    return None if shared or frozen or list(above.buffers()) else (name, first, above)
 
 
 def suits(task: Task, oracle: Oracle, data: Data, steps: int, batch: int) -> bool:
     """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features."""
     if not isinstance(oracle, LocalSGD) or task.model is None or split_first_linear(task.model) is None:
         return False
-    features = data.x[0].numel()
+    if data.x.dim() != 2:
+        return False
+    features = data.x.shape[1]
     gram = len(data.sizes) * int(data.sizes.max()) ** 2
     return steps * batch <= 2 * features and gram <= GRAM_FLOATS
 
@@ -61,11 +61,11 @@ class DualSGD:
         split = split_first_linear(task.model)
         assert split is not None
         self._name, first, above = split
-        above.train()
+        run = caller(above.train())
         self._layout = task.layout
         self._momentum = oracle.momentum
         self._data = data
-        self._x = data.x.flatten(1)
+        self._x = data.x
         self._bias = first.bias is not None
         self._gram = self._gram_matrices()
         self._reaches: dict[tuple[int, int], Tensor] = {}
@@ -74,7 +74,7 @@ class DualSGD:
         self._names = dict(zip(own, above_names, strict=True))
 
         def loss(z: Tensor, w: dict[str, Tensor], y: Tensor, weight: Tensor) -> Tensor:
-            return (weight * task.loss(functional_call(above, w, (z,)), y)).sum()
+            return (weight * task.loss(run(w, z), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
 
@@ -129,7 +129,7 @@ class DualSGD:
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
             z.requires_grad_()
             losses = self._losses(z, w, y[:, now], plan.weights[:, s])
-            delta, *gradients = torch.autograd.grad(losses.sum(), [z, *w.values()])
+            delta, *gradients = torch.autograd.grad(losses.sum(), [z, *w.values()], materialize_grads=True)
             deltas[:, now] = delta
             descend(w, gradients, velocity, self._momentum, plan.steps[:, s])
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps

@@ -29,6 +29,8 @@ class LoopEngine:
                 raise BazaarError(
                     f"provider {provider.id} has neither data nor an oracle: give it one, or run federated"
                 )
+            if task.model is None and isinstance(provider.oracle, Oracle):
+                raise BazaarError(f"provider {provider.id}'s oracle needs a torch model, not a plain vector")
         self._data = [
             tuple(part.to(device) for part in provider.data) if provider.data is not None else None
             for provider in providers
@@ -47,8 +49,6 @@ class LoopEngine:
                 return compute_update(provider.oracle, self._task, data, ask.params, ask.round, rng)
             assert callable(provider.oracle)
             return as_update(provider.oracle(ask.params.cpu().numpy().copy()), ask.params)
-        except BazaarError:
-            raise
         except Exception as reason:
             text = " ".join(str(reason).split())[:200]
             return f"provider {provider.id}, round {ask.round}: {type(reason).__name__}: {text}"

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch import Tensor
+from torch.func import vmap
 
+from databazaar.models import caller
 from databazaar.oracles import Batches, LocalSGD, Oracle
 from databazaar.task import Task
 
@@ -82,10 +83,10 @@ class StackedOracle:
         self._layout = layout = task.layout
         self._oracle = oracle
         self._data = data
-        model: nn.Module = task.model.train()
+        run = caller(task.model.train())
 
         def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return (weight * task.loss(functional_call(model, {**w, **fixed}, (x,)), y)).sum()
+            return (weight * task.loss(run({**w, **fixed}, x), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
         self._trainable = layout.names[: layout.trainable]
@@ -102,7 +103,7 @@ class StackedOracle:
         for s in range(samples.shape[1]):
             rows = samples[:, s]
             losses = self._losses(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
-            gradients = torch.autograd.grad(losses.sum(), list(w.values()))
+            gradients = torch.autograd.grad(losses.sum(), list(w.values()), materialize_grads=True)
             descend(w, gradients, velocity, momentum, plan.steps[:, s])
         return moving.sub_(params)
 
@@ -113,7 +114,8 @@ def descend(
 ) -> None:
     """v ← μv + ∇ and w ← w − step·v, in place, with each row's own step."""
     for (name, value), gradient in zip(w.items(), gradients, strict=True):
-        if momentum:
-            velocity[name] = velocity[name].mul_(momentum).add_(gradient) if name in velocity else gradient
-            gradient = velocity[name]
+        if momentum and name in velocity:
+            gradient = torch.add(gradient, velocity[name], alpha=momentum, out=velocity[name])
+        elif momentum:
+            velocity[name] = gradient.clone(memory_format=torch.contiguous_format)  # autograd may hand out one twice
         value.addcmul_(gradient, steps.view(-1, *[1] * (value.dim() - 1)), value=-1.0)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
 from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
 from databazaar.engines.stacked import Data, Plan, Stack, StackedOracle
-from databazaar.oracles import Batches, LocalSGD, Oracle
+from databazaar.models import split_fixed_prefix
+from databazaar.oracles import Batches, FullGradient, LocalSGD, Oracle
 from databazaar.provider import Provider
 from databazaar.randomness import oracle_stream
 from databazaar.task import Task, step_at
@@ -44,9 +47,20 @@ class VectorizedEngine:
         for provider in providers:
             if not isinstance(provider.oracle, Oracle):
                 raise NotVectorizableError(f"provider {provider.id} answers through a callable")
-        task = Task(task.model.to(device), task.loss)
-        self._data = _end_to_end(providers, device)
+            try:
+                hash(provider.oracle)
+            except TypeError:
+                raise NotVectorizableError(
+                    f"provider {provider.id}'s step schedule has no hash: a frozen dataclass has one"
+                ) from None
+        for name, part in task.model.named_modules():
+            if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
+                raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
+        data = _end_to_end(providers, device)
+        model, x = split_fixed_prefix(task.model.to(device), data.x)
+        task, self._data = Task(model, task.loss), replace(data, x=x)
         self._groups: dict[Oracle, tuple[Stack, tuple[int, int]]] = {}
+        self._fixed: dict[Oracle, tuple[Plan, dict[int, int]]] = {}
         self.stacks: dict[Oracle, str] = {}
         for oracle in dict.fromkeys(p.oracle for p in providers if isinstance(p.oracle, Oracle)):
             self._groups[oracle] = self._make_stack(task, oracle, dual, graph)
@@ -61,7 +75,7 @@ class VectorizedEngine:
             stack, self.stacks[oracle] = DualSGD(task, oracle, self._data), "dual"
         else:
             stack, self.stacks[oracle] = StackedOracle(task, oracle, self._data), "stacked"
-        plan = self._plan(oracle, members[:1], [(0, 0)], (1, shape[1])).to(self.device)
+        plan = self._plan(oracle, members[:1], [(0, 0)], (1, shape[1]))
         try:
             stack(task.layout.flatten(task.model)[None].to(self.device), plan)  # type: ignore[arg-type]
         except (RuntimeError, ValueError) as reason:
@@ -78,11 +92,25 @@ class VectorizedEngine:
     def _plan(
         self, oracle: Oracle, members: Sequence[int], moments: Sequence[tuple[int, int]], shape: tuple[int, int]
     ) -> Plan:
+        if isinstance(oracle, FullGradient):
+            return self._fixed_plan(oracle, members, shape)
         batches = [
             self._batches(oracle, i, seed, round)[: shape[0]] for i, (seed, round) in zip(members, moments, strict=True)
         ]
-        steps = [step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0 for _, round in moments]
-        return Plan.of(members, batches, steps, shape)
+        found = [_step(oracle, round) for _, round in moments]
+        steps = [float("nan") if isinstance(step, str) else step for step in found]  # a failed row, and only that
+        return Plan.of(members, batches, steps, shape).to(self.device)
+
+    def _fixed_plan(self, oracle: Oracle, members: Sequence[int], shape: tuple[int, int]) -> Plan:
+        """For an oracle that does the same in every round: laid out once for everybody, on the device."""
+        if oracle not in self._fixed:
+            everybody = [i for i, p in enumerate(self._providers) if p.oracle == oracle]
+            batches = [self._batches(oracle, i, 0, 0) for i in everybody]
+            plan = Plan.of(everybody, batches, [1.0] * len(everybody), shape).to(self.device)
+            self._fixed[oracle] = plan, {i: row for row, i in enumerate(everybody)}
+        plan, row_of = self._fixed[oracle]
+        rows = torch.tensor([row_of[i] for i in members], device=self.device)
+        return Plan(*(part[rows] for part in plan.tensors))
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -94,7 +122,7 @@ class VectorizedEngine:
                 where = torch.tensor(chunk, device=self.device)
                 plan = self._plan(oracle, [providers[r] for r in chunk], [moments[r] for r in chunk], shape)
                 everything = len(chunk) == len(params)
-                computed = stack(params if everything else params[where], plan.to(self.device))
+                computed = stack(params if everything else params[where], plan)
                 if everything:
                     return computed
                 result[where] = computed
@@ -120,14 +148,31 @@ class VectorizedEngine:
         for ask, rows, good in zip(asks, torch.split(updates, counts), _split(fine, counts), strict=True):
             failures: dict[int, str] = {}
             if not all(good):
-                reasons = [None if ok else why_invalid(row, ask.params) for row, ok in zip(rows, good, strict=True)]
+                reasons = [
+                    None if ok else self._why(i, ask) or why_invalid(row, ask.params)
+                    for i, row, ok in zip(ask.providers, rows, good, strict=True)
+                ]
                 failures = {i: why for i, why in zip(ask.providers, reasons, strict=True) if why is not None}
                 rows = torch.where(torch.tensor(good, device=self.device)[:, None], rows, 0.0)
             replies.append(Replies(rows, failures))
         return replies
 
+    def _why(self, index: int, ask: Ask) -> str | None:
+        provider = self._providers[index]
+        assert isinstance(provider.oracle, Oracle)
+        step = _step(provider.oracle, ask.round)
+        return f"provider {provider.id}, round {ask.round}: {step}" if isinstance(step, str) else None
+
     def close(self) -> None:
         self._groups.clear()
+
+
+def _step(oracle: Oracle, round: int) -> float | str:
+    """The oracle's step in this round, or why its schedule has none."""
+    try:
+        return step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
+    except Exception as reason:
+        return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
 
 
 def _split(values: list[bool], counts: Sequence[int]) -> list[list[bool]]:

@@ -21,9 +21,12 @@ from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, Vector, register
 from databazaar.side_by_side import drive_together
 from databazaar.utilities import Evaluator
-from databazaar.valuation import fed_shapley, g_shapley
+from databazaar.valuation import g_shapley
+from databazaar.valuation.fed_shapley import fed_valuing
+from databazaar.valuation.market import Market as OpenMarket
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
+from databazaar.valuation.tally import Tally
 
 METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
 SHAPLEY = ("g-shapley", "fedsv")
@@ -96,7 +99,7 @@ def _train(
         arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
         if isinstance(market, MixtureMarket):
             curves[seed].append(measure(arbiter.parameters.to(engine.device)))
-        ledger = Ledger(arbiter.terms())
+        ledger = Ledger(arbiter.terms(), hashes_models=False)
 
         def hear(progress: Progress, seed: int = seed) -> None:
             if progress.round in points:
@@ -137,35 +140,51 @@ def _measure(market: Market, device: torch.device) -> Measure:
 def _value(
     method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
 ) -> Outcome:
-    """Shapley values, one seed after the other; permutations of a seed advance side by side."""
     settings = market.settings
-    results: list[ValuationResult] = []
-    for done, seed in enumerate(seeds):
-        consumer = market.consumer(seed)
-        if method == "g-shapley":
-            stop = _g_rule(settings)
-            batch = 100 if engine.device.type == "cuda" else 10
-            result = g_shapley(
-                consumer,
-                market.providers,
-                stop=stop,
-                credit_first=settings.g_credits_first,
-                seed=seed,
-                engine=engine,
-                batch=batch,
-            )
-        else:
-            rule = BackCheck(settings.fed_back_check, settings.fed_tolerance)
-            stop = rule | MaxPermutations(settings.fed_max_permutations)
-            result = fed_shapley(
-                consumer, market.providers, stop=stop, seed=seed, engine=engine, batch=settings.fed_back_check + 10
-            )
-        results.append(result)
-        tell((done + 1) / len(seeds))
+    value = _g_shapley if method == "g-shapley" else _fed_shapley
+    results = value(market, seeds, engine, tell)
     budget = settings.per_round * settings.rounds
     pay = np.array([list(result.payouts(budget, settings.pay).values()) for result in results], dtype=float)
     permutations = np.array([result.cost.permutations for result in results], dtype=float)
     return Outcome(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
+
+
+def _g_shapley(
+    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> list[ValuationResult]:
+    """One seed after the other; the permutations of a seed advance side by side."""
+    results = []
+    for done, seed in enumerate(seeds, 1):
+        results.append(
+            g_shapley(
+                market.consumer(seed),
+                market.providers,
+                stop=_g_rule(market.settings),
+                credit_first=market.settings.g_credits_first,
+                seed=seed,
+                engine=engine,
+                batch=100 if engine.device.type == "cuda" else 25,
+            )
+        )
+        tell(done / len(seeds))
+    return results
+
+
+def _fed_shapley(
+    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> list[ValuationResult]:
+    """All seeds train side by side; each values its own rounds."""
+    settings = market.settings
+    stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
+    valuings = []
+    for seed in seeds:
+        consumer = market.consumer(seed)
+        evaluator = consumer.evaluator(engine.device)
+        opened = OpenMarket(consumer, tuple(market.providers), engine, evaluator, Tally())
+        valuings.append(fed_valuing(opened, stop=stop, seed=seed, batch=settings.fed_back_check + 10))
+    results: list[ValuationResult] = drive_together(valuings, engine, evaluator)
+    tell(1.0)
+    return results
 
 
 def _g_rule(settings: Any) -> Rule:

@@ -13,6 +13,7 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import GENESIS, Entry
 from databazaar.ledger.ledger import Snapshot, Terms
+from databazaar.models import from_bytes, hash_vector
 from databazaar.randomness import draws_stream
 from databazaar.samplers import from_settings
 
@@ -29,6 +30,7 @@ class Audit:
     head: str = GENESIS
     closed: bool = False
     first_broken: str | None = None
+    model: str | None = None
     distributions: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property
@@ -76,6 +78,7 @@ class _Replay:
         self.state = self.sampler.init(len(self.terms.providers))
         self.audit = audit
         self.silent = 0
+        self.model = self.terms.initial_model
         audit.distributions.append(self.sampler.probabilities(self.state).copy())
         self._next_round()
 
@@ -120,6 +123,7 @@ class _Replay:
         if not np.allclose(entry.body["probabilities"], p[self.draws], rtol=TOLERANCE, atol=0):
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
         self.state = self.sampler.update(self.state, self.draws, np.array([g or 0.0 for g in gains]))
+        self.model = entry.body["model"]
         self.silent = 0 if "post" in self.outcomes else self.silent + 1
         self.audit.rounds += 1
         self.audit.distributions.append(self.sampler.probabilities(self.state).copy())
@@ -135,7 +139,7 @@ class _Replay:
             raise LedgerError(f"{entry}: the run stopped although the budget covers another round")
         if (claimed["status"] == "nobody answered") != gave_up(self.silent, self.audit.rounds, self.terms.patience):
             raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
-        self.audit.closed = True
+        self.audit.closed, self.audit.model = True, claimed["model"]
 
     def check_end(self, snapshot: Snapshot | None) -> None:
         if snapshot is None:
@@ -145,6 +149,8 @@ class _Replay:
         stored = np.frombuffer(snapshot.sampler, dtype=np.float64)
         if stored.shape != self.state.shape or not np.allclose(stored, self.state, rtol=TOLERANCE, atol=TOLERANCE):
             raise LedgerError("the stored state of the sampler does not follow from the ledger")
+        if snapshot.params and hash_vector(from_bytes(snapshot.params)) != self.model:
+            raise LedgerError("the stored parameters are not those that the last round ended with")
 
 
 def gave_up(silent: int, rounds: int, patience: int) -> bool:

@@ -24,6 +24,7 @@ class Book:
     spent: int = 0
     voided: int = 0
     reserved: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    settled: set[tuple[int, int]] = field(default_factory=set)
     pay: dict[str, int] = field(default_factory=dict)
     accesses: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -47,10 +48,14 @@ class Book:
 
     def _reserve(self, entry: Entry) -> None:
         key, provider, amount = self._access(entry)
+        if key in self.settled:
+            raise LedgerError(f"{entry}: this access is settled already")
         if key in self.reserved:
             raise LedgerError(f"{entry}: this access is reserved already")
         if amount != self.prices[provider]:
             raise LedgerError(f"{entry}: reserves {amount}, but {provider} costs {self.prices[provider]}")
+        if amount < 0:
+            raise LedgerError(f"{entry}: reserves a negative amount")
         if not self.covers(amount):
             raise LedgerError(f"{entry}: reserves {amount} of {self.budget - self.asked} left in the budget")
         self.reserved[key] = provider, amount
@@ -58,8 +63,10 @@ class Book:
 
     def _settle(self, entry: Entry) -> None:
         key, provider, amount = self._access(entry)
-        if self.reserved.pop(key, None) != (provider, amount):
+        if self.reserved.get(key) != (provider, amount):
             raise LedgerError(f"{entry}: nothing like it is reserved")
+        del self.reserved[key]
+        self.settled.add(key)
         if entry.kind == "void":
             self.voided += amount
             self.failures[provider] = self.failures.get(provider, 0) + 1

@@ -66,6 +66,7 @@ class Settlement:
     probabilities: Sequence[float]
     utility: float
     loss: float | None
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,15 @@ class MemoryStore:
 
 
 class Ledger:
-    """The only way to the money of a run. Opening one that has entries continues it, if the terms are the same."""
+    """The only way to the money of a run. Opening one that has entries continues it, if the terms are the same.
 
-    def __init__(self, terms: Terms, store: Store | None = None) -> None:
+    Every round records the hash of the model it ends with; experiments in which nobody resumes or audits anything may
+    save that time.
+    """
+
+    def __init__(self, terms: Terms, store: Store | None = None, *, hashes_models: bool = True) -> None:
         self.terms = terms
+        self.hashes_models = hashes_models
         self.store = store or MemoryStore()
         self.book = Book(terms.budget, terms.prices, terms.owners)
         self.head = GENESIS
@@ -187,7 +193,7 @@ class Ledger:
         entries = [
             self._entry("post", None, round, draw, self.terms.ids[i])
             if why is None
-            else self._entry("void", {"reason": why}, round, draw, self.terms.ids[i])
+            else self._entry("void", {"reason": _writable(why)}, round, draw, self.terms.ids[i])
             for draw, (i, why) in enumerate(zip(draws, result.failures, strict=True))
         ]
         body = {
@@ -195,6 +201,7 @@ class Ledger:
             "probabilities": list(result.probabilities),
             "utility": result.utility,
             "loss": result.loss,
+            "model": result.model,
         }
         self._settled = self._seal([*entries, self._entry("round", body, round)]), snapshot
 
@@ -210,3 +217,8 @@ class Ledger:
             "refunded": self.book.budget - self.book.spent,
         }
         self._commit([self._entry("close", body)])
+
+
+def _writable(text: str) -> str:
+    """Text from a provider's side that UTF-8 can hold: a lone surrogate is written as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
@@ -44,14 +45,25 @@ SNAPSHOTS = sa.Table(
 _APPEND_ONLY = {
     "sqlite": "CREATE TRIGGER bazaar_no_{verb} BEFORE {verb} ON bazaar_entries "
     "BEGIN SELECT RAISE(ABORT, 'ledger entries are append-only'); END",
-    "postgresql": "CREATE RULE bazaar_no_{verb} AS ON {verb} TO bazaar_entries DO INSTEAD NOTHING",
+    "postgresql": "CREATE TRIGGER bazaar_no_{verb} BEFORE {verb} ON bazaar_entries "
+    "FOR EACH STATEMENT EXECUTE FUNCTION bazaar_refuse()",
+}
+_BEFORE = {
+    "sqlite": "CREATE TRIGGER bazaar_no_replace BEFORE INSERT ON bazaar_entries "
+    "WHEN EXISTS (SELECT 1 FROM bazaar_entries WHERE run = NEW.run AND seq = NEW.seq) "
+    "BEGIN SELECT RAISE(ABORT, 'ledger entries are append-only'); END",
+    "postgresql": "CREATE FUNCTION bazaar_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'ledger entries are append-only'; END $$",
 }
 """The database holds everybody to it, not only this program, that entries are written once."""
 
 
 def _forbid_changes(_table: Any, connection: sa.Connection, **_: Any) -> None:
-    rule = _APPEND_ONLY.get(connection.dialect.name)
-    for verb in ("UPDATE", "DELETE") if rule else ():
+    dialect = connection.dialect.name
+    rule = _APPEND_ONLY.get(dialect)
+    if rule:
+        connection.exec_driver_sql(_BEFORE[dialect])
+    for verb in ("UPDATE", "DELETE", *(["TRUNCATE"] if dialect == "postgresql" else [])) if rule else ():
         connection.exec_driver_sql(str(rule).format(verb=verb))
 
 
@@ -111,7 +123,7 @@ class SqlStore:
         try:
             with self._engine.connect() as connection:
                 row = connection.execute(query).first()
-        except SQLAlchemyError as reason:
+        except (SQLAlchemyError, UnicodeDecodeError, TypeError) as reason:
             raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
         return None if row is None else Snapshot(*row)
 
@@ -131,7 +143,7 @@ class SqlStore:
 
 def read_only(path: Path) -> sa.URL:
     """A URL that opens a SQLite file without changing a byte of it."""
-    return sa.URL.create("sqlite", database=f"file:{path.resolve()}", query={"mode": "ro", "uri": "true"})
+    return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
 
 
 def _durable(connection: Any, _record: Any) -> None:

@@ -12,6 +12,9 @@ from databazaar.errors import BazaarError
 from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, register
 from databazaar.samplers.simplex import project_clipped_simplex
 
+FARTHEST = 1e300
+"""Where the exponent of a step is cut off: a finite gain stays finite, and e^1e300 is beyond all others anyway."""
+
 
 @register
 @dataclass(frozen=True)
@@ -91,5 +94,7 @@ class OSMD:
         refuse_non_finite(gains)
         p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
         moved = state.copy()
-        np.add.at(moved, draws, self.eta * gains / (len(draws) * p_drawn))
+        with np.errstate(over="ignore"):
+            shifts = np.clip(self.eta * gains / (len(draws) * p_drawn), -FARTHEST, FARTHEST)
+        np.add.at(moved, draws, shifts)
         return project_clipped_simplex(moved, self.alpha)

@@ -7,8 +7,8 @@ Then the mean of the updates is added to w, and the next round begins (Wang et a
 
 Departures from the paper: none in the values. Behind the paper's figures a coalition's model is w plus the *sum* of
 its updates ("sum", the default); as FedAvg would have it, w plus their mean ("mean"). A provider whose reply fails, or
-whose update alone leaves the model without a finite utility, is no player of that round. Standard errors are those of
-sampling permutations, given the course of the training.
+whose update alone leaves the model without a finite utility, is no player of that round and no part of the average.
+Standard errors are those of sampling permutations, given the course of the training.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from databazaar.randomness import draws_stream
 from databazaar.samplers import Uniform
 from databazaar.valuation.exact import shapley_exact
 from databazaar.valuation.games import Coalitions, Game
-from databazaar.valuation.market import Market, mean_update
+from databazaar.valuation.market import Market, Valuing
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
+from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
 from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
 Vector = NDArray[np.float64]
@@ -63,15 +63,34 @@ def fed_shapley(
     `rounds` there are as many as the budget pays for.
     """
 
+    with Market.open(consumer, providers, engine, device) as market:
+        return market.answer(
+            fed_valuing(
+                market, exact=exact, stop=stop, limit=limit, rounds=rounds, aggregate=aggregate, seed=seed, batch=batch
+            )
+        )
+
+
+def fed_valuing(
+    market: Market,
+    *,
+    exact: bool = False,
+    stop: Rule = STOP,
+    limit: Rule | None = None,
+    rounds: int | None = None,
+    aggregate: Aggregate = "sum",
+    seed: int = 0,
+    batch: int = 10,
+) -> Valuing:
+    """`fed_shapley` on a market that is open already, yielding its asks."""
+
     def value_round(game: Game, t: int) -> ValuationResult:
         if exact:
             return shapley_exact(game)
         shuffle = Shuffle(len(game.players), seed, f"fedsv round {t}")
         return shapley_monte_carlo(game, stop, shuffle=shuffle, batch=batch)
 
-    with Market.open(consumer, providers, engine, device) as market:
-        method = "fedsv-exact" if exact else "fedsv"
-        return value_rounds(market, value_round, method, aggregate, rounds, limit, seed)
+    return value_rounds(market, value_round, "fedsv-exact" if exact else "fedsv", aggregate, rounds, limit, seed)
 
 
 def value_rounds(
@@ -82,8 +101,11 @@ def value_rounds(
     rounds: int | None,
     limit: Rule | None,
     seed: int,
-) -> ValuationResult:
-    """FedAvg with uniform sampling, in which every round's game is valued and the values add up."""
+) -> Valuing:
+    """FedAvg with uniform sampling, in which every round's game is valued and the values add up.
+
+    It yields what it asks of the providers, so that several valuations can be answered in one stack.
+    """
     if aggregate not in ("sum", "mean"):
         raise BazaarError(f'aggregate {aggregate!r} is unknown: use "sum" or "mean"')
     values, variances = np.zeros((2, len(market.providers)))
@@ -98,14 +120,15 @@ def value_rounds(
             break
         if rounds is None:
             purse -= price
-        replies = market.ask([Ask(w, asked, t, seed)])[0]
+        market.tally.oracle_calls += len(asked)
+        replies = yield Ask(w, asked, t, seed)
         round_game = RoundGame.of(market, layer, w, replies.updates, asked, replies.failures, market.step(t), aggregate)
         if round_game is not None:
             result = value_round(round_game.game, t)
             values[round_game.members] += result.values
             variances[round_game.members] += result.standard_errors**2
             permutations += result.cost.permutations
-        w = w + market.step(t) * mean_update(replies, asked)
+            w = w + (market.step(t) / len(round_game.rows)) * replies.updates[round_game.rows].sum(0)
         t += 1
         if limit is not None:
             spent = market.tally.now()
@@ -130,10 +153,11 @@ def _draw(market: Market, seed: int, t: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class RoundGame:
-    """The game between the providers of one round, and who they are in the market."""
+    """The game between the providers of one round, who they are in the market, and which replies are theirs."""
 
     game: Game
     members: list[int]
+    rows: list[int]
 
     @classmethod
     def of(
@@ -152,7 +176,9 @@ class RoundGame:
         if not rows:
             return None
         updates = updates[rows]
-        scorer = PrefixScorer(layer, w, updates) if layer else PlainScorer(market.evaluator, w, updates)
+        scorer: Scorer = PlainScorer(market.evaluator, w, updates)
+        if layer is not None and layer.fits(len(rows)):
+            scorer = PrefixScorer(layer, w, updates)
         alone = scorer(np.concatenate([np.zeros((1, len(rows))), step * np.eye(len(rows))]))
         if not np.isfinite(alone[0]):
             raise BazaarError(f"the model's own utility is {alone[0]}: lower the steps, or begin elsewhere")
@@ -170,4 +196,5 @@ class RoundGame:
 
         game = Game([market.ids[asked[rows[i]]] for i in finite], worth, tally=market.tally)
         game.know(np.concatenate([game.nobody, np.eye(len(finite), dtype=bool)]), alone[[0, *(finite + 1)]])
-        return cls(game, [asked[rows[i]] for i in finite])
+        players = [rows[i] for i in finite]
+        return cls(game, [asked[row] for row in players], players)

@@ -43,7 +43,7 @@ def g_shapley(
     seed: int = 0,
     engine: str | Engine = "vectorized",
     device: str = "auto",
-    batch: int = 10,
+    batch: int = 25,
 ) -> ValuationResult:
     """Gradient Shapley values; `batch` permutations advance side by side."""
     with Market.open(consumer, providers, engine, device) as market:

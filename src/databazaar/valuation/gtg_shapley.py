@@ -56,7 +56,7 @@ def gtg_shapley(
 
     def value_round(game: Game, t: int) -> ValuationResult:
         before, after = game.value(np.concatenate([game.nobody, game.everybody]))
-        if abs(after - before) <= between_rounds:
+        if abs(after - before) < between_rounds:
             zeros = np.zeros(len(game.players))
             return ValuationResult("gtg", game.players, zeros, zeros, "the round moved nothing", Cost())
         shuffle = GuidedShuffle(len(game.players), seed, f"gtg round {t}")
@@ -65,7 +65,7 @@ def gtg_shapley(
         )
 
     with Market.open(consumer, providers, engine, device) as market:
-        return value_rounds(market, value_round, "gtg", aggregate, rounds, limit, seed)
+        return market.answer(value_rounds(market, value_round, "gtg", aggregate, rounds, limit, seed))
 
 
 @dataclass(frozen=True)

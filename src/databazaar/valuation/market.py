@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,9 @@ from databazaar.task import step_at
 from databazaar.utilities import Evaluator
 from databazaar.valuation.result import Trained, ValuationResult
 from databazaar.valuation.tally import Tally
+
+Valuing = Generator[Ask, Replies, ValuationResult]
+"""A valuation that yields its asks and is sent the replies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,17 @@ class Market:
         if isinstance(self.engine, VectorizedEngine):
             return self.engine.query_many(asks)
         return [self.engine.query(ask) for ask in asks]
+
+    def answer(self, valuing: Valuing) -> ValuationResult:
+        """Answers a valuation's asks one by one, to its end."""
+        replies: Replies | None = None
+        while True:
+            try:
+                ask = valuing.send(replies)  # type: ignore[arg-type]
+            except StopIteration as end:
+                result: ValuationResult = end.value
+                return result
+            replies = self.engine.query(ask)
 
     def score(self, stack: Tensor) -> NDArray[np.float64]:
         """The utility of every row."""

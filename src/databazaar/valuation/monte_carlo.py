@@ -60,7 +60,7 @@ def shapley_monte_carlo(
     batch: int = 10,
     check_every: int = 1,
 ) -> ValuationResult:
-    """Permutation sampling on any game; `batch` permutations are worked out at a time.
+    """Permutation sampling on any game; `batch` permutations are worked out at a time. No truncation by default.
 
     >>> game = Game(["a", "b"], lambda s: s @ np.array([2.0, 3.0]))
     >>> shapley_monte_carlo(game, MaxPermutations(3)).values
@@ -95,7 +95,7 @@ def worths_along(game: Game, orders: Orders, truncation: float | None = None) ->
     members = np.zeros((count, n), dtype=bool)
     for j in range(n):
         members[np.arange(count), orders[:, j]] = True
-        going = np.abs(whole - worths[:, j]) > close
+        going = np.abs(whole - worths[:, j]) >= close
         worths[:, j + 1] = worths[:, j]
         if going.any():
             worths[going, j + 1] = game.value(members[going])

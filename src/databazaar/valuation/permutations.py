@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,18 @@ class Shuffle:
     purpose: str = "permutation"
 
     def __call__(self, number: int) -> NDArray[np.int64]:
-        return stream(self.seed, number, self.purpose).permutation(self.players)
+        order: NDArray[np.int64] = _shuffled(self.players, self.seed, self.purpose, number // _BLOCK)[number % _BLOCK]
+        return order
+
+
+_BLOCK = 32
+"""Permutations are drawn by the block: setting up a generator costs more than a shuffle."""
+
+
+@lru_cache(maxsize=4)
+def _shuffled(players: int, seed: int, purpose: str, block: int) -> Orders:
+    ordered = np.broadcast_to(np.arange(players), (_BLOCK, players))
+    return stream(seed, block, purpose).permuted(ordered, axis=1)
 
 
 def average_permutations(
@@ -90,7 +102,7 @@ def average_permutations(
         worth = marginals(np.stack([shuffle(t) for t in range(first, first + block)]), first)
         for row, after in zip(worth, before.spread(tally.now(), block), strict=True):
             running.add(row)
-            if running.count % check_every:
+            if running.count % check_every or running.count < rule.earliest:
                 continue
             spent = after - start
             history = History(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ def stability(
     return Stability(tuple(providers), seeds, confidence, mean, mean - margin, mean + margin, best, worst)
 
 
+@lru_cache
 def student_quantile(confidence: float, freedom: int) -> float:
     """t with P(|T| ≤ t) = confidence. With T = √ν tan θ the density is that of cos^{ν−1} θ, which is summed up.
 

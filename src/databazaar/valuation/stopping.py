@@ -41,6 +41,8 @@ class Rule:
     """How many of the latest estimates the rule looks at."""
     ends: bool = False
     """Whether it is sure to stop any method some day."""
+    earliest: int = 1
+    """Before so many permutations it never stops, and need not be asked."""
 
     def reason(self, history: History) -> str | None:
         """Why to stop now, or None to go on."""
@@ -67,6 +69,7 @@ class Either(Rule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", max(self.left.memory, self.right.memory))
         object.__setattr__(self, "ends", self.left.ends or self.right.ends)
+        object.__setattr__(self, "earliest", min(self.left.earliest, self.right.earliest))
 
     def reason(self, history: History) -> str | None:
         return self.left.reason(history) or self.right.reason(history)
@@ -85,6 +88,7 @@ class Both(Rule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", max(self.left.memory, self.right.memory))
         object.__setattr__(self, "ends", self.left.ends and self.right.ends)
+        object.__setattr__(self, "earliest", max(self.left.earliest, self.right.earliest))
 
     def reason(self, history: History) -> str | None:
         reasons = self.left.reason(history), self.right.reason(history)
@@ -108,6 +112,7 @@ class BackCheck(Rule):
     def __post_init__(self) -> None:
         _positive(length=self.length, tolerance=self.tolerance)
         object.__setattr__(self, "memory", self.length + 1)
+        object.__setattr__(self, "earliest", self.length + 1)
 
     def reason(self, history: History) -> str | None:
         if len(history.estimates) <= self.length:
@@ -133,6 +138,7 @@ class GhorbaniZou(Rule):
     def __post_init__(self) -> None:
         _positive(tolerance=self.tolerance, window=self.window)
         object.__setattr__(self, "memory", self.window + 1)
+        object.__setattr__(self, "earliest", self.window + 1)
 
     def reason(self, history: History) -> str | None:
         if len(history.estimates) <= self.window:
@@ -188,6 +194,10 @@ class MaxPermutations(_Most):
 
     unit: ClassVar[str] = "permutations"
     ends = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "earliest", math.ceil(self.count))
 
     def spent(self, history: History) -> float:
         return history.permutations

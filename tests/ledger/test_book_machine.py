@@ -1,0 +1,285 @@
+"""Book and Ledger under random use: a model of the money runs alongside, and refusals leave no trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from databazaar import BazaarError, LedgerError, Uniform
+from databazaar.ledger import Book, Entry, Ledger, MemoryStore, Settlement, Snapshot, Terms
+from databazaar.money import Currency
+from databazaar.samplers import settings_of
+
+PRICES = {"a": 1, "b": 3, "c": 7}
+
+
+def access(kind: Any, round: int | None, draw: int | None, provider: str | None, amount: int | None) -> Entry:
+    return Entry(1, kind, round, draw, provider, amount, {})
+
+
+class BookMachine(RuleBasedStateMachine):
+    """Any entry at any time. The model is a set of open and of settled keys."""
+
+    @initialize(budget=st.integers(0, 60))
+    def begin(self, budget: int) -> None:
+        self.book = Book(budget, dict(PRICES))
+        self.open: dict[tuple[int, int], str] = {}
+        self.settled: set[tuple[int, int]] = set()
+        self.paid = dict.fromkeys(PRICES, 0)
+        self.asked = self.voided = 0
+        self.closed = False
+
+    keys = st.tuples(st.integers(0, 3), st.integers(0, 2))
+
+    @rule(key=keys, provider=st.sampled_from([*PRICES, "stranger"]), off=st.sampled_from([0, 0, 0, 1, -1, -100]))
+    def reserve(self, key: tuple[int, int], provider: str, off: int) -> None:
+        amount = PRICES.get(provider, 1) + off
+        fine = (
+            not self.closed
+            and provider in PRICES
+            and off == 0
+            and key not in self.open
+            and key not in self.settled
+            and self.asked + amount <= self.book.budget
+        )
+        self._try(access("reserve", *key, provider, amount), fine)
+        if fine:
+            self.open[key] = provider
+            self.asked += amount
+
+    @rule(
+        kind=st.sampled_from(["post", "post", "void"]),
+        key=keys,
+        other=st.sampled_from([None, None, *PRICES]),
+        off=st.sampled_from([0, 0, 0, 1, -1]),
+    )
+    def settle(self, kind: str, key: tuple[int, int], other: str | None, off: int) -> None:
+        provider = other or self.open.get(key, "a")
+        amount = PRICES[provider] + off
+        fine = not self.closed and self.open.get(key) == provider and off == 0
+        self._try(access(kind, *key, provider, amount), fine)
+        if fine:
+            del self.open[key]
+            self.settled.add(key)
+            if kind == "post":
+                self.paid[provider] += amount
+            else:
+                self.voided += amount
+
+    @rule(missing=st.integers(0, 3), kind=st.sampled_from(["reserve", "post", "void"]))
+    def leave_out_a_field(self, missing: int, kind: str) -> None:
+        fields: list[Any] = [9, 9, "a", 1]
+        fields[missing] = None
+        self._try(access(kind, *fields), False)
+
+    @precondition(lambda self: len(self.settled) > 3)
+    @rule()
+    def close(self) -> None:
+        fine = not self.closed and not self.open
+        self._try(access("close", None, None, None, None), fine)
+        self.closed |= fine
+
+    def _try(self, entry: Entry, fine: bool) -> None:
+        if fine:
+            self.book.apply(entry)
+            return
+        with pytest.raises(LedgerError):
+            self.book.apply(entry)
+
+    @invariant()
+    def adds_up(self) -> None:
+        book = self.book
+        book.assert_sound()
+        assert book.asked == self.asked <= book.budget
+        assert book.spent == sum(self.paid.values())
+        assert book.voided == self.voided
+        assert {p: book.pay.get(p, 0) for p in PRICES} == self.paid
+        assert {k: v[0] for k, v in book.reserved.items()} == self.open
+        assert book.closed == self.closed
+
+
+QUICK = (Phase.explicit, Phase.generate)  # the machines are small: a failure reads well without minutes of shrinking
+BookMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, phases=QUICK)
+TestBook = BookMachine.TestCase
+
+
+def make_terms(budget: int = 30, per_round: int = 2) -> Terms:
+    return Terms(
+        seed=0,
+        sampler=settings_of(Uniform()),
+        budget=budget,
+        per_round=per_round,
+        patience=10,
+        currency=Currency(),
+        providers=tuple((name, name, price) for name, price in PRICES.items()),
+        bounded_utility=True,
+        initial_model="0" * 64,
+    )
+
+
+def outcome(failures: list[str | None]) -> Settlement:
+    gains = [None if why else 0.5 for why in failures]
+    return Settlement(gains, failures, [0.3] * len(failures), 0.5, None)
+
+
+SNAP = Snapshot(0, b"", b"")
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Only the public calls. What is in the store is always a whole chain that a second ledger takes up."""
+
+    @initialize(budget=st.integers(14, 80))
+    def begin(self, budget: int) -> None:
+        self.terms, self.store = make_terms(budget), MemoryStore()
+        self.ledger = Ledger(self.terms, self.store)
+        self.round = 0
+        self.held: list[int] | None = None
+        self.closed = False
+
+    draws = st.lists(st.integers(0, 2), min_size=2, max_size=2)
+
+    @precondition(lambda self: not self.closed)
+    @rule(draws=draws)
+    def reserve(self, draws: list[int]) -> None:
+        if self.held is not None and draws != self.held:
+            with pytest.raises(LedgerError):
+                self.ledger.reserve(self.round, draws)
+            return
+        cost = sum(list(PRICES.values())[i] for i in draws)
+        fits = self.held == draws or self.ledger.book.asked + cost <= self.terms.budget
+        assert self.ledger.reserve(self.round, draws) == fits
+        if fits:
+            self.held = draws
+
+    @precondition(lambda self: self.held is not None)
+    @rule(failures=st.lists(st.sampled_from([None, None, "late"]), min_size=2, max_size=2))
+    def settle(self, failures: list[str | None]) -> None:
+        assert self.held is not None
+        self.ledger.settle(self.round, self.held, outcome(failures), SNAP)
+        self.held, self.round = None, self.round + 1
+
+    @precondition(lambda self: self.held is None and self.round > 0)
+    @rule()
+    def close(self) -> None:
+        if self.closed:
+            with pytest.raises(LedgerError):
+                self.ledger.close("settled", "again", "", 0.5, None)
+            return
+        self.ledger.close("settled", "", "", 0.5, None)
+        self.closed = True
+
+    @precondition(lambda self: not self.closed)
+    @rule()
+    def crash_and_reopen(self) -> None:
+        """What was settled and not yet committed is lost, as after a crash; what was committed is found."""
+        lost = bool(self.ledger._settled[0])
+        self.ledger = Ledger(self.terms, self.store)
+        if lost:
+            self.round -= 1
+            self.held = [self.terms.ids.index(who) for who, _ in self.ledger.book.reserved.values()]
+
+    @invariant()
+    def stored_chain_is_whole(self) -> None:
+        again = Ledger(self.terms, self.store)
+        again.book.assert_sound()
+        assert again.book.spent + sum(a for _, a in again.book.reserved.values()) <= self.terms.budget
+        assert sum(again.book.pay.values()) == again.book.spent
+        assert again.book.closed == self.closed
+
+
+LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20, phases=QUICK)
+TestLedger = LedgerMachine.TestCase
+
+
+def test_post_without_reserve_and_double_post_are_refused() -> None:
+    book = Book(10, PRICES)
+    with pytest.raises(LedgerError, match="nothing like it is reserved"):
+        book.apply(access("post", 0, 0, "a", 1))
+    book.apply(access("reserve", 0, 0, "a", 1))
+    book.apply(access("post", 0, 0, "a", 1))
+    with pytest.raises(LedgerError, match="nothing like it is reserved"):
+        book.apply(access("post", 0, 0, "a", 1))
+    assert book.spent == 1
+
+
+def test_an_access_is_paid_once_even_when_it_is_reserved_again() -> None:
+    book = Book(10, PRICES)
+    for kind in ("reserve", "post"):
+        book.apply(access(kind, 0, 0, "a", 1))
+    with pytest.raises(LedgerError):
+        book.apply(access("reserve", 0, 0, "a", 1))
+
+
+def test_a_refused_post_leaves_the_reservation_as_it_was() -> None:
+    book = Book(10, PRICES)
+    book.apply(access("reserve", 0, 0, "b", 3))
+    for wrong in (access("post", 0, 0, "a", 1), access("post", 0, 0, "b", 2), access("void", 0, 0, "b", -3)):
+        with pytest.raises(LedgerError):
+            book.apply(wrong)
+    book.assert_sound()
+    book.apply(access("post", 0, 0, "b", 3))
+    assert book.spent == 3
+
+
+@pytest.mark.parametrize("amount", [-1, 0, 2, 10**9])
+def test_an_access_costs_its_price(amount: int) -> None:
+    with pytest.raises(LedgerError, match="costs 1"):
+        Book(10, PRICES).apply(access("reserve", 0, 0, "a", amount))
+
+
+def test_overspending_is_refused_at_the_reserve() -> None:
+    book = Book(7, PRICES)
+    book.apply(access("reserve", 0, 0, "c", 7))
+    with pytest.raises(LedgerError, match="reserves 1 of 0 left"):
+        book.apply(access("reserve", 0, 1, "a", 1))
+
+
+def test_a_negative_price_is_refused_before_any_money_moves() -> None:
+    book = Book(7, {"a": -5})
+    with pytest.raises(LedgerError):
+        book.apply(access("reserve", 0, 0, "a", -5))
+        book.assert_sound()
+
+
+def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> None:
+    ledger = Ledger(make_terms())
+    ledger.reserve(0, [0, 1])
+    with pytest.raises(LedgerError, match="2 reservations are still open"):
+        ledger.close("settled", "", "", 0.5, None)
+    ledger = Ledger(make_terms())
+    ledger.reserve(0, [0, 1])
+    ledger.settle(0, [0, 1], outcome([None, "late"]), SNAP)
+    ledger.close("settled", "", "", 0.5, None)
+    for attempt in (
+        lambda: ledger.reserve(1, [0, 0]),
+        lambda: ledger.settle(1, [0, 0], outcome([None, None]), SNAP),
+        lambda: ledger.close("settled", "", "", 0.5, None),
+    ):
+        with pytest.raises(LedgerError):
+            attempt()
+
+
+def test_a_ledger_that_refused_something_still_writes_a_whole_chain() -> None:
+    """After a refusal the caller may go on: what reaches the store must still be a chain."""
+    store = MemoryStore()
+    ledger = Ledger(make_terms(), store)
+    ledger.reserve(0, [0, 1])
+    with pytest.raises(LedgerError):
+        ledger.settle(0, [0, 2], outcome([None, None]), SNAP)  # draw 1 was for another provider
+    try:
+        ledger.settle(0, [0, 1], outcome([None, None]), SNAP)
+        ledger.close("settled", "", "", 0.5, None)
+    except LedgerError:
+        pass  # refusing all further use is fine too
+    Ledger(make_terms(), store).book.assert_sound()
+
+
+def test_other_terms_are_refused_on_the_same_store() -> None:
+    store = MemoryStore()
+    Ledger(make_terms(), store)
+    with pytest.raises(BazaarError, match="other terms"):
+        Ledger(make_terms(budget=31), store)

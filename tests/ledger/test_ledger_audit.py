@@ -1,0 +1,234 @@
+"""The audit finds every change in every field of every entry, and changes under a chain that was sealed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from databazaar import OSMD, Arbiter
+from databazaar.arbiter import drive
+from databazaar.ledger import Entry, Ledger, audit_entries
+from databazaar.ledger.chain import GENESIS, KINDS, canonical
+from databazaar.ledger.ledger import Snapshot
+
+
+@pytest.fixture(scope="module")
+def played(make_vector_market) -> tuple[list[Entry], Snapshot]:
+    """A small real run: unequal prices, an owner of two, and a provider that fails."""
+    consumer, providers = make_vector_market(
+        budget=40, prices=[1, 2, 3, 1], owners=["ann", "ann", "bob", "eve"], oracles={3: lambda w: w * np.nan}
+    )
+    arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
+    ledger = Ledger(arbiter.terms())
+    drive(arbiter.play(ledger), arbiter._engine, consumer.evaluator(torch.device("cpu")))
+    entries = list(ledger.store.entries())
+    assert {e.kind for e in entries} == set(KINDS)
+    snapshot = ledger.store.snapshot()
+    assert snapshot is not None
+    return entries, snapshot
+
+
+def reseal(entries: list[Entry]) -> list[Entry]:
+    """What an attacker with full access to the database would do: number and hash everything anew."""
+    head, sealed = GENESIS, []
+    for seq, entry in enumerate(entries):
+        sealed.append(replace(entry, seq=seq).sealed(head))
+        head = sealed[-1].hash
+    return sealed
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """Values that differ from one in a small way."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (value + 1, -value - 1, None, float(value), str(value))
+    elif isinstance(value, float):
+        yield from (float(np.nextafter(value, 9e9)), -value - 1.0, None)
+    elif isinstance(value, str):
+        yield from (value + "x", value[:-1] + "é", None)
+    elif value is None:
+        yield from (0, "", 0.0)
+    elif isinstance(value, dict):
+        yield {**value, "more": 1}
+        for key in value:
+            yield {k: v for k, v in value.items() if k != key}
+            for changed in variants(value[key]):
+                yield {**value, key: changed}
+    elif isinstance(value, list | tuple):
+        yield [*value, 0]
+        for i, item in enumerate(value):
+            yield [*value[:i], *value[i + 1 :]]
+            for changed in variants(item):
+                yield [*value[:i], changed, *value[i + 1 :]]
+
+
+def test_a_real_ledger_holds(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    audit = audit_entries(entries, snapshot)
+    assert audit.ok, audit.first_broken
+    assert audit.closed
+    assert audit.head == entries[-1].hash
+    assert reseal(entries) == entries
+
+
+FIELDS = ("seq", "kind", "round", "draw", "provider", "amount", "body", "hash")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_any_change_of_any_field_of_any_entry_is_found_and_named(
+    played: tuple[list[Entry], Snapshot], field: str
+) -> None:
+    entries, snapshot = played
+    tried = 0
+    for at, entry in enumerate(entries):
+        options = set(KINDS) - {entry.kind} if field == "kind" else variants(getattr(entry, field))
+        for value in options:
+            forged = replace(entry, **{field: value})
+            if field == "body" and canonical(forged.body) == canonical(entry.body):
+                continue
+            tried += 1
+            audit = audit_entries([*entries[:at], forged, *entries[at + 1 :]], snapshot)
+            assert not audit.ok, f"{entry}: {field} = {value!r} was not found"
+            assert audit.first_broken is not None
+            shown = forged.seq if field == "seq" else at
+            assert audit.first_broken.startswith(f"entry {shown}"), (field, value, audit.first_broken)
+            assert audit.entries == at
+    assert tried >= len(entries)
+
+
+def test_a_missing_repeated_or_exchanged_entry_is_found(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    for at in range(len(entries)):
+        assert not audit_entries([*entries[:at], *entries[at + 1 :]], snapshot).ok or at == len(entries) - 1
+        assert not audit_entries([*entries[: at + 1], *entries[at:]], snapshot).ok
+        if at:
+            assert not audit_entries([*entries[: at - 1], entries[at], entries[at - 1], *entries[at + 1 :]]).ok
+    assert not audit_entries([]).ok
+
+
+def test_a_ledger_cut_short_is_not_taken_for_a_closed_one(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    assert not audit_entries(entries[:-1]).closed
+    rounds = [at for at, e in enumerate(entries) if e.kind == "round"]
+    cut = audit_entries(entries[: rounds[-1]], snapshot)
+    assert not cut.ok  # the stored state belongs to a later round
+
+
+def rounds_of(entries: list[Entry]) -> list[int]:
+    return [at for at, entry in enumerate(entries) if entry.kind == "round"]
+
+
+def test_a_changed_gain_is_found_although_the_chain_was_sealed_anew(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    changed = 0
+    for at in rounds_of(entries):
+        gains = entries[at].body["gains"]
+        for k, gain in enumerate(gains):
+            if gain is None:
+                continue
+            changed += 1
+            body = {**entries[at].body, "gains": [*gains[:k], gain + 0.01, *gains[k + 1 :]]}
+            forged = reseal([*entries[:at], replace(entries[at], body=body), *entries[at + 1 :]])
+            audit = audit_entries(forged, snapshot)
+            assert not audit.ok, f"round {entries[at].round}, draw {k}"
+    assert changed > 10
+
+
+def test_a_changed_draw_is_found_although_the_chain_was_sealed_anew(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    prices = {name: price for name, _, price in entries[0].body["providers"]}
+    keys = {(e.round, e.draw): e.provider for e in entries if e.kind == "reserve"}
+    for key, honest in keys.items():
+        for other in set(prices) - {honest}:
+            forged = [
+                replace(e, provider=other, amount=prices[other])
+                if (e.round, e.draw) == key and e.kind in ("reserve", "post", "void")
+                else e
+                for e in entries
+            ]
+            audit = audit_entries(reseal(forged), snapshot)
+            assert not audit.ok
+            assert audit.first_broken is not None
+            assert f"round {key[0]}, draw {key[1]}" in audit.first_broken
+
+
+@pytest.mark.parametrize("target", ["seed", "eta", "alpha", "price", "budget", "per_round"])
+def test_changed_terms_are_found_although_the_chain_was_sealed_anew(
+    played: tuple[list[Entry], Snapshot], target: str
+) -> None:
+    entries, snapshot = played
+    body = {**entries[0].body, "sampler": dict(entries[0].body["sampler"])}
+    if target in ("eta", "alpha"):
+        body["sampler"][target] += 0.5  # a floor that no p came near would have changed nothing
+    elif target == "price":
+        body["providers"] = [[name, owner, price + 1] for name, owner, price in body["providers"]]
+    else:
+        body[target] += 1
+    audit = audit_entries(reseal([replace(entries[0], body=body), *entries[1:]]), snapshot)
+    assert not audit.ok
+
+
+def test_a_void_turned_into_a_payment_is_found_although_sealed_anew(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    for at, entry in enumerate(entries):
+        if entry.kind not in ("void", "post"):
+            continue
+        other = replace(entry, kind="post", body={}) if entry.kind == "void" else replace(entry, kind="void")
+        assert not audit_entries(reseal([*entries[:at], other, *entries[at + 1 :]]), snapshot).ok
+
+
+def test_a_changed_settlement_is_found_although_sealed_anew(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    closing = entries[-1]
+    for change in (
+        {"spent": closing.body["spent"] + 1},
+        {"refunded": closing.body["refunded"] - 1},
+        {"status": "nobody answered"},
+    ):
+        forged = reseal([*entries[:-1], replace(closing, body={**closing.body, **change})])
+        assert not audit_entries(forged, snapshot).ok
+
+
+def test_a_run_stopped_early_is_found_although_sealed_anew(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, _ = played
+    at = rounds_of(entries)[2]
+    spent = sum(e.amount or 0 for e in entries[:at] if e.kind == "post")
+    body = {**entries[-1].body, "spent": spent, "refunded": entries[0].body["budget"] - spent}
+    audit = audit_entries(reseal([*entries[: at + 1], replace(entries[-1], body=body)]))
+    assert audit.first_broken is not None
+    assert "stopped although the budget covers another round" in audit.first_broken
+
+
+def test_a_changed_stored_state_is_found(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    state = np.frombuffer(snapshot.sampler).copy()
+    state[0] += 1e-6
+    for bad in (
+        replace(snapshot, sampler=state.tobytes()),
+        replace(snapshot, sampler=snapshot.sampler[:-8]),
+        replace(snapshot, sampler=snapshot.sampler[:-3]),
+        replace(snapshot, next_round=snapshot.next_round + 1),
+    ):
+        assert not audit_entries(entries, bad).ok
+
+
+def test_the_audit_replays_every_distribution(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, snapshot = played
+    audit = audit_entries(entries, snapshot)
+    assert len(audit.distributions) == audit.rounds + 1
+    for p in audit.distributions:
+        assert p.sum() == pytest.approx(1)
+        assert (p >= 0.2 / 4).all()
+    np.testing.assert_allclose(audit.distributions[-1], OSMD(0.6, 0.2).probabilities(np.frombuffer(snapshot.sampler)))
+
+
+def test_one_spelling_only() -> None:
+    assert canonical({"b": 1, "a": "é"}) == '{"a":"é","b":1}'
+    with pytest.raises(ValueError, match="JSON"):
+        canonical([float("nan")])

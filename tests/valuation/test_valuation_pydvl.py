@@ -1,0 +1,94 @@
+"""Side by side with pyDVL, on the same utility: a real training game between providers."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from valuation_games import airport, classification_market
+
+from databazaar.valuation import Game, MaxPermutations, shapley_exact, shapley_monte_carlo
+from databazaar.valuation.market import Market
+from databazaar.valuation.training_game import training_game
+
+
+@pytest.fixture(scope="module")
+def pydvl() -> Any:
+    """pyDVL 0.9 is the last that may be installed beside NumPy 2, and still says np.float_ for np.float64."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(np, "float_", np.float64, raising=False)
+        import pydvl.parallel
+        import pydvl.utils
+        import pydvl.value
+
+        yield pydvl
+
+
+class InProcess:
+    """What pyDVL runs its work on: here one thread of this process, where the patched NumPy is."""
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def effective_n_jobs(self, jobs: int) -> int:
+        return 1
+
+    def executor(self, max_workers: int, **_options: Any) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max_workers=1)
+
+
+def as_utility(pydvl: Any, game: Game) -> Any:
+    """The game as pyDVL sees it: one data point per player, and the worth of a set of indices.
+
+    Its sampling takes nobody to be worth zero, so that is subtracted; Shapley values do not change by it.
+    """
+    n = len(game.players)
+    nothing = float(game.value(game.nobody)[0])
+
+    class Worth(pydvl.utils.Utility):  # type: ignore[misc]
+        def __init__(self) -> None:
+            one = np.zeros((n, 1))
+            self.data = pydvl.utils.Dataset(one, one[:, 0], one, one[:, 0])
+
+        def __call__(self, indices: Any) -> float:
+            row = np.zeros((1, n), dtype=bool)
+            row[0, [int(i) for i in indices]] = True
+            return float(game.value(row)[0]) - nothing
+
+    return Worth()
+
+
+@pytest.fixture(scope="module", params=["training", "airport"])
+def game(request: pytest.FixtureRequest) -> Any:
+    if request.param == "airport":
+        yield airport().game
+        return
+    with Market.open(*classification_market(4), "vectorized", "cpu") as market:
+        yield training_game(market, rounds=2)
+
+
+def test_exact_values_agree(pydvl: Any, game: Game) -> None:
+    theirs = pydvl.value.compute_shapley_values(
+        as_utility(pydvl, game), mode=pydvl.value.ShapleyMode.CombinatorialExact, progress=False
+    )
+    np.testing.assert_allclose(shapley_exact(game).values, theirs.values, atol=1e-10)
+
+
+def test_monte_carlo_values_agree(pydvl: Any, game: Game) -> None:
+    theirs = pydvl.value.compute_shapley_values(
+        as_utility(pydvl, game),
+        mode=pydvl.value.ShapleyMode.PermutationMontecarlo,
+        done=pydvl.value.MaxUpdates(300),
+        truncation=pydvl.value.NoTruncation(),
+        parallel_backend=InProcess(),
+        seed=1,
+        progress=False,
+    )
+    ours = shapley_monte_carlo(game, MaxPermutations(300), seed=1)
+    spread = np.sqrt(ours.standard_errors**2 + theirs.stderr**2)
+    assert (np.abs(ours.values - theirs.values) <= 4.5 * spread + 1e-12).all()
+    np.testing.assert_allclose(ours.standard_errors, theirs.stderr, rtol=0.3)
