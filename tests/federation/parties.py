@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
-from markets import examples
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
 from nvflare.private.admin_defs import Message as AdminMessage
 from nvflare.private.defs import CellMessageHeaderKeys
-from torch import Tensor
 
 from databazaar.federation.frames import Channel
-from databazaar.federation.messages import MAGIC, Reply, Request, decode_request, encode_reply
 from databazaar.federation.site import (
     ANSWER,
     ASK,
@@ -30,9 +25,6 @@ from databazaar.federation.site import (
     MarketSite,
     ProviderSite,
 )
-from databazaar.federation.worker import ProviderWorker, Table
-
-torch.set_num_threads(1)
 
 
 def handler(payload: bytes) -> bytes:
@@ -99,9 +91,7 @@ class UnguardedProviderSite(ProviderSite):
         number, words = future.headers[NUMBER], bytes(future.result()[:100]).decode(errors="replace").split()
         if words[:1] == ["lie"]:
             self._mask = words[1]
-            self._cell.send_blob(
-                CHANNEL, ANSWER, SERVER, Message({NUMBER: number, CODE: ""}, b"a lie")
-            ).result(2)
+            self._cell.send_blob(CHANNEL, ANSWER, SERVER, Message({NUMBER: number, CODE: ""}, b"a lie")).result(2)
             self._mask = ""
         elif words[:1] == ["gossip"]:
             self._cell.send_blob(CHANNEL, ASK, words[1], Message({NUMBER: "1" * 32, SECONDS: 9.0}, b"gossip"))
@@ -116,54 +106,11 @@ class SecondGuardSite(ProviderSite):
         self._cell.core_cell.in_filter_reg.reg.clear()
 
 
-def misbehave(what: str, request: Request, update: Tensor) -> bytes:
-    """A reply as it should be but for one thing."""
-    told: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
-    told |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
-    match what:
-        case "nan":
-            update = update * float("nan")
-        case "inf":
-            update = update + float("inf")
-        case "huge":
-            update = update + 1e38
-        case "shape":
-            update = update[1:]
-        case "stale":
-            told["round"] = request.round + 1
-        case "identity":
-            told["provider"] = "bank1"
-        case "raise":
-            raise ValueError("a secret of the provider")
-    return encode_reply(Reply.model_validate(told), update)
-
-
-_workers: dict[bool, ProviderWorker] = {}
-
-
-def market(payload: bytes) -> bytes:
-    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round."""
-    kit, me = Path(os.environ["NOTES"]).parent, os.environ["PARTY"]
-    request, params = decode_request(payload)
-    with (kit / "asked.txt").open("a") as notes:
-        notes.write(f"{request.run} {request.round} {request.kind}\n")
-    tabular = request.task.table is not None
-    if tabular not in _workers:
-        source = Table(kit / "data.csv") if tabular else examples(me)
-        _workers[tabular] = ProviderWorker(me, source)
-    with contextlib.suppress(FileNotFoundError):
-        words = (kit / "behave.txt").read_text().split()
-        word = words[request.round % len(words)]
-        if word.startswith("hang"):
-            time.sleep(float(word[4:]))
-        elif word != "good" and params is not None:
-            return misbehave(word, request, torch.ones_like(params))
-    return _workers[tabular](payload)
-
-
 def noting(payload: bytes) -> bytes:
-    """Like `handler`, and keeps a note of everything that it was asked. Messages of markets go to a worker."""
-    if payload.startswith(MAGIC):
+    """Like `handler`, and keeps a note of all that it was asked. A market's messages go to a worker."""
+    if payload.startswith(b"DBZ1"):
+        from market_party import market
+
         return market(payload)
     if payload.startswith(b"lie " + os.environ["PARTY"].encode()):
         time.sleep(1.0)

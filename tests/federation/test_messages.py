@@ -121,7 +121,7 @@ vectors = st.tuples(
 ).map(lambda given: torch.tensor(given[0], dtype=given[1]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(requests, vectors)
 def test_a_request_is_read_as_it_was_written(request: Request, params: torch.Tensor) -> None:
     data = encode_request(request, params)
@@ -132,7 +132,7 @@ def test_a_request_is_read_as_it_was_written(request: Request, params: torch.Ten
     assert encode_request(again, numbers) == data
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(vectors, st.none() | st.floats(0, 1e9), names)
 def test_a_reply_is_read_as_it_was_written(update: torch.Tensor, epsilon: float | None, name: str) -> None:
     reply = a_reply(epsilon=epsilon, delta=None if epsilon is None else 1e-5, provider=name)

@@ -122,7 +122,7 @@ class FederatedEngine:
         return {name: reason for name, reason in judged.items() if isinstance(reason, str) and reason}
 
     def close(self) -> None:
-        pass
+        self._transport.close()
 
     def _set_aside(self, ask: Ask, names: Sequence[str]) -> dict[str, str]:
         held = [name for name in names if self._quarantine.holds(name)]

@@ -33,6 +33,7 @@ from databazaar.federation.processes import start_flare, stop
 Handler = Callable[[bytes], bytes]
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
 _HEARTBEAT = 2.0
+_WAITING = 8
 log = logging.getLogger(__name__)
 
 
@@ -47,7 +48,7 @@ class Provider:
         self._handler = handler
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
-        self._questions: queue.Queue[tuple[Channel, str, float, bytes] | None] = queue.Queue()
+        self._questions: queue.Queue[tuple[Channel, str, float, bytes] | None] = queue.Queue(_WAITING)
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -65,7 +66,7 @@ class Provider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._questions.put(None)
+        self._enqueue(None)
         if self._channel is not None:
             self._channel.close()
         if self._child is not None:
@@ -104,12 +105,21 @@ class Provider:
                     self.connected.set()
                 elif header.get("op") == "ask":
                     until = time.monotonic() + float(header["seconds"])
-                    self._questions.put((channel, str(header["number"]), until, body))
+                    self._enqueue((channel, str(header["number"]), until, body))
         except (ClosedError, KeyError, ValueError):
             pass
         finally:
             channel.close()
             stop(child)
+
+    def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
+        """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
+        while True:
+            try:
+                return self._questions.put_nowait(question)
+            except queue.Full:
+                with contextlib.suppress(queue.Empty):
+                    self._questions.get_nowait()
 
     def _work(self) -> None:
         while (question := self._questions.get()) is not None:

@@ -23,6 +23,10 @@ class Transport(Protocol):
         """Ask each name once. Every name comes back either with its reply or with a short reason."""
         ...
 
+    def close(self) -> None:
+        """Let go of the network."""
+        ...
+
 
 class LocalTransport:
     """Handlers in this process, for tests and for a market at home."""
@@ -42,6 +46,9 @@ class LocalTransport:
             except Exception:
                 failures[name] = PROVIDER_ERROR
         return replies, failures
+
+    def close(self) -> None:
+        pass
 
 
 class FlareTransport:
@@ -63,7 +70,7 @@ class FlareTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
         number = next(self._numbers)
@@ -76,12 +83,12 @@ class FlareTransport:
                 )
             return self._ask(channel, number, names, payload, timeout)
         except (ClosedError, TimeoutError):
-            self._close()
+            self.close()
             raise BazaarError(
                 f"the server of the market in {self._folder} went away: bring it up again and resume the run"
             ) from None
         except BaseException:
-            self._close()  # interrupted half-way: what comes later on this connection belongs to nobody
+            self.close()  # interrupted half-way: what comes later on this connection belongs to nobody
             raise
 
     def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
@@ -100,7 +107,7 @@ class FlareTransport:
             channel.send({"op": "status"})
             header, _ = channel.receive()
         except (ClosedError, TimeoutError):
-            self._close()
+            self.close()
             raise BazaarError(
                 f"the server of the market in {self._folder} went away: bring it up again"
             ) from None
@@ -129,7 +136,7 @@ class FlareTransport:
             self._channel = server.connect(self._folder)
         return self._channel
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
