@@ -204,6 +204,13 @@ def demo_job(budget: int, seed: int) -> Job:
 
 def from_recipe(recipe: dict[str, Any]) -> Job:
     """The job of a run's folder, from the same data as before."""
+    try:
+        return _told_again(recipe)
+    except (KeyError, TypeError, AttributeError) as missing:
+        raise BazaarError(f"run.json cannot be read ({missing!r}): put the old one back, or run anew") from None
+
+
+def _told_again(recipe: dict[str, Any]) -> Job:
     if recipe.get("job") == "demo":
         return demo_job(recipe["budget"], recipe["seed"])
     if recipe.get("job") != "market":

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from databazaar.errors import BazaarError
 
-_WRITTEN = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
+_WRITTEN = re.compile(r"-?[0-9]{1,24}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)

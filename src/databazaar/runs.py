@@ -9,6 +9,7 @@ summary.json        the outcome: the model's hash, the ledger's head, and a seal
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit, audit_entries
+from databazaar.ledger.audit import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore, read_only
 from databazaar.models import hash_of_saved, model_from_bytes, model_to_bytes
 from databazaar.report import Report
@@ -47,14 +49,21 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
-        """A new folder that holds the recipe. It appears under its name only when it is complete."""
-        if path.exists():
+        """A new folder that holds the recipe and an empty ledger. It appears under its name only when complete."""
+        if os.path.lexists(path):
             raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
+        recipe = {"id": uuid.uuid4().hex, **(recipe or {})}
+        if recipe.get("ledger_url"):  # opens, or nothing is written
+            SqlStore(recipe["ledger_url"], recipe["id"]).dispose()
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
         try:
             draft.mkdir(parents=True)
-            write_whole(draft / RUN, json.dumps({"id": uuid.uuid4().hex, **(recipe or {})}, indent=2).encode())
+            write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
+            cls(draft).store().dispose()
             draft.rename(path)
+        except BazaarError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
         except OSError as reason:
             shutil.rmtree(draft, ignore_errors=True)
             raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
@@ -104,9 +113,13 @@ class RunFolder:
     def summary(self) -> dict[str, Any]:
         try:
             summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text())
-        except (OSError, ValueError):
+        except FileNotFoundError:
             raise BazaarError(
                 f"{self.path} holds no finished run: `bazaar resume {self.path}` goes on with it"
+            ) from None
+        except (OSError, ValueError):
+            raise BazaarError(
+                f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar resume {self.path}` writes it again"
             ) from None
         return summary
 
@@ -132,6 +145,8 @@ class RunFolder:
         return SqlStore(url or read_only(self.path / LEDGER), self._id, create=False)
 
     def report(self) -> Report:
+        if not self.finished:
+            raise BazaarError(f"{self.path} is not finished: `bazaar resume {self.path}` goes on with it")
         reader = self._reader()
         try:
             return self.with_privacy(report_from(reader.entries()))
@@ -167,6 +182,8 @@ class RunFolder:
             audit = Audit(first_broken=str(broken))
         finally:
             reader.dispose()
+        if audit.first_broken == NO_ENTRIES and not self.finished:
+            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
         if audit.ok:
             audit.first_broken = self._why_files_differ(audit, head)
         return audit
@@ -189,13 +206,19 @@ class RunFolder:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there in full or not at all, also after a power cut."""
+    """Writes a file that is there in full or not at all, also after a power cut. Makes its folder where needed."""
     draft = path.with_name(path.name + ".partial")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as reason:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise BazaarError(f"{path} cannot be written ({reason.strerror}): choose another place") from None
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

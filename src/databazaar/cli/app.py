@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -71,7 +72,6 @@ def init(
         path = folder / "market.toml"
         if path.exists():
             raise BazaarError(f"{path}: the file exists already: remove it or choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, TEMPLATE.encode())
     typer.echo(f"{path} is written: edit it, then `bazaar run {path}`")
 
@@ -187,14 +187,25 @@ def _options(
     pass
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C, under a name that typer does not take for its own."""
+
+
+def _interrupt(*_: object) -> None:
+    raise _Interrupted
+
+
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: print(f"bazaar: note: {message}", file=sys.stderr)  # noqa: T201
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except BazaarError as error:
         print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except _Interrupted:
         print("bazaar: interrupted; `bazaar resume` goes on with the run", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -23,7 +23,7 @@ from databazaar.jobs import Job
 from databazaar.money import Currency
 from databazaar.report import Report
 from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
-from databazaar.runs import RunFolder, write_whole
+from databazaar.runs import SUMMARY, RunFolder, write_whole
 from databazaar.samplers import Uniform
 
 if TYPE_CHECKING:
@@ -173,7 +173,10 @@ def _comparison_table(report: Report, baseline: Report, accuracies: list[float])
 def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
     if report.regret_bound is not None:
-        lines.append(f"regret bound (Theorem 1): {report.regret_bound:.4g} in units of utility over the whole run")
+        accesses = max(1, len(report.rounds) * report.per_round)
+        lines.append(
+            f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
+        )
     lines += [
         f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
         f"ledger  {folder.path / 'ledger.sqlite'}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
@@ -188,7 +191,7 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     report = folder.report()
     found = folder.audit()
     baseline_path = folder.path / BASELINE
-    baseline = RunFolder(baseline_path).report() if baseline_path.exists() else None
+    baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
     title = str(folder.recipe.get("market", {}).get("market", {}).get("name") or "Fraud model for a new credit card")
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)

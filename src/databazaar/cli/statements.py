@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -63,13 +64,18 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
 
 def write_all(report: Report, out: Path) -> str:
     """statement.csv and statement.json for everybody, and one of each for every provider."""
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
-    out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "statement.csv", statement_csv(report).encode())
     write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    for i, payout in enumerate(report.payouts):
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", payout.provider).strip(".") or f"provider-{i}"
+    taken = {"statement"}
+    for payout in report.payouts:
+        name = plain = re.sub(r"[^A-Za-z0-9._-]+", "_", payout.provider).strip(".") or "provider"
+        for number in itertools.count(2):
+            if name.casefold() not in taken:
+                break
+            name = f"{plain}-{number}"
+        taken.add(name.casefold())
         told = provider_dict(report, payout.provider)
         write_whole(out / f"{name}.csv", _csv(told["items"]).encode())
         write_whole(out / f"{name}.json", json.dumps(told, indent=2).encode())

@@ -94,11 +94,14 @@ def write_fraud_files(folder: Path, seed: int = 0) -> Path:
     for name in ("market.toml", *tables):
         if (folder / name).exists():
             raise BazaarError(f"{folder / name}: the file exists already: remove it or choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in tables.items():
-        frame.to_csv(folder / name, index=False)
     market = folder / "market.toml"
-    market.write_text(_market_toml(story, seed), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, frame in tables.items():
+            frame.to_csv(folder / name, index=False)
+        market.write_text(_market_toml(story, seed), encoding="utf-8")
+    except OSError as reason:
+        raise BazaarError(f"{folder} cannot be written ({reason.strerror}): choose another folder") from None
     return market
 
 

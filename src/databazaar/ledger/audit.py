@@ -20,6 +20,8 @@ from databazaar.samplers import from_settings
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
+NO_ENTRIES = "the ledger has no entries"
+
 
 @dataclass
 class Audit:
@@ -59,7 +61,7 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) ->
                 replay.check(entry)
             audit.head, audit.entries = entry.hash, audit.entries + 1
         if replay is None:
-            raise LedgerError("the ledger has no entries")
+            raise LedgerError(NO_ENTRIES)
         replay.check_end(snapshot)
     except BazaarError as broken:
         audit.first_broken = str(broken)

@@ -129,13 +129,19 @@ class SqlStore:
 
     def finish(self) -> None:
         """Drops the parameters, which the run's folder has by now, and leaves one compact file without a log."""
-        with self._engine.begin() as connection:
-            connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
-        if self._engine.dialect.name == "sqlite":
-            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                connection.exec_driver_sql("VACUUM")
-                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
-        self.dispose()
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
+            if self._engine.dialect.name == "sqlite":
+                with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    connection.exec_driver_sql("VACUUM")
+                    connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+        except DBAPIError as reason:
+            raise LedgerError(
+                f"the ledger cannot be sealed ({_brief(reason)}): close what else has it open, then resume the run"
+            ) from None
+        finally:
+            self.dispose()
 
     def dispose(self) -> None:
         self._engine.dispose()

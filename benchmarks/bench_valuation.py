@@ -1,7 +1,7 @@
 """Valuation against a straightforward loop over permutations, and the cost of every method as the market grows.
 
-    python benchmarks/valuation.py speed            # FedSV-PS and G-Shapley, equal in value; target: 10 times
-    python benchmarks/valuation.py growth           # n = 50 … 400; target: OSMD within 1.3 times uniform
+    python benchmarks/bench_valuation.py speed            # FedSV-PS and G-Shapley, equal in value; target: 10 times
+    python benchmarks/bench_valuation.py growth           # n = 50 … 400; target: OSMD within 1.3 times uniform
 
 The MNIST-shaped job of the paper (784 → 300 → 10, 400 samples a provider, batches of 5, K = 10) on synthetic data.
 The straightforward versions below are what one would write first: a module, an optimizer, one model at a time.

@@ -1,0 +1,83 @@
+# Two commands do everything on a machine with Python 3.11+: `make demo` and `make test`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean constraints chromium postgres
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
+	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+APT := DEBIAN_FRONTEND=noninteractive apt-get
+CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+PYTEST_ARGS ?=
+
+help:  ## Show this help
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: .venv/.installed  ## Install into .venv and run the fraud demo, offline
+	$(BIN)/bazaar demo
+
+test: .venv/.installed-test chromium postgres lint  ## Install the test tools, lint, type-check and run all tests
+	@if [ -e .venv/.no-chromium ]; then \
+		echo "!!! Chromium is not here and cannot be installed: THE BROWSER TESTS DO NOT RUN. !!!" >&2; \
+		$(BIN)/python -m pytest -m "not browser" $(PYTEST_ARGS); \
+	else \
+		$(BIN)/python -m pytest $(PYTEST_ARGS); \
+	fi
+
+lint: .venv/.installed-test  ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/.installed-test  ## Run the benchmarks; they print, and never fail for being slow
+	@ran=0; for file in benchmarks/bench_*.py; do \
+		[ -e "$$file" ] || continue; ran=1; echo "== $$file"; $(BIN)/python "$$file"; \
+	done; [ $$ran = 1 ] || echo "benchmarks/ holds no bench_*.py yet"
+
+clean:  ## Remove the environment, caches and builds; runs/ stays
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks experiments -name __pycache__ -prune -exec rm -rf {} +
+
+constraints:  ## Pin anew what an empty environment gets (torch stays)
+	rm -rf build/pin && $(PYTHON) -m venv build/pin
+	echo 'torch==2.13.0' > build/torch.txt
+	build/pin/bin/python -m pip install -c build/torch.txt -e '.[test]'
+	{ sed '/^#/!d' constraints.txt; \
+		build/pin/bin/python -m pip freeze --all --exclude-editable --exclude pip \
+		| sed -E 's/(==[^+]+)\+.*/\1/'; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+# Debian's python3 comes without ensurepip: there the package python3-venv brings it.
+.venv/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "make: Python 3.11 or newer is needed: install it, or give PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+		if $(CAN_APT); then $(APT) update -qq && $(APT) install -yqq python3-venv && $(PYTHON) -m venv .venv; \
+		else echo "make: $(PYTHON) cannot make a virtual environment: install python3-venv" >&2; exit 1; fi; }
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+.venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet -c constraints.txt -e '.[test]'
+	@touch $@ .venv/.installed
+
+# The browser tests want Chromium. In CI it must be there.
+chromium: | .venv/bin/python
+	@rm -f .venv/.no-chromium
+	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \
+		if $(CAN_APT) && { $(APT) update -qq; $(APT) install -yqq chromium >/dev/null; }; then :; \
+		elif [ "$${CI:-}" = true ]; then echo "make: CI needs Chromium, and it cannot be installed" >&2; exit 1; \
+		else touch .venv/.no-chromium; fi; \
+	fi
+
+# The ledger's tests start a PostgreSQL server of their own.
+postgres:
+	@if ! ls /usr/lib/postgresql/*/bin/initdb "$$(pg_config --bindir 2>/dev/null)/initdb" 2>/dev/null | grep -q .; then \
+		if $(CAN_APT) && { $(APT) update -qq; $(APT) install -yqq postgresql >/dev/null; }; then :; \
+		elif [ "$${CI:-}" = true ]; then echo "make: CI needs PostgreSQL, and it cannot be installed" >&2; exit 1; \
+		else echo "make: PostgreSQL's server is not here: its tests cannot run" >&2; fi; \
+	fi

@@ -1,0 +1,246 @@
+"""`kill -9` at any moment, then `bazaar resume`: the same model hash and ledger head as the run never stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databazaar.data.fraud import write_fraud_files
+from databazaar.errors import BazaarError
+from databazaar.runs import RunFolder
+
+pytestmark = pytest.mark.slow
+ROUNDS = 80
+Moment = Callable[[], bool]
+
+
+class Zygote:
+    """Real processes that run `bazaar`, started within milliseconds."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self._log = cwd / "log.txt"
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def _ask(self, **request: Any) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def run(self, *args: str) -> str:
+        """Runs a command to its end, which must be a good one; what it said."""
+        self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
+        code = self._ask(wait=True)
+        assert code == 0, self._log.read_text()
+        return self._log.read_text()
+
+    def stopped(self, moment: Moment, *args: str, by: signal.Signals = signal.SIGKILL) -> bool:
+        """Starts a command and sends a signal when `moment` has come; whether that was before its end."""
+        pid = self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
+        while not moment():
+            if (code := self._ask(wait=False)) is not None:
+                assert code == 0, self._log.read_text()
+                return False
+            time.sleep(0.0005)
+        os.kill(pid, by)
+        code = self._ask(wait=True)
+        assert code in (0, 130, -by), self._log.read_text()
+        self.code = code
+        return bool(code != 0)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+def after(seconds: float) -> Moment:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+def when_there(path: Path) -> Moment:
+    """As soon as a file, or the draft of it, is there. What is there already does not count."""
+    draft = path.with_name(path.name + ".partial")
+    before = path.exists() or draft.exists()
+    return lambda: not before and (path.exists() or draft.exists())
+
+
+def when_written(path: Path, times: int) -> Moment:
+    """As soon as a file has changed so often: the ledger's log changes at every commit."""
+    seen: set[tuple[int, int]] = set()
+
+    def come() -> bool:
+        try:
+            now = path.stat()
+        except OSError:
+            return False
+        seen.add((now.st_mtime_ns, now.st_size))
+        return len(seen) > times
+
+    return come
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    started = Zygote(tmp_path_factory.mktemp("kill"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def whole(zygote: Zygote) -> Path:
+    """The run that was never stopped: the example's banks with few rows, and many short rounds."""
+    market = write_fraud_files(zygote.cwd)
+    text = market.read_text()
+    assert "budget = 1000 " in text
+    market.write_text(text.replace("budget = 1000 ", f"budget = {5 * ROUNDS} "))
+    for table in zygote.cwd.glob("*.csv"):
+        table.write_text("\n".join(table.read_text().splitlines()[:90]) + "\n")
+    zygote.run("run", "market.toml", "--out", "whole", "--quiet")
+    return zygote.cwd / "whole"
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """All that two runs of one market must share, to the last bit."""
+    summary = json.loads((run / "summary.json").read_text())
+    del summary["ledger_seal"]  # over the file, which also holds the run's own random id
+    with sqlite3.connect(run / "ledger.sqlite") as database:
+        entries = database.execute("SELECT seq, kind, body, hash FROM bazaar_entries ORDER BY seq").fetchall()
+    database.close()
+    model = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    return {"summary": summary, "model": model, "entries": entries, "csv": (run / "statement.csv").read_text()}
+
+
+def assert_same(run: Path, whole: Path) -> None:
+    assert outcome(run) == outcome(whole)
+    assert RunFolder(run).audit().ok
+    assert json.loads((run / "statement.json").read_text()) == json.loads((whole / "statement.json").read_text())
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
+
+
+def assert_sound(run: Path) -> None:
+    """A ledger that was cut off anywhere is still a ledger."""
+    try:
+        found = RunFolder(run).audit()
+    except BazaarError as early:
+        assert "no ledger yet" in str(early)
+    else:
+        assert found.ok, found.message
+
+
+def begin_or_resume(run: Path) -> tuple[str, ...]:
+    if run.exists():
+        return "resume", run.name, "--quiet"
+    return "run", "market.toml", "--out", run.name, "--quiet"
+
+
+def test_killed_at_random_moments_and_resumed(zygote: Zygote, whole: Path) -> None:
+    """By the clock, and by the ledger's log, until the run is through; then again, to fourteen kills in all."""
+    rng = random.Random(20)
+    (zygote.cwd / ".killed-1.00000000.partial").mkdir()
+    kills = 0
+    for number in itertools.count(1):
+        run = zygote.cwd / f"killed-{number}"
+        log = run / "ledger.sqlite-wal"
+        finished = False
+        while not finished:
+            moment = rng.choice([after(rng.uniform(0.0, 1.0)), when_written(log, rng.randint(1, 30))])
+            finished = not zygote.stopped(moment, *begin_or_resume(run))
+            kills += not finished
+            if run.exists():
+                assert_sound(run)
+        assert_same(run, whole)
+        if kills >= 14:
+            break
+    assert (zygote.cwd / ".killed-1.00000000.partial").is_dir()
+
+
+def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
+    """At each of the files that a run writes at its end, one after the other."""
+    run = zygote.cwd / "ending"
+    kills = 0
+    for name in ("run.json", "model.safetensors", "summary.json", "statement.csv"):
+        if not (run / name).exists():  # the last kill may have come late, on a busy machine
+            kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
+            assert_sound(run)
+    assert kills >= 2
+    zygote.run("resume", run.name, "--quiet")
+    assert_same(run, whole)
+
+
+def made(run: Path) -> list[tuple[str, str]]:
+    """The tables and rules of a run's ledger."""
+    with sqlite3.connect(run / "ledger.sqlite") as database:
+        found = database.execute("SELECT type, sql FROM sqlite_master ORDER BY name").fetchall()
+    database.close()
+    assert any(kind == "trigger" for kind, _ in found)
+    return found
+
+
+def test_killed_before_the_first_entry(zygote: Zygote, whole: Path) -> None:
+    """A run's folder comes with a ledger that already forbids changes; nothing was agreed yet."""
+    run = zygote.cwd / "empty"
+    recipe = json.loads((whole / "run.json").read_text())
+    RunFolder.create(run, {key: value for key, value in recipe.items() if key != "id"})
+    with pytest.raises(BazaarError, match="no ledger yet: `bazaar resume"):
+        RunFolder(run).audit()
+    assert len(made(run)) > 2 and made(run) == made(whole)
+    zygote.run("resume", run.name, "--quiet")
+    assert_same(run, whole)
+
+
+def test_a_killed_demo_is_resumed(zygote: Zygote) -> None:
+    """In the first run, in the baseline's, and while the report is written."""
+    zygote.run("demo", "--budget", "60", "--out", "demo", "--quiet")
+    run = zygote.cwd / "demo-killed"
+    moments: list[Callable[[], Moment]] = [
+        lambda: when_there(run),
+        lambda: when_written(run / "ledger.sqlite-wal", 4),
+        lambda: when_there(run / "uniform"),
+        lambda: when_written(run / "uniform" / "ledger.sqlite-wal", 4),
+        lambda: when_there(run / "uniform" / "summary.json"),
+    ]
+    kills = 0
+    for moment in moments:
+        args = ("resume", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
+        kills += zygote.stopped(moment(), *args, "--quiet")
+    assert kills >= 2
+    (run / "uniform" / "summary.json").unlink(missing_ok=True)
+    zygote.run("report", run.name)  # the first run is finished, and is reported without its baseline
+    told = json.loads(zygote.run("resume", run.name, "--json"))
+    for part in (".", "uniform"):
+        stopped, never = (json.loads((zygote.cwd / name / part / "summary.json").read_text()) for name in (run, "demo"))
+        assert (stopped["model_hash"], stopped["ledger_head"]) == (never["model_hash"], never["ledger_head"])
+        assert RunFolder(run / part).audit().ok
+    assert (run / "report.html").exists() and told["osmd"].keys() == told["uniform"].keys()
+    assert (run / "statement.csv").read_text() == (zygote.cwd / "demo" / "statement.csv").read_text()
+
+
+def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path) -> None:
+    run = zygote.cwd / "interrupted"
+    assert zygote.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)
+    assert zygote.code == 130
+    said = (zygote.cwd / "log.txt").read_text().splitlines()
+    assert len(said) == 1 and said[0].startswith("bazaar: interrupted") and "bazaar resume" in said[0]
+    assert_sound(run)
+    zygote.run("resume", run.name, "--quiet")
+    assert_same(run, whole)

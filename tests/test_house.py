@@ -1,0 +1,101 @@
+"""The house in order: what ships, what the version is, and that the README's examples run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata, resources
+from pathlib import Path
+
+import pytest
+
+import databazaar
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def pinned() -> dict[str, str]:
+    lines = [line for line in text_of("constraints.txt").splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line) for line in lines), lines
+    return {
+        re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in (line.partition("==") for line in lines)
+    }
+
+
+@pytest.mark.parametrize("path", ["py.typed", "reports/report.css", "reports/sort.js"])
+def test_the_package_carries_its_files(path: str) -> None:
+    assert resources.files("databazaar").joinpath(path).is_file()
+
+
+def test_nothing_keeps_the_packages_files_out_of_the_wheel() -> None:
+    """Hatchling takes the whole of src/databazaar except what git ignores."""
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--ignored", "--exclude-standard", "src"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0:
+        ignored = [line for line in done.stdout.splitlines() if "__pycache__" not in line]
+        assert ignored == []
+    build = tomllib.loads(text_of("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert build == {"packages": ["src/databazaar"]}
+
+
+def test_one_version_everywhere() -> None:
+    assert databazaar.__version__ == PROJECT["version"] == metadata.version("databazaar")
+    assert PROJECT["version"] in text_of("CHANGELOG.md")
+
+
+def test_the_command_is_the_one_that_the_readme_names() -> None:
+    assert PROJECT["scripts"] == {"bazaar": "databazaar.cli:main"}
+    assert Path(sys.executable).with_name("bazaar").exists()
+
+
+def test_the_licence_is_apache_2_in_full() -> None:
+    licence = text_of("LICENSE")
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Version 2.0, January 2004" in licence and "END OF TERMS AND CONDITIONS" in licence
+    assert all(f"\n   {number}. " in licence for number in range(1, 10))
+
+
+def test_the_readmes_python_runs(tmp_path: Path) -> None:
+    """Each block by itself, in an empty folder, in a fresh process with warnings as errors."""
+    assert BLOCKS or "Arbiter" not in README, "README.md speaks of Arbiter without a ```python block"
+    for place, block in enumerate(BLOCKS):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        (folder / "readme.py").write_text(block, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "readme.py"], cwd=folder, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+def test_everything_that_is_declared_is_pinned() -> None:
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", line)[0]).lower() for line in wanted}
+    assert names <= pinned().keys()
+    assert pinned()["torch"] == "2.13.0"
+
+
+def test_no_committed_file_names_a_registry_or_this_machine() -> None:
+    for name in ("Makefile", ".ci/run", "constraints.txt", "pyproject.toml"):
+        text = text_of(name)
+        assert "://" not in text.replace("postgresql+psycopg://", ""), name
+        assert "index-url" not in text and "find-links" not in text and str(Path.home()) not in text, name
+
+
+def test_the_makes_help_lists_what_the_readme_promises() -> None:
+    told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("demo", "test", "lint", "bench", "clean"):
+        assert re.search(rf"^  make {target} +\w", told, flags=re.MULTILINE), told
