@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,9 +126,8 @@ def finish_demo(job: Job, folder: RunFolder, voice: Voice) -> None:
 def _settle(job: Job, folder: RunFolder, voice: Voice, name: str, sampler: Uniform | None = None) -> Report:
     if folder.finished:
         return folder.report()
-    arbiter = job.arbiter(sampler)
-    with voice.progress(name, job.consumer.currency) as tell:
-        return arbiter.run(folder, tell=tell)
+    with closing(job.arbiter(sampler, folder)) as arbiter, voice.progress(name, job.consumer.currency) as tell:
+        return folder.with_privacy(arbiter.run(folder, tell=tell))
 
 
 def _accuracy(job: Job, folder: RunFolder) -> float:
