@@ -28,9 +28,7 @@ def echo(payload: bytes) -> bytes:
     return payload
 
 
-def times(
-    transport: FlareTransport, names: Sequence[str], payload: bytes, rounds: int
-) -> tuple[float, float]:
+def times(transport: FlareTransport, names: Sequence[str], payload: bytes, rounds: int) -> tuple[float, float]:
     """p50 and p95 in milliseconds, after a warm-up."""
     took = []
     for number in range(rounds + 10):
@@ -94,9 +92,7 @@ def measure(count: int, rounds: int, size: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--providers", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--size", type=int, default=1_000_000)

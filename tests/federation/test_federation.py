@@ -47,9 +47,7 @@ def test_a_hung_provider_does_not_hold_the_others_up_and_its_late_reply_is_dropp
     assert replies == {name: name.encode() + b":the next round" for name in BANKS}
 
 
-def test_the_text_of_a_provider_s_exception_stays_with_it(
-    transport: FlareTransport, federation: Federation
-) -> None:
+def test_the_text_of_a_provider_s_exception_stays_with_it(transport: FlareTransport, federation: Federation) -> None:
     replies, failures = transport.request(BANKS, b"fail bank3", 20)
     assert sorted(replies) == ["bank1", "bank2"]
     assert failures == {"bank3": "provider error"}
@@ -65,9 +63,7 @@ def test_sizes_are_bounded_on_both_sides(transport: FlareTransport) -> None:
     assert transport.request(["bank1"], b"still here", 20)[0] == {"bank1": b"bank1:still here"}
 
 
-def test_a_provider_killed_in_mid_request_and_started_again(
-    transport: FlareTransport, federation: Federation
-) -> None:
+def test_a_provider_killed_in_mid_request_and_started_again(transport: FlareTransport, federation: Federation) -> None:
     children = federation.children("bank2")
     timer = threading.Timer(0.5, federation.kill, ["bank2"])
     timer.start()
@@ -106,9 +102,7 @@ def test_the_server_killed_and_started_again(transport: FlareTransport, federati
         assert anew.request(BANKS, b"back", 20) == ({name: name.encode() + b":back" for name in BANKS}, {})
 
 
-def test_a_revoked_provider_is_out_at_once_and_for_good(
-    transport: FlareTransport, federation: Federation
-) -> None:
+def test_a_revoked_provider_is_out_at_once_and_for_good(transport: FlareTransport, federation: Federation) -> None:
     federation.enroll("bank9")
     federation.start("bank9")
     assert transport.wait_for(["bank9"], WAIT) == []
@@ -132,9 +126,7 @@ def test_a_provider_cannot_take_another_s_name(transport: FlareTransport, federa
     federation.edit("bank8/invitation.json", lambda kit: kit.update(provider="bank1"))
     try:
         federation.start("bank8", thief)
-        assert eventually(
-            lambda: "authenticated as 'bank8' but claimed endpoint 'bank1'" in server_log(federation)
-        )
+        assert eventually(lambda: "authenticated as 'bank8' but claimed endpoint 'bank1'" in server_log(federation))
         assert transport.request(["bank1"], b"who?", 10) == ({"bank1": b"bank1:who?"}, {})
     finally:
         federation.kill("bank8")
@@ -178,9 +170,7 @@ def test_the_relay_wants_its_token(federation: Federation) -> None:
         relay.write_text(kept)
 
 
-def test_a_frozen_provider_costs_the_others_nothing(
-    transport: FlareTransport, federation: Federation
-) -> None:
+def test_a_frozen_provider_costs_the_others_nothing(transport: FlareTransport, federation: Federation) -> None:
     frozen = [psutil.Process(federation.processes["bank2"].pid), *federation.children("bank2")]
     try:
         for process in frozen:
@@ -226,9 +216,7 @@ def test_a_provider_checks_its_kit_before_it_joins(federation: Federation, tmp_p
     assert "nothing answers" in check(lost)[-1].says
     (lost / "startup" / "client.key").chmod(0o644)
     assert "chmod 600" in check(lost)[0].says
-    other.edit(
-        "bank1/local/resources.json", lambda kit: kit["components"].append({"path": "nvflare.Launcher"})
-    )
+    other.edit("bank1/local/resources.json", lambda kit: kit["components"].append({"path": "nvflare.Launcher"}))
     assert "code other than ours" in check(lost)[2].says
     port = onboarding.load_market(federation.market).port
     other.edit("bank1/invitation.json", lambda kit: kit.update(port=port))

@@ -54,9 +54,7 @@ def test_frames_carry_any_bytes(pair: tuple[socket.socket, socket.socket]) -> No
         b"",
     ],
 )
-def test_a_malformed_frame_closes_and_allocates_nothing(
-    pair: tuple[socket.socket, socket.socket], raw: bytes
-) -> None:
+def test_a_malformed_frame_closes_and_allocates_nothing(pair: tuple[socket.socket, socket.socket], raw: bytes) -> None:
     pair[0].sendall(raw)
     pair[0].close()
     with pytest.raises(ClosedError):

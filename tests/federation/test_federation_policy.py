@@ -45,9 +45,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         patch.undo()
 
 
-def command(
-    federation: Federation, name: str, topic: str, body: bytes, bulk: bool = False, **headers: object
-) -> str:
+def command(federation: Federation, name: str, topic: str, body: bytes, bulk: bool = False, **headers: object) -> str:
     channel = server.connect(federation.market)
     try:
         how = {"binary": topic == "train.deploy", "bulk": bulk}

@@ -86,9 +86,7 @@ def _resolve(kit: Kit) -> str:
     try:
         found = socket.getaddrinfo(kit.host, kit.port, type=socket.SOCK_STREAM)
     except OSError:
-        raise BazaarError(
-            f"the name {kit.host} does not resolve: check your DNS, or ask the operator"
-        ) from None
+        raise BazaarError(f"the name {kit.host} does not resolve: check your DNS, or ask the operator") from None
     return f"{kit.host} is {found[0][4][0]}"
 
 
@@ -116,9 +114,7 @@ def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
     except (OSError, ValueError):
         answer = b""
     if not answer:
-        raise BazaarError(
-            "the server does not take this kit's certificate: ask the operator for a new invitation"
-        )
+        raise BazaarError("the server does not take this kit's certificate: ask the operator for a new invitation")
     if common_name(certificate.subject) != identity:
         raise BazaarError(f"the server at {kit.host} is not {identity}: ask the operator")
     date += re.findall(r"(?mi)^Date: (.*?)\r?$", answer.decode("latin-1"))

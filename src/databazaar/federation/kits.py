@@ -146,9 +146,7 @@ def _policies(local: Path) -> None:
         "byoc",
     )
     nothing = dict.fromkeys(rights, "none")
-    write_json(
-        local / "authorization.json", {"format_version": "1.0", "permissions": dict.fromkeys(_ROLES, nothing)}
-    )
+    write_json(local / "authorization.json", {"format_version": "1.0", "permissions": dict.fromkeys(_ROLES, nothing)})
     comm = {
         "allow_adhoc_conns": False,
         "backbone_conn_gen": 2,

@@ -104,9 +104,7 @@ def invite(folder: Path, provider: str) -> Path:
     if provider in revoked(folder):
         raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
     if (market.folder / "certificates" / f"{provider}.json").exists():
-        raise BazaarError(
-            f"{provider} already has a certificate: revoke it first, then invite under a new name"
-        )
+        raise BazaarError(f"{provider} already has a certificate: revoke it first, then invite under a new name")
     invitation = {
         "kind": "invitation",
         "market": market.name,
@@ -144,20 +142,14 @@ def request(invitation: Path, kit: Path) -> Path:
 def sign(folder: Path, request_file: Path) -> Path:
     """Issue the certificate of a provider that was invited; an invitation serves once."""
     market = load_market(folder)
-    sent = _read(
-        request_file, f"{request_file} is not a certificate request: ask the provider for it", "request"
-    )
+    sent = _read(request_file, f"{request_file} is not a certificate request: ask the provider for it", "request")
     provider = _text(sent, "provider")
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
-    invited = _read(
-        invitation, f"{provider} has no open invitation: run `bazaar federation invite {provider}`"
-    )
+    invited = _read(invitation, f"{provider} has no open invitation: run `bazaar federation invite {provider}`")
     asked = _text(sent, "request")
     if not hmac.compare_digest(_proof(_text(invited, "secret"), asked), _text(sent, "proof")):
-        raise BazaarError(
-            f"the request was not made from {provider}'s invitation: ask the provider to make it again"
-        )
+        raise BazaarError(f"the request was not made from {provider}'s invitation: ask the provider to make it again")
     if provider in revoked(folder):
         raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
     public_key = pki.read_request(asked, provider)
@@ -172,9 +164,7 @@ def sign(folder: Path, request_file: Path) -> Path:
 def complete(kit: Path, certificate_file: Path) -> Kit:
     """On the provider's machine: put the certificate into the kit, if it is this kit's own."""
     invited = _read(kit / "invitation.json", f"{kit} is not a kit: start from an invitation", "invitation")
-    sent = _read(
-        certificate_file, f"{certificate_file} is not a certificate: ask the operator for it", "certificate"
-    )
+    sent = _read(certificate_file, f"{certificate_file} is not a certificate: ask the operator for it", "certificate")
     provider, authority = _text(invited, "provider"), _text(invited, "authority")
     certificate = _text(sent, "certificate")
     pki.check_certificate(certificate, authority, provider, pki.load_key(kit / "startup" / "client.key"))
@@ -214,9 +204,7 @@ def record_revocation(folder: Path, provider: str) -> None:
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
     if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():
-        raise BazaarError(
-            f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}"
-        )
+        raise BazaarError(f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}")
     invitation.unlink(missing_ok=True)
     names = sorted(revoked(folder) | {provider})
     write_json(market.server / "disabled_clients.json", {"disabled_clients": names})

@@ -93,9 +93,7 @@ def read_request(text: str, name: str) -> rsa.RSAPublicKey:
     except ValueError:
         raise BazaarError(f"the certificate request of {name} cannot be read: have it made again") from None
     if not request.is_signature_valid or common_name(request.subject) != name:
-        raise BazaarError(
-            f"the certificate request is not one of {name}: have it made again from its invitation"
-        )
+        raise BazaarError(f"the certificate request is not one of {name}: have it made again from its invitation")
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
         raise BazaarError(f"the key of {name} is not RSA of 2048 bits or more: have the request made again")
     return key
@@ -107,9 +105,7 @@ def check_certificate(text: str, authority_text: str, name: str, key: rsa.RSAPri
         certificate = x509.load_pem_x509_certificate(text.encode("ascii"))
         authority = x509.load_pem_x509_certificate(authority_text.encode("ascii"))
     except ValueError:
-        raise BazaarError(
-            f"the certificate of {name} cannot be read: ask the operator for it again"
-        ) from None
+        raise BazaarError(f"the certificate of {name} cannot be read: ask the operator for it again") from None
     issuer = authority.public_key()
     digest = certificate.signature_hash_algorithm
     try:
@@ -122,13 +118,9 @@ def check_certificate(text: str, authority_text: str, name: str, key: rsa.RSAPri
             "ask the operator of that market for it"
         ) from None
     if common_name(certificate.subject) != name or certificate.public_key() != key.public_key():
-        raise BazaarError(
-            f"the certificate is not for {name}'s key: send the operator this kit's own request"
-        )
+        raise BazaarError(f"the certificate is not for {name}'s key: send the operator this kit's own request")
     if not certificate.not_valid_before_utc <= dt.datetime.now(dt.UTC) <= certificate.not_valid_after_utc:
-        raise BazaarError(
-            f"the certificate of {name} is not valid today: check the clock, or ask for a new one"
-        )
+        raise BazaarError(f"the certificate of {name} is not valid today: check the clock, or ask for a new one")
 
 
 def _name(common: str) -> x509.Name:

@@ -40,9 +40,7 @@ log = logging.getLogger(__name__)
 class Provider:
     """A connected provider, as a context manager. Questions are answered one at a time, in order."""
 
-    def __init__(
-        self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0
-    ) -> None:
+    def __init__(self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0) -> None:
         self.kit = load_kit(kit)
         self.connected = threading.Event()
         self._handler = handler
@@ -144,9 +142,7 @@ def load_handler(name: str) -> Handler:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError):
-        raise BazaarError(
-            f"no handler {name!r}: write package.module:function of something installed here"
-        ) from None
+        raise BazaarError(f"no handler {name!r}: write package.module:function of something installed here") from None
     if not callable(found):
         raise BazaarError(f"{name!r} cannot be called: name a function from bytes to bytes")
     handler: Handler = found

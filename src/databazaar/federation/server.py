@@ -39,9 +39,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
     market = onboarding.load_market(folder)
     if (pid := _running(market)) is not None:
-        raise BazaarError(
-            f"the server of {market.name} is already up as process {pid}: use it, or take it down first"
-        )
+        raise BazaarError(f"the server of {market.name} is already up as process {pid}: use it, or take it down first")
     _check_port(market)
     relay = market.server / "relay.json"
     relay.unlink(missing_ok=True)
@@ -54,16 +52,12 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     until = time.monotonic() + wait
     while time.monotonic() < until:
         if process.poll() is not None:
-            raise BazaarError(
-                f"the server of {market.name} stopped at once: read {market.server / 'output.txt'}"
-            )
+            raise BazaarError(f"the server of {market.name} stopped at once: read {market.server / 'output.txt'}")
         if relay.exists() and _listens(market):
             return process.pid
         time.sleep(0.1)
     down(folder)
-    raise BazaarError(
-        f"the server of {market.name} was not ready in {wait:g} s: read {market.server / 'log.txt'}"
-    )
+    raise BazaarError(f"the server of {market.name} was not ready in {wait:g} s: read {market.server / 'log.txt'}")
 
 
 def down(folder: Path, grace: float = 5.0) -> bool:
@@ -147,9 +141,7 @@ def _running(market: onboarding.Market) -> int | None:
             del _ours[noted["pid"]]
             return None
         process = psutil.Process(noted["pid"])
-        alive = (
-            process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - noted["created"]) < 1.0
-        )
+        alive = process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - noted["created"]) < 1.0
     except (OSError, ValueError, psutil.Error):
         return None
     return int(noted["pid"]) if alive else None

@@ -124,11 +124,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def _connected(self, name: str) -> bool:
         """Registered, and ready on the connection it has now: FLARE remembers a dead client's name."""
         connection = self._connection(name)
-        return (
-            connection is not None
-            and self._here.get(name) is connection
-            and name in self._clients.name_to_clients
-        )
+        return connection is not None and self._here.get(name) is connection and name in self._clients.name_to_clients
 
     def _connection(self, name: str) -> Any:
         agent = self._cell.core_cell.agents.get(name)

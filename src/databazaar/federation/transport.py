@@ -108,9 +108,7 @@ class FlareTransport:
             header, _ = channel.receive()
         except (ClosedError, TimeoutError):
             self.close()
-            raise BazaarError(
-                f"the server of the market in {self._folder} went away: bring it up again"
-            ) from None
+            raise BazaarError(f"the server of the market in {self._folder} went away: bring it up again") from None
         return [str(name) for name in header["connected"]]
 
     def _ask(
