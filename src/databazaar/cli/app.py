@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.errors import BazaarError
 
 NOBODY_ANSWERED = 3
@@ -169,6 +170,9 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
+app.command(epilog=_example(*EXAMPLES))(compare)
+
+
 def _version(asked: bool) -> None:
     if asked:
         from databazaar import __version__
@@ -202,7 +206,8 @@ def main() -> None:
         print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     except _Interrupted:
-        print("bazaar: interrupted; `bazaar resume` goes on with the run", file=sys.stderr)  # noqa: T201
+        rest = "nothing was written" if sys.argv[1:2] == ["compare"] else "`bazaar resume` goes on with the run"
+        print(f"bazaar: interrupted; {rest}", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, before)
