@@ -61,12 +61,15 @@ def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callabl
 def show(comparison: Comparison, currency: Currency, page: Path) -> None:
     """All tables and where the files lie."""
     console = Console()
+    _say(console, f"Who is paid what, in {printable(currency.name)}")
     for table in payout_tables(comparison, currency, console.width):
         console.print(table)
     hidden = len(comparison.providers) - MOST_ROWS
     if hidden > 0:
         _say(console, f"{hidden:,} more providers stand in {page.with_name('comparison.csv')}\n")
+    _say(console, "Rank correlation of payouts (Spearman)")
     console.print(correlation_table(comparison))
+    _say(console, "What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else ""))
     console.print(cost_table(comparison))
     for outcome in comparison.outcomes:
         _say(console, f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
@@ -96,9 +99,8 @@ def payout_tables(comparison: Comparison, currency: Currency, width: int) -> lis
         groups[-1].append(method)
         used += needed
     tables = []
-    for number_, group in enumerate(groups):
-        title = f"Who is paid what, in {printable(currency.name)}" + (" (goes on)" if number_ else "")
-        table = Table(title=Text(title, style="italic"), title_justify="left", box=SIMPLE_HEAD)
+    for group in groups:
+        table = Table(box=SIMPLE_HEAD)
         table.add_column("provider", no_wrap=True)
         for method in group:
             table.add_column(method, justify="right", no_wrap=True)
@@ -109,7 +111,7 @@ def payout_tables(comparison: Comparison, currency: Currency, width: int) -> lis
 
 
 def correlation_table(comparison: Comparison) -> Table:
-    table = Table(title="Rank correlation of payouts (Spearman)", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("")
     for outcome in comparison.outcomes:
         table.add_column(outcome.method, justify="right")
@@ -119,8 +121,7 @@ def correlation_table(comparison: Comparison) -> Table:
 
 
 def cost_table(comparison: Comparison) -> Table:
-    title = "What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else "")
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("method", no_wrap=True)
     heads = ("seconds", "oracle calls", "utility evaluations", "trainings", "final utility")
     for head in heads:

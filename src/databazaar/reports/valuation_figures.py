@@ -89,7 +89,7 @@ def _payouts_height(comparison: Comparison) -> float:
     methods, providers = len(comparison.outcomes), len(comparison.providers)
     if providers > MOST_DOTS:
         return max(style.HEIGHT, 0.72 * methods + 0.8)
-    return max(style.HEIGHT, providers * max(0.22, 0.075 * methods + 0.06) + 1.3)
+    return max(style.HEIGHT, providers * (0.085 * methods + 0.12) + 1.3)
 
 
 def _correlations_height(comparison: Comparison) -> float:
@@ -116,7 +116,7 @@ def _dots(figure: Figure | SubFigure, comparison: Comparison, currency: Currency
         axes.axhspan(row - 0.5, row + 0.5, color="#F4F6F8", linewidth=0, zorder=0)
     for place, outcome in enumerate(comparison.outcomes):
         colour, shape = MARKS[outcome.method]
-        at = rows + (0.0 if methods == 1 else 0.76 * (place / (methods - 1) - 0.5))
+        at = rows + (0.0 if methods == 1 else 0.68 * (place / (methods - 1) - 0.5))
         if outcome.stability is not None:
             low = np.maximum(outcome.stability.low[order], 0.0)
             axes.hlines(at, low, outcome.stability.high[order], color=colour, linewidth=1.4, alpha=0.55)
@@ -176,7 +176,9 @@ def _top(outcome: Outcome) -> np.ndarray:
 
 def _correlations(axes: Axes, comparison: Comparison) -> None:
     matrix, names = comparison.rank_correlation, [o.method for o in comparison.outcomes]
-    axes.imshow(np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1.3, vmax=1.3, aspect="auto")
+    edges = np.arange(len(names) + 1) - 0.5
+    axes.pcolormesh(edges, edges, np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1.3, vmax=1.3)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_facecolor("#EEF1F4")
     for i, row in enumerate(matrix):
         for j, r in enumerate(row):
@@ -194,6 +196,7 @@ def _correlations(axes: Axes, comparison: Comparison) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_xticks(np.arange(len(names) - 1) + 0.5, minor=True)
     axes.set_yticks(np.arange(len(names) - 1) + 0.5, minor=True)
+    axes.set_axisbelow(False)
     axes.grid(False)
     axes.grid(True, which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="minor", length=0)
