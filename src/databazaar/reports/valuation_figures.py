@@ -208,7 +208,13 @@ def _costs(figure: Figure | SubFigure, comparison: Comparison) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     names = [o.method for o in comparison.outcomes]
     _bars(left, comparison, "seconds", "Seconds", lambda value: number(float(f"{value:.2g}")))
-    _bars(right, comparison, "oracle_calls", "Oracle calls", lambda value: f"{value:,.0f}")
+    _bars(
+        right,
+        comparison,
+        "oracle_calls",
+        "Oracle calls",
+        lambda value: f"{value:,.0f}" if value < 1e6 else f"{value / 1e6:,.3g} M",
+    )
     left.set_yticks(range(len(names)), names)
     left.set_ylim(len(names) - 0.4, -0.6)
 
