@@ -22,10 +22,12 @@ standard output; `--json` prints the outcome alone, for scripts. A run's folder 
 
 
 def commands() -> list[str]:
-    """The commands in the order of the help."""
-    group = typer.main.get_command(app)
-    assert hasattr(group, "commands")
-    return list(group.commands)
+    """The commands in the order of the help, such as "run" and "provider join"."""
+    names = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        names.append(name)
+        names += [f"{name} {inner}" for inner in getattr(command, "commands", {})]
+    return names
 
 
 def told(*args: str) -> str:
@@ -37,7 +39,7 @@ def told(*args: str) -> str:
 
 def reference() -> str:
     parts = [TOP, f"## bazaar\n\n```text\n{told()}\n```\n"]
-    parts += [f"## bazaar {command}\n\n```text\n{told(command)}\n```\n" for command in commands()]
+    parts += [f"## bazaar {command}\n\n```text\n{told(*command.split())}\n```\n" for command in commands()]
     return "\n".join(parts)
 
 

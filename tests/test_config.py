@@ -265,8 +265,16 @@ def test_the_ledgers_password_is_not_repeated() -> None:
     assert "secret" not in text
 
 
+FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation"}), ("providers.1.file", GONE))
+
+
+def test_a_federated_market_names_its_federation() -> None:
+    with pytest.raises(BazaarError, match=r"needs a \[federation\] section"):
+        parse_market(changed(("engine.kind", "federated")))
+
+
 def test_federated_providers_need_no_file() -> None:
-    market = parse_market(changed(("engine.kind", "federated"), ("providers.1.file", GONE)))
+    market = parse_market(changed(*FEDERATED))
     assert market.providers[1].file is None
 
 
@@ -318,8 +326,7 @@ def test_tables_and_their_digests(shop: Path) -> None:
 
 
 def test_remote_providers_are_left_out(shop: Path) -> None:
-    market = parse_market(changed(("engine.kind", "federated"), ("providers.1.file", GONE)))
-    assert [provider.id for provider in load_tables(market, shop).providers] == ["north"]
+    assert load_tables(parse_market(changed(*FEDERATED)), shop).providers == []
 
 
 @pytest.mark.parametrize(

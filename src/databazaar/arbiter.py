@@ -193,6 +193,10 @@ class Arbiter:
             folder.finish(self._params, self.consumer.task, report)
         return report
 
+    def close(self) -> None:
+        """Lets go of what the engine holds; the report, the parameters and the model stay."""
+        self._engine.close()
+
     @property
     def parameters(self) -> Tensor:
         """The parameters as one vector, on the CPU."""

@@ -16,6 +16,7 @@ from databazaar.config_errors import sentence
 from databazaar.config_sections import (
     DataSettings,
     EngineSettings,
+    FederationSettings,
     LedgerSettings,
     MarketSettings,
     ModelSettings,
@@ -52,6 +53,7 @@ class Market(Section):
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     sampler: SamplerSettings = Field(default_factory=SamplerSettings)
     engine: EngineSettings = Field(default_factory=EngineSettings)
+    federation: FederationSettings | None = None
     ledger: LedgerSettings = Field(default_factory=LedgerSettings)
     providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
         default=(), description="one [[providers]] section each, in double brackets"
@@ -88,6 +90,11 @@ class Market(Section):
         return self
 
     def _check_providers(self) -> None:
+        if self.engine.kind == "federated" and self.federation is None:
+            raise BazaarError(
+                'engine.kind = "federated" needs a [federation] section: write folder = "federation", '
+                "the folder that `bazaar federation init` made"
+            )
         if not self.providers:
             raise BazaarError("providers is empty: add a [[providers]] section with an id and a file")
         seen: dict[str, int] = {}

@@ -170,6 +170,12 @@ class EngineSettings(Section):
     )
 
 
+class FederationSettings(Section):
+    folder: FilePath = Field(description="the folder that `bazaar federation init` made")
+    deadline: Positive = Field(default=30.0, description="the seconds that a round waits for its providers")
+    wait: Positive = Field(default=60.0, description="the seconds that a run waits for providers to connect")
+
+
 class LedgerSettings(Section):
     url: Annotated[str, Field(pattern=r"^[a-z][a-z0-9+_]*://")] | None = Field(
         default=None, description='an SQLAlchemy URL such as "postgresql+psycopg://host/name"'

@@ -50,6 +50,11 @@ switches = 1               # eta and alpha from the paper's theory for this many
 kind = "vectorized"        # all providers of a round at once; or "loop", "federated"
 device = "auto"            # or "cpu", "cuda"
 
+# [federation]             # for engine.kind = "federated"; providers then need no file
+# folder = "federation"    # what `bazaar federation init` made
+# deadline = 30.0          # seconds that a round waits for its providers
+# wait = 60.0              # seconds that a run waits for providers to connect before it begins
+
 # [ledger]
 # url = "postgresql+psycopg://host/database"   # default: an SQLite file in the run's folder
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from databazaar.arbiter import Arbiter, theory_sampler
 from databazaar.config import Market, load_market, parse_market
+from databazaar.config_sections import FederationSettings
 from databazaar.consumer import Consumer
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.market_files import Examples, MarketTables, load_tables
@@ -21,6 +22,10 @@ from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradien
 from databazaar.provider import Provider
 from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.task import Halving
+
+if TYPE_CHECKING:
+    from databazaar.federation.plan import Plan
+    from databazaar.runs import RunFolder
 
 SMALL_MODEL = 100_000
 """Below this many parameters in a round's stack a second thread costs more than it brings."""
@@ -40,14 +45,17 @@ class Job:
     recipe: dict[str, Any]
     test: Examples | None = None
     notes: dict[str, str] | None = None
+    federation: Plan | None = None
 
-    def arbiter(self, sampler: Sampler | None = None) -> Arbiter:
+    def arbiter(self, sampler: Sampler | None = None, folder: RunFolder | None = None) -> Arbiter:
+        """The arbiter, ready to run in `folder`. Without one, a federated job only looks whether it could run."""
         self._set_threads()
+        names = [provider.id for provider in self.providers]
         return Arbiter(
             self.consumer,
             self.providers,
             sampler or self.sampler,
-            engine=self.engine,
+            engine=self.engine if self.federation is None else self.federation.engine(names, folder),
             device=self.device,
             seed=self.seed,
         )
@@ -70,13 +78,18 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
 
 
 def _from_market(market: Market, folder: Path, tables: MarketTables) -> Job:
-    if market.engine.kind == "federated":
-        raise BazaarError('engine.kind = "federated" is not part of this version: use "vectorized" or "loop"')
-    oracle = _oracle(market)
+    federated = market.federation if market.engine.kind == "federated" else None
+    oracle = None if federated is not None else _oracle(market)
     examples = {table.id: (table.x, table.y) for table in tables.providers}
     consumer = _consumer(market, tables)
     providers = [
-        Provider(p.id, _shaped(market, examples[p.id]), oracle, owner=p.owner, price=p.price_minor)
+        Provider(
+            p.id,
+            _shaped(market, examples[p.id]) if p.id in examples else None,
+            oracle,
+            owner=p.owner,
+            price=p.price_minor,
+        )
         for p in market.providers
     ]
     return Job(
@@ -95,6 +108,26 @@ def _from_market(market: Market, folder: Path, tables: MarketTables) -> Job:
             "ledger_url": market.ledger.url,
             "schema": tables.schema.to_dict(),
         },
+        federation=None if federated is None else _plan(market, federated, folder, tables),
+    )
+
+
+def _plan(market: Market, settings: FederationSettings, folder: Path, tables: MarketTables) -> Plan:
+    from databazaar.federation.plan import Plan
+
+    step, every = market.oracle.step, market.training.halve_every
+    return Plan(
+        folder=folder / settings.folder,
+        task=Plan.describe(
+            kind=market.model.kind,
+            inputs=_shaped(market, tables.holdout)[0].shape[1:],
+            hidden=market.model.hidden,
+            schema=tables.schema,
+            oracle=market.oracle.model_dump(),
+        ),
+        step=Halving(step, every) if every else step,
+        deadline=settings.deadline,
+        wait=settings.wait,
     )
 
 

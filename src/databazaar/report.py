@@ -36,7 +36,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Payout:
-    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid."""
+    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid.
+
+    `epsilon` is the differential privacy that a federated provider says it has spent.
+    """
 
     provider: str
     owner: str
@@ -44,6 +47,7 @@ class Payout:
     accesses: int
     pay: int
     failures: int
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)

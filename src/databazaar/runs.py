@@ -2,6 +2,7 @@
 
 run.json            what was run, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+privacy.json        what providers with differential privacy said that they have spent, if there are any
 model.safetensors   the trained model
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
@@ -14,6 +15,7 @@ import json
 import os
 import shutil
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from databazaar.summary import report_from
 from databazaar.task import Task
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
+PRIVACY = "privacy.json"
 
 
 class RunFolder:
@@ -146,9 +149,29 @@ class RunFolder:
             raise BazaarError(f"{self.path} is not finished: `bazaar resume {self.path}` goes on with it")
         reader = self._reader()
         try:
-            return report_from(reader.entries())
+            return self.with_privacy(report_from(reader.entries()))
         finally:
             reader.dispose()
+
+    def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
+        """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
+        known = self.privacy()
+        if known.get(provider) != (epsilon, delta):
+            write_whole(self.path / PRIVACY, json.dumps({**known, provider: (epsilon, delta)}, indent=2).encode())
+
+    def privacy(self) -> dict[str, tuple[float, float]]:
+        """ε and δ by provider."""
+        try:
+            told = json.loads((self.path / PRIVACY).read_text())
+            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in told.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def with_privacy(self, report: Report) -> Report:
+        told = self.privacy()
+        payouts = tuple(replace(p, epsilon=told.get(p.provider, (None, 0))[0]) for p in report.payouts)
+        notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in told.items()]
+        return replace(report, payouts=payouts, notes=(*report.notes, *notes))
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""

@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     ),
     "unknown device": (setting('device = "cpu"', 'device = "gpu"'), ("market.toml: engine.device", "cuda")),
     "device that is not here": (setting('device = "cpu"', 'device = "cuda:99"'), ("device 'cuda:99'", "use auto, cpu")),
-    "federated": (setting('device = "cpu"', 'kind = "federated"'), ("engine.kind", "vectorized")),
+    "federated": (setting('device = "cpu"', 'kind = "federated"'), ("engine.kind", "[federation]")),
     "image of another size": (
         both(setting('kind = "logistic"', 'kind = "cnn"\nimage = [1, 4, 4]')),
         ("holdout.csv: model.image = [1, 4, 4]", "product"),

@@ -11,7 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from databazaar.cli import federation as federation_commands
+from databazaar.cli import provider as provider_commands
 from databazaar.cli.compare import EXAMPLES, compare
+from databazaar.cli.examples import example
 from databazaar.errors import BazaarError
 
 NOBODY_ANSWERED = 3
@@ -32,11 +35,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON,
 Run = Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]
 
 
-def _example(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+app.add_typer(federation_commands.app, name="federation")
+app.add_typer(provider_commands.app, name="provider")
 
 
-@app.command(epilog=_example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
+@app.command(epilog=example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
 def demo(
     out: Out = None,
     budget: Annotated[int, typer.Option(min=5, help="Accesses to buy.")] = 1000,
@@ -53,16 +56,16 @@ def demo(
     play.finish_demo(job, folder, play.Voice(quiet, as_json))
 
 
-@app.command(epilog=_example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
+@app.command(epilog=example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(),
-    example: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
+    with_files: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
 ) -> None:
     """Writes a commented market.toml to start from."""
     from databazaar.config import TEMPLATE
     from databazaar.runs import write_whole
 
-    if example:
+    if with_files:
         from databazaar.data.fraud import write_fraud_files
 
         path = write_fraud_files(folder)
@@ -74,7 +77,7 @@ def init(
     typer.echo(f"{path} is written: edit it, then `bazaar run {path}`")
 
 
-@app.command(epilog=_example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
+@app.command(epilog=example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
 def run(
     market: Annotated[Path, typer.Argument(help="The market.toml to run.", show_default=False)],
     out: Out = None,
@@ -97,7 +100,7 @@ def run(
     play.finish(job, folder, play.Voice(quiet, as_json))
 
 
-@app.command(epilog=_example("bazaar resume runs/fraud"))
+@app.command(epilog=example("bazaar resume runs/fraud"))
 def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Goes on with a run that was stopped, to the same result as if it had not been."""
     from databazaar.cli import play
@@ -110,7 +113,7 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     finish(job, run_folder, play.Voice(quiet, as_json))
 
 
-@app.command(epilog=_example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
+@app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
 def report(
     folder: Run,
     out: Annotated[Path | None, typer.Option("--out", help="The HTML file. Default: in the run's folder.")] = None,
@@ -123,7 +126,7 @@ def report(
 
 
 @app.command(
-    epilog=_example(
+    epilog=example(
         "bazaar statement runs/fraud",
         "bazaar statement runs/fraud --csv > payouts.csv",
         "bazaar statement runs/fraud --provider harbour-bank --json",
@@ -152,7 +155,7 @@ def statement(
         typer.echo(statements.everyone(settled, as_json, as_csv), nl=False)
 
 
-@app.command(epilog=_example("bazaar audit runs/fraud", "bazaar audit runs/fraud --head 3f0c… --json"))
+@app.command(epilog=example("bazaar audit runs/fraud", "bazaar audit runs/fraud --head 3f0c… --json"))
 def audit(
     folder: Run,
     head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.", show_default=False)] = None,
@@ -170,7 +173,7 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
-app.command(epilog=_example(*EXAMPLES))(compare)
+app.command(epilog=example(*EXAMPLES))(compare)
 
 
 def _version(asked: bool) -> None:

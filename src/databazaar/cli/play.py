@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,9 +126,8 @@ def finish_demo(job: Job, folder: RunFolder, voice: Voice) -> None:
 def _settle(job: Job, folder: RunFolder, voice: Voice, name: str, sampler: Uniform | None = None) -> Report:
     if folder.finished:
         return folder.report()
-    arbiter = job.arbiter(sampler)
-    with voice.progress(name, job.consumer.currency) as tell:
-        return arbiter.run(folder, tell=tell)
+    with closing(job.arbiter(sampler, folder)) as arbiter, voice.progress(name, job.consumer.currency) as tell:
+        return folder.with_privacy(arbiter.run(folder, tell=tell))
 
 
 def _accuracy(job: Job, folder: RunFolder) -> float:
@@ -174,7 +173,10 @@ def _comparison_table(report: Report, baseline: Report, accuracies: list[float])
 def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
     if report.regret_bound is not None:
-        lines.append(f"regret bound (Theorem 1): {report.regret_bound:.4g} in units of utility over the whole run")
+        accesses = max(1, len(report.rounds) * report.per_round)
+        lines.append(
+            f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
+        )
     lines += [
         f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
         f"ledger  {folder.path / 'ledger.sqlite'}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",

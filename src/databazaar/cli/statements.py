@@ -56,6 +56,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "failures": payout.failures,
         "pay": payout.pay,
         "pay_text": report.currency.format(payout.pay),
+        **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
         "ledger_head": report.ledger_head,
         "items": items,
     }

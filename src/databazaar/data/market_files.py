@@ -61,7 +61,7 @@ def load_tables(market: Market, folder: Path) -> MarketTables:
     digests = {market.data.holdout.as_posix(): _digest(holdout_path)}
     providers = []
     for provider in market.providers:
-        if provider.file is None:
+        if provider.file is None or market.engine.kind == "federated":
             continue
         path = folder / provider.file
         try:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacked import Data, Plan, descend
 from databazaar.models import caller
 from databazaar.oracles import LocalSGD, Oracle
@@ -77,6 +78,17 @@ class DualSGD:
             return (weight * task.loss(run(w, z), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
+        self._plain = PlainLayers(above, task.loss) if PlainLayers.fit(above, task.loss) else None
+
+    def _gradients(self, z: Tensor, w: dict[str, Tensor], y: Tensor, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """∂ℓ/∂z and the gradients of the layers above: by hand where they are plain, else by autograd."""
+        if self._plain is not None:
+            return self._plain.gradients(z, w, y, weights)
+        leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
+        z = z.detach().requires_grad_()
+        losses = self._losses(z, leaves, y, weights)
+        delta, *gradients = torch.autograd.grad(losses.sum(), [z, *leaves.values()], materialize_grads=True)
+        return delta, gradients
 
     def _gram_matrices(self) -> Tensor:
         """x·x' (+ 1 for the bias) between the samples of each provider: [n, m, m], padded with zeros."""
@@ -115,7 +127,7 @@ class DualSGD:
         everything = self._layout.unflatten(moving)
         weight = everything[f"{self._name}.weight"]
         bias = everything.get(f"{self._name}.bias")
-        w = {above: everything[name].requires_grad_() for name, above in self._names.items()}
+        w = {above: everything[name] for name, above in self._names.items()}
         z0 = torch.bmm(x, weight.mT)
         if bias is not None:
             z0 += bias[:, None, :]
@@ -127,9 +139,7 @@ class DualSGD:
             z = z0[:, now]
             if s:
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
-            z.requires_grad_()
-            losses = self._losses(z, w, y[:, now], plan.weights[:, s])
-            delta, *gradients = torch.autograd.grad(losses.sum(), [z, *w.values()], materialize_grads=True)
+            delta, gradients = self._gradients(z, w, y[:, now], plan.weights[:, s])
             deltas[:, now] = delta
             descend(w, gradients, velocity, self._momentum, plan.steps[:, s])
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 
+from databazaar.engines.plain_layers import PlainLayers
 from databazaar.models import caller
 from databazaar.oracles import Batches, LocalSGD, Oracle
 from databazaar.task import Task
@@ -75,7 +76,8 @@ class Stack(Protocol):
 class StackedOracle:
     """Any oracle and any model that torch.func can map over: one vmapped forward pass per step.
 
-    Rows do not touch each other, so the gradient of the rows' summed loss holds every row's own gradient.
+    Rows do not touch each other, so the gradient of the rows' summed loss holds every row's own gradient. Where all
+    layers are plain, the gradients are written out by hand instead (engines/plain_layers.py).
     """
 
     def __init__(self, task: Task, oracle: Oracle, data: Data) -> None:
@@ -90,20 +92,30 @@ class StackedOracle:
 
         self._losses = vmap(loss, randomness="error")
         self._trainable = layout.names[: layout.trainable]
+        plain = data.x.dim() == 2 and isinstance(task.model, nn.Sequential) and PlainLayers.fit(task.model, task.loss)
+        self._plain = PlainLayers(task.model, task.loss) if plain else None  # type: ignore[arg-type]
+
+    def _gradients(
+        self, w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weights: Tensor
+    ) -> Sequence[Tensor]:
+        if self._plain is not None:
+            return self._plain.gradients(x, w, y, weights, to_input=False)[1]
+        leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
+        losses = self._losses(leaves, fixed, x, y, weights)
+        return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)
 
     def __call__(self, params: Tensor, plan: Plan) -> Tensor:
         momentum = self._oracle.momentum if isinstance(self._oracle, LocalSGD) else 0.0
         data = self._data
         moving = params.detach().clone()
         everything = self._layout.unflatten(moving)
-        w = {name: everything[name].requires_grad_() for name in self._trainable}
+        w = {name: everything[name] for name in self._trainable}
         fixed = {name: view for name, view in everything.items() if name not in w}
         samples = data.starts[plan.providers][:, None, None] + plan.local
         velocity: dict[str, Tensor] = {}
         for s in range(samples.shape[1]):
             rows = samples[:, s]
-            losses = self._losses(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
-            gradients = torch.autograd.grad(losses.sum(), list(w.values()), materialize_grads=True)
+            gradients = self._gradients(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
             descend(w, gradients, velocity, momentum, plan.steps[:, s])
         return moving.sub_(params)
 

@@ -35,6 +35,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "failures": payout.failures,
                 "pay": payout.pay,
                 "pay_text": write(payout.pay),
+                **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
             }
             for payout in report.payouts
         ],

@@ -1,7 +1,7 @@
 """Valuation against a straightforward loop over permutations, and the cost of every method as the market grows.
 
-    python benchmarks/valuation.py speed            # FedSV-PS and G-Shapley, equal in value; target: 10 times
-    python benchmarks/valuation.py growth           # n = 50 … 400; target: OSMD within 1.3 times uniform
+    python benchmarks/bench_valuation.py speed            # FedSV-PS and G-Shapley, equal in value; target: 10 times
+    python benchmarks/bench_valuation.py growth           # n = 50 … 400; target: OSMD within 1.3 times uniform
 
 The MNIST-shaped job of the paper (784 → 300 → 10, 400 samples a provider, batches of 5, K = 10) on synthetic data.
 The straightforward versions below are what one would write first: a module, an optimizer, one model at a time.
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_stream
@@ -57,10 +58,14 @@ def make_market(n: int, samples: int, rounds: int, per_round: int) -> tuple[Cons
 
 
 class Straightforward:
-    """One model, one optimizer, one provider and one utility at a time."""
+    """One model, one optimizer, one provider and one utility at a time.
 
-    def __init__(self, consumer: Consumer, providers: list[Provider]) -> None:
-        self.consumer, self.providers = consumer, providers
+    With data loaders, as in bench_core.py, training and utility go through batches of 5 from a loader. Without them
+    (`tight`), samples are sliced by hand and the utility is one pass over the hold-out.
+    """
+
+    def __init__(self, consumer: Consumer, providers: list[Provider], tight: bool) -> None:
+        self.consumer, self.providers, self.tight = consumer, providers, tight
         self.model = copy.deepcopy(consumer.model)
         assert isinstance(self.model, nn.Module) and consumer.holdout is not None
         self.x, self.y = consumer.holdout
@@ -71,17 +76,22 @@ class Straightforward:
         x, y = provider.dataset
         nn.utils.vector_to_parameters(w.clone(), self.model.parameters())
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.1)
-        for batch in ORACLE.batches(len(x), oracle_stream(seed, round, provider.id)):
+        order = ORACLE.batches(len(x), oracle_stream(seed, round, provider.id))
+        loader = DataLoader(TensorDataset(x, y), batch_size=5, sampler=order.ravel().tolist())  # type: ignore[var-annotated]
+        for x_batch, y_batch in ((x[b], y[b]) for b in order) if self.tight else loader:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(self.model(x[batch]), y[batch])
-            loss.backward()
+            nn.functional.cross_entropy(self.model(x_batch), y_batch).backward()
             optimizer.step()
         return nn.utils.parameters_to_vector(self.model.parameters()).detach() - w
 
     @torch.no_grad()
     def utility(self, w: Tensor) -> float:
         nn.utils.vector_to_parameters(w, self.model.parameters())
-        return -float(nn.functional.cross_entropy(self.model(self.x), self.y))
+        size = len(self.x) if self.tight else 5
+        total = 0.0
+        for x, y in DataLoader(TensorDataset(self.x, self.y), size) if not self.tight else [(self.x, self.y)]:
+            total += float(nn.functional.cross_entropy(self.model(x), y, reduction="sum"))
+        return -total / len(self.x)
 
     def g_shapley(self, permutations: int, seed: int = 0) -> NDArray[np.float64]:
         n = len(self.providers)
@@ -131,15 +141,18 @@ class Timing:
         return cls(time.perf_counter() - wall, time.process_time() - cpu), result
 
 
-def speed(n: int, permutations: int, rounds: int, block: int) -> None:
+def speed(n: int, permutations: int, rounds: int, block: int, tight: bool) -> None:
     """Both sides make the same permutations, so that a last digit cannot end one of them early.
 
     The loop's G-Shapley does one permutation, in which the values are compared, and is charged for `block` of them.
     """
     consumer, providers = make_market(n, 400, rounds, 10)
-    loop = Straightforward(consumer, providers)
+    loop = Straightforward(consumer, providers, tight)
     loop.train(consumer.initial_parameters(), 0, 0, 0)  # torch loads its optimizers on first use
-    print(f"n = {n}, K = 10, {torch.get_num_threads()} threads; seconds of wall time and of processor time")
+    kind = "tight: sliced by hand, the utility in one pass" if tight else "data loaders of batch 5, as in bench_core.py"
+    print(
+        f"n = {n}, K = 10, {torch.get_num_threads()} threads; seconds of wall time and of processor time; loop: {kind}"
+    )
     print(f"{'':44}{'loop':>16}{'here':>16}{'times':>14}{'largest difference':>20}{'largest value':>15}")
 
     def line(
@@ -185,13 +198,14 @@ def growth(sizes: list[int], rounds: int, permutations: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "growth"])
+    parser.add_argument("what", choices=["speed", "growth"], nargs="?", default="speed")
     parser.add_argument("--providers", type=int, nargs="+", default=None)
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--permutations", type=int, default=None)
-    parser.add_argument("--block", type=int, default=50)
+    parser.add_argument("--block", type=int, default=50, help="permutations of G-Shapley that advance side by side")
+    parser.add_argument("--tight", action="store_true", help="against the tighter loop")
     given = parser.parse_args()
     if given.what == "speed":
-        speed((given.providers or [100])[0], given.permutations or 50, given.rounds or 5, given.block)
+        speed((given.providers or [100])[0], given.permutations or 50, given.rounds or 3, given.block, given.tight)
     else:
         growth(given.providers or [50, 100, 200, 400], given.rounds or 20, given.permutations or 10)

@@ -1,0 +1,124 @@
+"""The fraud story over a federation on loopback: one server, four banks, real certificates, all gone at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from databazaar.cli import play
+from databazaar.data.fraud import TARGET, Bank, fraud_banks
+from databazaar.errors import BazaarError
+from databazaar.federation import onboarding, server
+from databazaar.federation.processes import stop
+from databazaar.jobs import market_job
+
+BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal-direct")
+
+
+def play_demo(out: Path | None, budget: int, seed: int, quiet: bool, as_json: bool) -> None:
+    voice = play.Voice(quiet, as_json)
+    story = fraud_banks(seed)
+    banks = [bank for bank in story.banks if bank.id in BANKS]
+
+    def say(text: str) -> None:
+        if voice.chatty:
+            typer.echo(text, err=True)
+
+    with _terminable(), tempfile.TemporaryDirectory(prefix="bazaar-") as name, contextlib.ExitStack() as stack:
+        root = Path(name)
+        say("the operator makes the market's certificates and starts its server")
+        market = onboarding.init_market(root / "federation", "demo", "localhost", _free_port()).folder
+        stack.callback(server.down, market)
+        server.up(market)
+        for bank in banks:
+            say(f"{bank.id} makes its key, is certified, and joins with its own file")
+            stack.callback(stop, _join(root, market, bank))
+        story.holdout.to_csv(root / "holdout.csv", index=False)
+        (root / "market.toml").write_text(_market_toml(budget, seed))
+        job = replace(market_job(root / "market.toml"), notes={bank.id: bank.note for bank in banks})
+        folder = play.begin(job, out, "federation-demo")
+        say("the consumer's bank runs its market, as it would at home")
+        try:
+            play.finish(job, folder, voice)
+        finally:
+            say("the banks leave, and the server stops")
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite request to end is treated like Ctrl-C, so that nothing is left running."""
+
+    def end(_number: int, _frame: types.FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
+    kit = root / bank.id
+    asked = onboarding.request(onboarding.invite(market, bank.id), kit)
+    onboarding.complete(kit, onboarding.sign(market, asked))
+    data = kit / "transactions.parquet"
+    bank.frame.to_parquet(data, index=False)
+    command = [sys.executable, "-m", "databazaar", "provider", "join", str(kit), "--data", str(data)]
+    with (kit / "provider.txt").open("wb") as output:
+        return subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def _free_port() -> int:
+    """Below the range that outgoing connections take theirs from, so that it stays free."""
+    for port in random.sample(range(20_000, 32_000), 50):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise BazaarError("no free port was found on this machine: try again")
+
+
+def _market_toml(budget: int, seed: int) -> str:
+    providers = "\n".join(f'[[providers]]\nid = "{bank}"\n' for bank in BANKS)
+    return f"""\
+[market]
+name = "Fraud model over a federation"
+budget = {budget}
+per_round = 4
+seed = {seed}
+
+[data]
+holdout = "holdout.csv"
+target = "{TARGET}"
+
+[model]
+kind = "mlp"
+hidden = [16]
+
+[oracle]
+step = 0.05
+
+[sampler]
+eta = 1.0
+alpha = 0.1
+
+[engine]
+kind = "federated"
+
+[federation]
+folder = "federation"
+wait = 120.0
+
+{providers}"""

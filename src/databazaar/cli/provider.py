@@ -1,0 +1,161 @@
+"""`bazaar provider`: the provider's side. Its key and its data stay on its machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from databazaar.cli.examples import example
+from databazaar.cli.federation import need_packages
+from databazaar.errors import BazaarError
+
+app = typer.Typer(
+    help="The provider's side of a federated market: answer from your own machine, and see what you earned.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Kit = Annotated[Path, typer.Argument(help="Your kit: the folder with your key.", show_default=False)]
+Data = Annotated[Path | None, typer.Option(help="Your CSV, TSV or Parquet file.", show_default=False)]
+
+
+@app.command(epilog=example("bazaar provider request harbour-bank.json --kit kit"))
+def request(
+    invitation: Annotated[Path, typer.Argument(help="What the operator sent you.", show_default=False)],
+    kit: Annotated[Path, typer.Option(help="A new folder for your key.")] = Path("kit"),
+) -> None:
+    """Makes your key, and the request to send back to the operator. The key never leaves the kit."""
+    need_packages()
+    from databazaar.federation import onboarding
+
+    path = onboarding.request(invitation, kit)
+    typer.echo(f"{path}: send it to the operator, who runs `bazaar federation sign {path.name}`")
+
+
+@app.command(epilog=example("bazaar provider complete harbour-bank.json --kit kit"))
+def complete(
+    certificate: Annotated[Path, typer.Argument(help="What the operator sent back.", show_default=False)],
+    kit: Annotated[Path, typer.Option(help="The kit with your key.")] = Path("kit"),
+) -> None:
+    """Puts your certificate into the kit. Then it can connect."""
+    need_packages()
+    from databazaar.federation import onboarding
+
+    made = onboarding.complete(kit, certificate)
+    typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
+
+
+@app.command(
+    epilog=example(
+        "bazaar provider join kit --data bank1.parquet",
+        "bazaar provider join kit --oracle my_oracle:update",
+        "bazaar provider join kit --data bank1.parquet --epsilon-cap 4 --noise 1.1 --clip 1",
+    )
+)
+def join(
+    kit: Kit,
+    data: Data = None,
+    oracle: Annotated[
+        str | None, typer.Option(help="Instead of data: module:function, from parameters to update (NumPy).")
+    ] = None,
+    models: Annotated[str, typer.Option(help="Model kinds that you allow.")] = "linear,logistic,mlp,cnn",
+    max_parameters: Annotated[int, typer.Option(min=1, help="The largest model that you allow.")] = 50_000_000,
+    max_samples: Annotated[int, typer.Option(min=1, help="The most rows × epochs for one answer.")] = 50_000_000,
+    epsilon_cap: Annotated[
+        float | None, typer.Option(min=0.0, help="Answer with differential privacy, up to this ε in all.")
+    ] = None,
+    noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
+    clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for the computation.")] = 1,
+) -> None:
+    """Joins the market and answers until you stop it with Ctrl-C."""
+    need_packages()
+    from databazaar.cli import joining
+
+    policy = joining.policy(models, max_parameters, max_samples)
+    privacy = joining.privacy(kit, epsilon_cap, noise, clip, delta)
+    joining.stay(kit, joining.source(data, oracle), policy, privacy, threads)
+
+
+@app.command(epilog=example("bazaar provider check kit", "bazaar provider check kit --data bank1.parquet"))
+def check(kit: Kit, data: Data = None) -> None:
+    """Looks at key, certificate, policy, name, connection, clock and data before anything is at stake."""
+    need_packages()
+    from databazaar.federation.check import Finding
+    from databazaar.federation.check import check as look
+
+    found = look(kit)
+    if data is not None:
+        from databazaar.data.tables import read_table
+
+        try:
+            table = read_table(data)
+            found.append(Finding("data", True, f"{len(table)} rows with {', '.join(map(str, table.columns))}"))
+        except BazaarError as error:
+            found.append(Finding("data", False, str(error)))
+    for finding in found:
+        typer.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
+    if not all(finding.ok for finding in found):
+        raise typer.Exit(BazaarError.exit_code)
+
+
+@app.command(
+    epilog=example(
+        "bazaar provider earnings kit",
+        "bazaar provider earnings kit --statement harbour-bank.json",
+    )
+)
+def earnings(
+    kit: Kit,
+    statement: Annotated[
+        Path | None, typer.Option(help="Your statement from the operator, to compare.", show_default=False)
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="The run it is for. Default: the last.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """What you answered, run by run, and what the operator's statement says was paid for it."""
+    need_packages()
+    from databazaar.federation import records
+    from databazaar.federation.onboarding import load_kit
+
+    given = None
+    if statement is not None:
+        try:
+            given = json.loads(statement.read_text())
+        except (OSError, ValueError):
+            raise BazaarError(f"{statement} cannot be read as JSON: ask the operator for it again") from None
+        if not isinstance(given, dict) or given.get("provider") != load_kit(kit).provider:
+            raise BazaarError(f"{statement} is not {load_kit(kit).provider}'s statement: ask the operator for yours")
+    told = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run)
+    if as_json:
+        typer.echo(json.dumps([asdict(line) for line in told]))
+        return
+    for line in told:
+        typer.echo(
+            f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
+            + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
+        )
+        if line.pay_text is not None:
+            typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+    if not told:
+        typer.echo("nothing answered yet")
+
+
+def _differences(line: object) -> str:
+    from databazaar.federation.records import Earnings
+
+    assert isinstance(line, Earnings)
+    parts = [
+        f"{len(rounds)} rounds {what}: {', '.join(map(str, rounds[:10]))}{' …' if len(rounds) > 10 else ''}"
+        for rounds, what in (
+            (line.unpaid_rounds, "answered and not paid"),
+            (line.unknown_rounds, "paid and not in your record"),
+        )
+        if rounds
+    ]
+    return "; ".join(parts) or "every round you answered is paid"

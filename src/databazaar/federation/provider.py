@@ -1,0 +1,174 @@
+"""The provider's own process: it holds the data and the handler, and keeps FLARE's client connected.
+
+    python -m databazaar.federation.provider KIT --handler package.module:function
+
+The handler takes bytes and returns bytes. It is code the provider installed; nothing the server sends
+is ever run. FLARE's client is a child process that only passes bytes on, and is started again if it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import logging
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from databazaar.errors import BazaarError
+from databazaar.federation.exchange import PROVIDER_ERROR, TOO_LARGE
+from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
+from databazaar.federation.onboarding import load_kit
+from databazaar.federation.processes import start_flare, stop
+
+Handler = Callable[[bytes], bytes]
+_PROGRAM = "nvflare.private.fed.app.client.client_train"
+_HEARTBEAT = 2.0
+_WAITING = 8
+log = logging.getLogger(__name__)
+
+
+class Provider:
+    """A connected provider, as a context manager. Questions are answered one at a time, in order."""
+
+    def __init__(self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0) -> None:
+        self.kit = load_kit(kit)
+        self.connected = threading.Event()
+        self._handler = handler
+        self._max_bytes = max_bytes
+        self._longest_pause = longest_pause
+        self._questions: queue.Queue[tuple[Channel, str, float, bytes] | None] = queue.Queue(_WAITING)
+        self._stopping = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._threads = [
+            threading.Thread(target=self._keep_connected, name="flare", daemon=True),
+            threading.Thread(target=self._work, name="handler", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._enqueue(None)
+        if self._channel is not None:
+            self._channel.close()
+        if self._child is not None:
+            stop(self._child)
+        self._threads[0].join(5.0)
+
+    def _keep_connected(self) -> None:
+        pause = 1.0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            self._one_connection()
+            pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
+            if not self.connected.is_set() and not self._stopping.is_set():
+                where = self.kit.folder / "log.txt"
+                log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
+            self.connected.clear()
+            self._stopping.wait(pause)
+
+    def _one_connection(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            child = self._child = start_flare(
+                _PROGRAM,
+                self.kit.folder,
+                "fed_client.json",
+                [f"uid={self.kit.provider}", f"org={self.kit.provider}", f"heart_beat_interval={_HEARTBEAT}"],
+                self._max_bytes,
+                {"DATABAZAAR_PROVIDER_FD": str(theirs.fileno())},
+                fds=[theirs.fileno()],
+            )
+        channel = self._channel = Channel(ours, self._max_bytes)
+        try:
+            while True:
+                header, body = channel.receive()
+                if header.get("op") == "connected":
+                    self.connected.set()
+                elif header.get("op") == "ask":
+                    until = time.monotonic() + float(header["seconds"])
+                    self._enqueue((channel, str(header["number"]), until, body))
+        except (ClosedError, KeyError, ValueError):
+            pass
+        finally:
+            channel.close()
+            stop(child)
+
+    def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
+        """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
+        while True:
+            try:
+                return self._questions.put_nowait(question)
+            except queue.Full:
+                with contextlib.suppress(queue.Empty):
+                    self._questions.get_nowait()
+
+    def _work(self) -> None:
+        while (question := self._questions.get()) is not None:
+            channel, number, until, payload = question
+            if time.monotonic() >= until:
+                continue
+            code, reply = "", b""
+            try:
+                reply = self._handler(payload)
+                if len(reply) > self._max_bytes:
+                    code, reply = TOO_LARGE, b""
+            except Exception:
+                log.exception("the handler failed; the market is told only %r", PROVIDER_ERROR)
+                code, reply = PROVIDER_ERROR, b""
+            with contextlib.suppress(ClosedError):
+                channel.send({"number": number, "code": code}, reply)
+
+
+def load_handler(name: str) -> Handler:
+    """`package.module:function` as the provider wrote it on its own command line."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError):
+        raise BazaarError(f"no handler {name!r}: write package.module:function of something installed here") from None
+    if not callable(found):
+        raise BazaarError(f"{name!r} cannot be called: name a function from bytes to bytes")
+    handler: Handler = found
+    return handler
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m databazaar.federation.provider")
+    parser.add_argument("kit", type=Path)
+    parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION")
+    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES)
+    given = parser.parse_args(arguments)
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: done.set())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        with Provider(given.kit, load_handler(given.handler), given.max_bytes) as provider:
+            log.info("%s joins %s at %s:%d", provider.kit.provider, provider.kit.market, provider.kit.host,
+                     provider.kit.port)  # fmt: skip
+            done.wait()
+    except BazaarError as error:
+        log.error("%s", error)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The seam: ask providers by name, get bytes back, by a deadline."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from databazaar.errors import BazaarError
+from databazaar.federation.exchange import CODES, NOT_CONNECTED, PROVIDER_ERROR, Failures, Replies
+from databazaar.federation.frames import Channel, ClosedError
+
+_GRACE = 5.0
+
+
+class Transport(Protocol):
+    """What the arbiter's side needs of a network."""
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        """Ask each name once. Every name comes back either with its reply or with a short reason."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the network."""
+        ...
+
+
+class LocalTransport:
+    """Handlers in this process, for tests and for a market at home."""
+
+    def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
+        self._handlers = handlers
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        replies: Replies = {}
+        failures: Failures = {}
+        for name in dict.fromkeys(names):
+            if name not in self._handlers:
+                failures[name] = NOT_CONNECTED
+                continue
+            try:
+                replies[name] = self._handlers[name](payload)
+            except Exception:
+                failures[name] = PROVIDER_ERROR
+        return replies, failures
+
+    def close(self) -> None:
+        pass
+
+
+class FlareTransport:
+    """The providers connected to a market's FLARE server on this machine.
+
+    Opening it takes no time to speak of: there is no FLARE job behind it. A request that finds the
+    server gone raises `BazaarError`, and the one after it connects anew. For one thread at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._channel: Channel | None = None
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        number = next(self._numbers)
+        try:
+            channel = self._open()
+            if len(payload) > channel.max_bytes:
+                raise BazaarError(
+                    f"a payload of {len(payload)} bytes is over the limit of {channel.max_bytes}: "
+                    "start the server with a higher one"
+                )
+            return self._ask(channel, number, names, payload, timeout)
+        except (ClosedError, TimeoutError):
+            self.close()
+            raise BazaarError(
+                f"the server of the market in {self._folder} went away: bring it up again and resume the run"
+            ) from None
+        except BaseException:
+            self.close()  # interrupted half-way: what comes later on this connection belongs to nobody
+            raise
+
+    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
+        """Wait until all `names` are connected; returns those that are not when the time is up."""
+        until = time.monotonic() + timeout
+        while missing := sorted(set(names) - set(self.connected())):
+            if time.monotonic() > until:
+                return missing
+            time.sleep(0.1)
+        return []
+
+    def connected(self) -> list[str]:
+        channel = self._open()
+        try:
+            channel.settimeout(_GRACE)
+            channel.send({"op": "status"})
+            header, _ = channel.receive()
+        except (ClosedError, TimeoutError):
+            self.close()
+            raise BazaarError(f"the server of the market in {self._folder} went away: bring it up again") from None
+        return [str(name) for name in header["connected"]]
+
+    def _ask(
+        self, channel: Channel, number: int, names: Sequence[str], payload: bytes, timeout: float
+    ) -> tuple[Replies, Failures]:
+        asked = list(dict.fromkeys(names))
+        replies: Replies = {}
+        channel.settimeout(timeout + _GRACE)
+        channel.send({"op": "request", "id": number, "names": asked, "timeout": timeout}, payload)
+        while True:
+            header, body = channel.receive()
+            if header.get("id") != number:
+                raise ClosedError("an answer to another request")
+            if header["op"] == "done":
+                failures = {n: c if c in CODES else PROVIDER_ERROR for n, c in header["failures"].items()}
+                return replies, failures
+            replies[str(header["name"])] = body
+
+    def _open(self) -> Channel:
+        from databazaar.federation import server
+
+        if self._channel is None:
+            self._channel = server.connect(self._folder)
+        return self._channel
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

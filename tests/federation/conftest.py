@@ -1,0 +1,31 @@
+"""One running federation, shared by the tests that leave it as they found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from loopback import WAIT, Federation
+
+from databazaar.federation.transport import FlareTransport
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    try:
+        for name in ("bank1", "bank2", "bank3"):
+            made.enroll(name)
+        made.up()
+        for name in ("bank1", "bank2", "bank3"):
+            made.start(name)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def transport(federation: Federation) -> Iterator[FlareTransport]:
+    with FlareTransport(federation.market) as opened:
+        assert opened.wait_for(["bank1", "bank2", "bank3"], WAIT) == []
+        yield opened

@@ -1,0 +1,105 @@
+"""A market, its server and its providers on loopback, with real certificates and real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from databazaar.federation import onboarding, server
+
+HERE = Path(__file__).parent
+MAX_BYTES = 4_000_000
+WAIT = 90.0
+"""Seconds to wait for providers to connect: many, because this machine may be busy."""
+
+
+def free_port() -> int:
+    """Below the range that outgoing connections take theirs from, so that it stays free."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class Federation:
+    """A market's folder, its server, and one process a provider."""
+
+    def __init__(self, root: Path, name: str = "fraud") -> None:
+        self.root = root
+        self.market = onboarding.init_market(root / "market", name, "localhost", free_port()).folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def enroll(self, name: str) -> Path:
+        kit = self.root / name
+        asked = onboarding.request(onboarding.invite(self.market, name), kit)
+        return onboarding.complete(kit, onboarding.sign(self.market, asked)).folder
+
+    def up(self) -> None:
+        server.up(self.market, max_bytes=MAX_BYTES)
+
+    def start(self, name: str, kit: Path | None = None) -> subprocess.Popen[bytes]:
+        kit = kit or self.root / name
+        command = [sys.executable, "-m", "databazaar.federation.provider", str(kit)]
+        with (kit / "provider.txt").open("ab") as output:
+            process = subprocess.Popen(
+                [*command, "--handler", "parties:noting", "--max-bytes", str(MAX_BYTES)],
+                env={**os.environ, "PYTHONPATH": str(HERE), "PARTY": name, "NOTES": str(kit / "notes.txt")},
+                stdout=output,
+                stderr=output,
+            )
+        self.processes[kit.name] = process
+        return process
+
+    def children(self, name: str) -> list[psutil.Process]:
+        return psutil.Process(self.processes[name].pid).children(recursive=True)
+
+    def kill(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def close(self) -> None:
+        everything = [p for p in self.processes.values() if p.poll() is None]
+        children = [c for p in everything for c in psutil.Process(p.pid).children(recursive=True)]
+        for process in everything:
+            process.terminate()
+        for process in everything:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        server.down(self.market)
+        alive = psutil.wait_procs(children, timeout=5)[1]
+        for child in alive:
+            child.kill()
+        assert not alive, "a provider left a process behind"
+
+    def edit(self, path: str, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
+        file = self.root / path
+        value = json.loads(file.read_text())
+        change(value)
+        file.write_text(json.dumps(value))
+
+
+def server_log(federation: Federation) -> str:
+    return (federation.market / "server" / "log.txt").read_text()

@@ -1,0 +1,63 @@
+"""A provider of these tests that answers a market's messages, well or badly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from markets import examples
+from torch import Tensor
+
+from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
+from databazaar.federation.worker import ProviderWorker, Table
+
+torch.set_num_threads(1)
+
+
+def misbehave(what: str, request: Request, update: Tensor) -> bytes:
+    """A reply as it should be but for one thing."""
+    told: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
+    told |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
+    match what:
+        case "nan":
+            update = update * float("nan")
+        case "inf":
+            update = update + float("inf")
+        case "huge":
+            update = update + 1e38
+        case "shape":
+            update = update[1:]
+        case "stale":
+            told["round"] = request.round + 1
+        case "identity":
+            told["provider"] = "bank1"
+        case "raise":
+            raise ValueError("a secret of the provider")
+    return encode_reply(Reply.model_validate(told), update)
+
+
+_workers: dict[bool, ProviderWorker] = {}
+
+
+def market(payload: bytes) -> bytes:
+    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round."""
+    kit, me = Path(os.environ["NOTES"]).parent, os.environ["PARTY"]
+    request, params = decode_request(payload)
+    with (kit / "asked.txt").open("a") as notes:
+        notes.write(f"{request.run} {request.round} {request.kind}\n")
+    tabular = request.task.table is not None
+    if tabular not in _workers:
+        source = Table(kit / "data.csv") if tabular else examples(me)
+        _workers[tabular] = ProviderWorker(me, source)
+    with contextlib.suppress(FileNotFoundError):
+        words = (kit / "behave.txt").read_text().split()
+        word = words[request.round % len(words)]
+        if word.startswith("hang"):
+            time.sleep(float(word[4:]))
+        elif word != "good" and params is not None:
+            return misbehave(word, request, torch.ones_like(params))
+    return _workers[tabular](payload)

@@ -1,0 +1,231 @@
+"""Whole markets over real processes: the same hashes as at home, and every fault that a provider can have."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from loopback import WAIT, Federation, eventually
+from markets import a_consumer, afar, at_home, federated
+from typer.testing import CliRunner
+
+from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
+from databazaar.cli.app import app
+from databazaar.data.fraud import fraud_banks
+from databazaar.engines.federated import SET_ASIDE, Quarantine
+from databazaar.federation import messages, server
+from databazaar.federation.transport import FlareTransport
+
+pytestmark = pytest.mark.slow
+BANKS = ["bank1", "bank2", "bank3"]
+EVERYBODY = Uniform(replacement=False)
+
+
+@pytest.fixture(autouse=True)
+def awake(transport: FlareTransport) -> None:
+    """A provider imports what it computes with when a market first asks."""
+    assert federated(BANKS, transport).would_take(BANKS, WAIT) == {}
+
+
+@pytest.fixture
+def behave(federation: Federation) -> Iterator[dict[str, Path]]:
+    files = {name: federation.root / name / "behave.txt" for name in BANKS}
+    yield files
+    for file in files.values():
+        file.unlink(missing_ok=True)
+
+
+def reasons(report: Report, provider: str) -> list[str | None]:
+    index = [payout.provider for payout in report.payouts].index(provider)
+    return [a.failure for round in report.rounds for a in round.accesses if a.provider == index]
+
+
+def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
+    federation: Federation, transport: FlareTransport
+) -> None:
+    home = Arbiter(a_consumer(), at_home(BANKS), engine="loop", device="cpu", seed=3).run()
+    engine = federated(BANKS, transport, run="1" * 32)
+    away = Arbiter(a_consumer(), afar(BANKS), engine=engine, seed=3).run()
+    assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
+    drawn = [(r.number, f"bank{a.provider + 1}") for r in away.rounds for a in r.accesses]
+    assert len(drawn) > len(set(drawn)), "somebody was drawn twice in a round"
+    asked = [
+        (int(line.split()[1]), name)
+        for name in BANKS
+        for line in (federation.root / name / "asked.txt").read_text().splitlines()
+        if line.startswith("1" * 32)
+    ]
+    assert sorted(asked) == sorted(set(drawn))
+
+
+def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTransport, behave: dict[str, Path]) -> None:
+    behave["bank2"].write_text("nan inf good huge shape good stale identity good raise")
+    engine = federated(BANKS, transport, quarantine=Quarantine(3))
+    report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
+    assert reasons(report, "bank2") == [
+        messages.NOT_FINITE,
+        messages.NOT_FINITE,
+        None,
+        "the update holds a number beyond ±1e+15",
+        messages.OTHER_SHAPE,
+        None,
+        messages.OTHER_ROUND,
+        messages.OTHER_PROVIDER,
+        None,
+        "provider error",
+    ]
+    assert [(p.accesses, p.failures, p.pay) for p in report.payouts] == [(10, 0, 10), (3, 7, 3), (10, 0, 10)]
+    assert (report.spent, report.refunded) == (23, 7)
+
+
+def test_a_hanging_provider_costs_its_deadline_thrice_and_then_next_to_nothing(
+    transport: FlareTransport, behave: dict[str, Path]
+) -> None:
+    took: list[float] = []
+    began = time.monotonic()
+
+    def tell(progress: Progress) -> None:
+        nonlocal began
+        took.append(time.monotonic() - began)
+        if progress.round == 6:
+            behave["bank3"].unlink()
+            time.sleep(4.0)
+        began = time.monotonic()
+
+    behave["bank3"].write_text("hang4")
+    engine = federated(BANKS, transport, deadline=1.5, quarantine=Quarantine(2))
+    report = Arbiter(a_consumer(60), afar(BANKS), EVERYBODY, engine=engine).run(tell=tell)
+    why = reasons(report, "bank3")
+    assert why[:2] == ["no answer by the deadline"] * 2
+    assert set(why[2:6]) == {SET_ASIDE}
+    assert why[-1] is None, "it is let back in"
+    assert why == sorted(why, key=lambda reason: (reason is None, reason == SET_ASIDE))
+    assert max(took[:6]) < 3.0, "a round ends by its deadline"
+    assert min(took[2:6]) < 1.0, "nobody waits for a provider that is set aside"
+    assert report.payouts[0].failures == report.payouts[1].failures == 0
+
+
+def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: FlareTransport) -> None:
+    def tell(progress: Progress) -> None:
+        if progress.round == 2:
+            federation.kill("bank2")
+        if progress.round == 6:
+            federation.start("bank2")
+            with FlareTransport(federation.market) as other:
+                assert other.wait_for(["bank2"], WAIT) == []
+
+    engine = federated(BANKS, transport, deadline=10.0)
+    report = Arbiter(a_consumer(60), afar(BANKS), EVERYBODY, engine=engine).run(tell=tell)
+    why = reasons(report, "bank2")
+    assert why[:2] == [None, None] and why[-1] is None
+    assert why[2] in ("connection lost", "not connected")
+    assert report.payouts[1].failures == sum(reason is not None for reason in why)
+    assert report.payouts[0].failures == report.payouts[2].failures == 0
+
+
+MARKET = """\
+[market]
+name = "crash"
+budget = 150
+per_round = 3
+seed = 4
+[data]
+holdout = "holdout.csv"
+target = "fraud"
+[model]
+kind = "mlp"
+hidden = [8]
+[oracle]
+step = 0.05
+[engine]
+kind = "federated"
+device = "cpu"
+[federation]
+folder = "market"
+deadline = 20.0
+wait = 90.0
+"""
+
+
+def bazaar(*arguments: str, where: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "databazaar", *arguments],
+        cwd=where,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+def command(*arguments: object) -> str:
+    """The same in this process, and faster."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, BazaarError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def done(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == code, err
+    return out, err
+
+
+def rounds_answered(federation: Federation, run: Path) -> int:
+    number = json.loads((run / "run.json").read_text())["id"] if run.exists() else "nothing"
+    notes = (federation.root / "bank1" / "asked.txt").read_text().splitlines()
+    return sum(line.startswith(number) and line.endswith("update") for line in notes)
+
+
+def test_bazaar_run_and_resume_after_arbiter_and_server_were_killed(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are killed with -9; the end is that of a run at home that nobody disturbed."""
+    root, story = federation.root, fraud_banks(1)
+    story.holdout.to_csv(root / "holdout.csv", index=False)
+    providers = ""
+    for name, bank in zip(BANKS, story.banks[::3], strict=True):
+        bank.frame.head(200).to_csv(root / name / "data.csv", index=False)
+        providers += f'[[providers]]\nid = "{name}"\nfile = "{name}/data.csv"\n'
+    (root / "market.toml").write_text(MARKET + providers)
+    monkeypatch.chdir(root)
+    home = json.loads(command("run", "market.toml", "--engine", "loop", "--out", "home", "--json"))
+    run = root / "away"
+    arbiter = bazaar("run", "market.toml", "--out", "away", "--quiet", where=root)
+    assert eventually(lambda: rounds_answered(federation, run) >= 3, WAIT), arbiter.communicate(timeout=5)
+    arbiter.send_signal(signal.SIGKILL)
+    arbiter.communicate()
+    answered = rounds_answered(federation, run)
+    again = bazaar("resume", "away", "--quiet", where=root)
+    assert eventually(lambda: rounds_answered(federation, run) >= answered + 3, WAIT)
+    pid = server.status(federation.market).pid
+    psutil.Process(pid).kill()
+    assert "went away: bring it up again and resume the run" in done(again, 2)[1]
+    with pytest.raises(BazaarError, match="is not up: run `bazaar federation up`"):
+        command("resume", "away")
+    federation.up()
+    out, err = done(bazaar("resume", "away", "--json", where=root))
+    away = json.loads(out)
+    assert not any("goes on" in line for line in err.splitlines()), err
+    assert away["model_hash"] == home["model_hash"]
+    assert away["ledger_head"] == home["ledger_head"]
+    assert away["spent"] == 150
+    assert "ok:" in command("audit", "away")
+
+
+def test_user_errors_are_one_sentence(federation: Federation, tmp_path: Path) -> None:
+    (tmp_path / "holdout.csv").write_text("a,fraud\n1,0\n2,1\n")
+    text = MARKET.replace('"market"\ndeadline', f'"{federation.market}"\ndeadline')
+    (tmp_path / "market.toml").write_text(text + '[[providers]]\nid = "stranger"\n')
+    with pytest.raises(BazaarError, match=r"^stranger is no member of .* `bazaar federation invite stranger`"):
+        command("run", tmp_path / "market.toml")

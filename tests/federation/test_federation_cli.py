@@ -1,0 +1,170 @@
+"""The commands of operator and provider, in process where that is enough and as real processes where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import typer
+from loopback import WAIT, Federation, eventually
+from test_federated_market import MARKET, bazaar
+from test_federated_market import command as run
+from typer.testing import CliRunner
+
+from databazaar.cli.app import app
+from databazaar.data.fraud import fraud_banks
+from databazaar.errors import BazaarError
+from databazaar.federation import server
+from databazaar.federation.records import Record
+from databazaar.federation.transport import FlareTransport
+
+
+def commands() -> list[list[str]]:
+    found = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return [[group, name] for group in ("federation", "provider") for name in found[group].commands]
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_help_has_an_example(command: list[str]) -> None:
+    assert f"bazaar {' '.join(command)}" in run(*command, "--help").split("Examples:")[1]
+
+
+def test_onboarding_by_hand_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("federation", "init", "--name", "fraud", "--port", 20001)
+    assert "provider request bank1.json" in run("federation", "invite", "bank1")
+    run("provider", "request", "federation/invitations/bank1.json")
+    run("federation", "sign", "kit/bank1.request.json")
+    assert "kit is complete" in run("provider", "complete", "federation/certificates/bank1.json")
+    assert "member   bank1: not connected" in run("federation", "status")
+    assert json.loads(run("federation", "status", "--json"))["up"] is False
+    assert "was not up" in run("federation", "down")
+    looked = CliRunner().invoke(app, ["provider", "check", "kit", "--data", "none.csv"])
+    assert looked.exit_code == 2
+    assert "BAD  connection   nothing answers at localhost:20001" in looked.output
+    assert "BAD  data         none.csv: the file does not exist" in looked.output
+    assert "nothing answered yet" in run("provider", "earnings", "kit")
+    assert "shut out" in run("federation", "revoke", "bank1")
+    assert "revoked  bank1" in run("federation", "status")
+
+
+def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = Federation(tmp_path)
+    kit = federation.enroll("bank1")
+    for round in (0, 2, 5):
+        Record(kit / "answers.jsonl").add("a" * 32, round, "ok", "", None)
+    statement = tmp_path / "bank1.json"
+    items = [{"round": r, "draw": 0, "paid": 2, "failure": ""} for r in (0, 0, 2)]
+    statement.write_text(json.dumps({"provider": "bank1", "pay_text": "6 credits", "items": items}))
+    told = run("provider", "earnings", kit, "--statement", statement)
+    assert "3 rounds answered, 0 refused, 0 failed" in told
+    assert "paid 6 credits; 1 rounds answered and not paid: 5" in told
+    assert json.loads(run("provider", "earnings", kit, "--json"))[0]["answered"] == 3
+    statement.write_text(json.dumps({"provider": "bank2", "items": []}))
+    with pytest.raises(BazaarError, match="is not bank1's statement"):
+        run("provider", "earnings", kit, "--statement", statement)
+    statement.write_text("no JSON")
+    with pytest.raises(BazaarError, match="cannot be read as JSON"):
+        run("provider", "earnings", kit, "--statement", statement)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "give either --data FILE or --oracle"),
+        (["--data", "none.csv"], "does not exist"),
+        (["--oracle", "no.such:thing"], "is not found"),
+        (["--oracle", "os:name"], "cannot be called"),
+        (["--oracle", "math:sqrt", "--models", "transformer"], "--models transformer is unknown"),
+        (["--oracle", "math:sqrt", "--epsilon-cap", "1", "--delta", "2"], "δ = 2.0"),
+        (["--oracle", "math:sqrt", "--epsilon-cap", "1"], "callable oracle sees to its own privacy"),
+    ],
+)
+def test_join_says_what_is_wrong_before_it_connects(tmp_path: Path, options: list[str], says: str) -> None:
+    kit = Federation(tmp_path).enroll("bank1")
+    with pytest.raises(BazaarError, match=says):
+        run("provider", "join", kit, *options)
+
+
+@pytest.mark.slow
+def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
+    federation: Federation, transport: FlareTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(federation.root)
+    root, story = federation.root, fraud_banks(1)
+    kit = federation.enroll("private")
+    story.holdout.to_csv(root / "holdout.csv", index=False)
+    story.banks[0].frame.to_parquet(root / "private.parquet", index=False)
+    text = MARKET.replace("budget = 150", "budget = 30") + '[[providers]]\nid = "private"\n'
+    (root / "private.toml").write_text(text)
+    options = ["--data", "private.parquet", "--epsilon-cap", "3", "--noise", "1"]
+    provider = bazaar("provider", "join", str(kit), *options, where=root)
+    try:
+        assert transport.wait_for(["private"], WAIT) == []
+        told = json.loads(run("run", "private.toml", "--out", "kept", "--json"))
+        (line,) = told["providers"]
+        assert 0 < line["epsilon"] <= 3
+        assert line["accesses"] > 0 and line["failures"] > 0
+        statement = run("statement", "kept", "--provider", "private", "--json")
+        (root / "private.json").write_text(statement)
+        assert json.loads(statement)["epsilon"] == line["epsilon"]
+        assert "privacy at δ = 1e-05" in (root / "kept" / "report.html").read_text()
+        earned = run("provider", "earnings", kit, "--statement", "private.json")
+        assert "every round you answered is paid" in earned
+    finally:
+        provider.send_signal(signal.SIGINT)
+        err = provider.communicate(timeout=20)[1]
+    assert provider.returncode == 0, err
+    assert "connected" in err and "Traceback" not in err
+    server.revoke(federation.market, "private")
+
+
+def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+@pytest.mark.slow
+def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", "run", "--json"]
+    process = subprocess.Popen(
+        [*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    seen: dict[int, psutil.Process] = {}
+    while process.poll() is None:
+        seen |= {child.pid: child for child in children_of(process)}
+        time.sleep(0.2)
+    assert process.stdout is not None
+    told = json.loads(process.stdout.read())
+    process.stdout.close()
+    assert process.returncode == 0
+    pay = {line["provider"]: line["pay"] for line in told["providers"]}
+    assert pay["harbour-bank"] > pay["coastal-direct"]
+    assert told["spent"] == sum(pay.values()) == 80
+    assert len(seen) >= 9, "a server, four banks, and FLARE's client of each"
+    assert psutil.wait_procs(list(seen.values()), timeout=10)[1] == []
+    assert not list(tmp_path.glob("bazaar-*"))
+
+
+@pytest.mark.slow
+def test_the_demo_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    assert eventually(lambda: len(children_of(process)) >= 2, WAIT)
+    seen = children_of(process)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert psutil.wait_procs(seen, timeout=10)[1] == []
+    assert not list(tmp_path.glob("bazaar-*"))

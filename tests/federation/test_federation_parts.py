@@ -1,0 +1,188 @@
+"""The parts that need no FLARE process: frames, exchange, onboarding, the local transport."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from databazaar.errors import BazaarError
+from databazaar.federation import onboarding, server
+from databazaar.federation.exchange import Exchange
+from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.provider import load_handler
+from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return onboarding.init_market(tmp_path_factory.mktemp("m") / "market", "fraud", "localhost", 8002).folder
+
+
+def test_frames_carry_any_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = Channel(pair[0]), Channel(pair[1])
+    body = bytes(range(256)) * 10_000
+    thread = threading.Thread(target=one.send, args=({"op": "x"}, body))
+    thread.start()
+    assert other.receive() == ({"op": "x"}, body)
+    thread.join()
+    one.send({})
+    assert other.receive() == ({}, b"")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        struct.pack(">IQ", 2, 2**63) + b"{}",
+        struct.pack(">IQ", 2**31, 0),
+        struct.pack(">IQ", 3, 0) + b"[1]",
+        struct.pack(">IQ", 2, 0) + b"\xff\xff",
+        struct.pack(">IQ", 2, 9) + b"{}short",
+        b"",
+    ],
+)
+def test_a_malformed_frame_closes_and_allocates_nothing(pair: tuple[socket.socket, socket.socket], raw: bytes) -> None:
+    pair[0].sendall(raw)
+    pair[0].close()
+    with pytest.raises(ClosedError):
+        Channel(pair[1], max_bytes=1000).receive()
+
+
+def test_a_frame_over_the_limit_is_not_sent(pair: tuple[socket.socket, socket.socket]) -> None:
+    with pytest.raises(ValueError, match="over the limit"):
+        Channel(pair[0], max_bytes=10).send({}, bytes(11))
+
+
+class Wire:
+    """Remembers what an exchange sent, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+        self.here = {"a", "b"}
+        self.exchange = Exchange(self.send, self.here.__contains__, max_bytes=10, poll=0.01)
+
+    def send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
+        self.sent.append((name, number))
+        if payload == b"broken":
+            raise RuntimeError
+        if payload == b"echo":
+            self.exchange.answer(name, number, "", name.encode())
+
+
+def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked() -> None:
+    wire = Wire()
+    assert wire.exchange.ask(["a", "b", "a", "c"], b"echo", 1.0) == (
+        {"a": b"a", "b": b"b"},
+        {"c": "not connected"},
+    )
+    assert [name for name, _ in wire.sent] == ["a", "b"]
+    assert not wire.exchange.answer("a", wire.sent[0][1], "", b"late")
+    got: dict[str, object] = {}
+    thread = threading.Thread(target=lambda: got.update(result=wire.exchange.ask(["a"], b"quiet", 2.0)))
+    thread.start()
+    while len(wire.sent) < 3:
+        time.sleep(0.001)
+    number = wire.sent[-1][1]
+    assert not wire.exchange.answer("b", number, "", b"not asked")
+    assert not wire.exchange.answer("a", "another number", "", b"")
+    assert wire.exchange.answer("a", number, "a text of its own", b"")
+    assert not wire.exchange.answer("a", number, "", b"twice")
+    thread.join()
+    assert got["result"] == ({}, {"a": "provider error"})
+
+
+def test_an_exchange_ends_by_its_deadline_or_when_the_connection_is_gone() -> None:
+    wire = Wire()
+    began = time.monotonic()
+    assert wire.exchange.ask(["a"], b"quiet", 0.1) == ({}, {"a": "no answer by the deadline"})
+    assert time.monotonic() - began < 1.0
+    threading.Timer(0.05, wire.here.clear).start()
+    assert wire.exchange.ask(["a"], b"quiet", 5.0) == ({}, {"a": "connection lost"})
+    wire.here.add("a")
+    assert wire.exchange.ask(["a"], b"broken", 5.0) == ({}, {"a": "connection lost"})
+
+
+def test_the_local_transport_is_a_transport() -> None:
+    transport: Transport = LocalTransport({"a": lambda payload: payload * 2, "b": lambda payload: 1 / 0})  # type: ignore
+    assert transport.request(["a", "b", "c"], b"x", 1) == (
+        {"a": b"xx"},
+        {"b": "provider error", "c": "not connected"},
+    )
+
+
+def test_onboarding_keeps_the_key_at_home_and_serves_an_invitation_once(market: Path, tmp_path: Path) -> None:
+    invitation = onboarding.invite(market, "bank1")
+    asked = onboarding.request(invitation, tmp_path / "kit")
+    key = (tmp_path / "kit/startup/client.key").read_text()
+    assert (tmp_path / "kit/startup/client.key").stat().st_mode & 0o777 == 0o600
+    certificate = onboarding.sign(market, asked)
+    assert onboarding.complete(tmp_path / "kit", certificate).provider == "bank1"
+    body = key.splitlines()[5]
+    assert not [p for p in [*market.rglob("*"), asked, certificate] if p.is_file() and body in p.read_text()]
+    assert onboarding.members(market) == ["bank1"]
+    with pytest.raises(BazaarError, match="no open invitation"):
+        onboarding.sign(market, asked)
+    with pytest.raises(BazaarError, match="already has a certificate"):
+        onboarding.invite(market, "bank1")
+
+
+def test_a_request_not_made_from_the_invitation_is_not_signed(market: Path, tmp_path: Path) -> None:
+    stolen = json.loads(onboarding.invite(market, "bank2").read_text())
+    stolen["secret"] = "00" * 32
+    (tmp_path / "guess.json").write_text(json.dumps(stolen))
+    asked = onboarding.request(tmp_path / "guess.json", tmp_path / "kit")
+    with pytest.raises(BazaarError, match="not made from bank2's invitation"):
+        onboarding.sign(market, asked)
+
+
+def test_a_kit_takes_only_its_own_certificate(market: Path, tmp_path: Path) -> None:
+    certificates = {}
+    for name in ("bank3", "bank4"):
+        asked = onboarding.request(onboarding.invite(market, name), tmp_path / name)
+        certificates[name] = onboarding.sign(market, asked)
+    with pytest.raises(BazaarError, match="not for bank3's key"):
+        onboarding.complete(tmp_path / "bank3", certificates["bank4"])
+    with pytest.raises(BazaarError, match="not a complete kit"):
+        onboarding.load_kit(tmp_path / "bank3")
+    other = onboarding.init_market(tmp_path / "other", "fraud", "localhost", 8002).folder
+    asked = onboarding.request(onboarding.invite(other, "bank3"), tmp_path / "foreign")
+    with pytest.raises(BazaarError, match="not issued by the market"):
+        onboarding.complete(tmp_path / "bank3", onboarding.sign(other, asked))
+
+
+@pytest.mark.parametrize("name", ["", "Bank", "a b", "../x", "server", "a" * 49, "bank.1", "-a"])
+def test_bad_names_are_refused(market: Path, name: str) -> None:
+    with pytest.raises(BazaarError, match="cannot be the name"):
+        onboarding.invite(market, name)
+
+
+def test_errors_are_one_sentence_with_a_remedy(market: Path, tmp_path: Path) -> None:
+    with pytest.raises(BazaarError, match="already holds a market"):
+        onboarding.init_market(market, "fraud", "localhost", 8002)
+    with pytest.raises(BazaarError, match="not a host name"):
+        onboarding.init_market(tmp_path / "x", "fraud", "no host", 8002)
+    with pytest.raises(BazaarError, match="not a port"):
+        onboarding.init_market(tmp_path / "x", "fraud", "localhost", 0)
+    with pytest.raises(BazaarError, match="holds no market"):
+        server.status(tmp_path)
+    with pytest.raises(BazaarError, match="is not up"), FlareTransport(market):
+        pass
+    with pytest.raises(BazaarError, match="no handler"):
+        load_handler("no.such.module:thing")
+    with pytest.raises(BazaarError, match="has no provider ghost"):
+        server.revoke(market, "ghost")
+    assert server.down(market) is False
+    assert server.status(market).up is False
