@@ -13,6 +13,7 @@ import typer
 
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
 from databazaar.errors import BazaarError
 
@@ -172,6 +173,9 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
+app.command(epilog=example(*EXAMPLES))(compare)
+
+
 def _version(asked: bool) -> None:
     if asked:
         from databazaar import __version__
@@ -205,7 +209,8 @@ def main() -> None:
         print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     except _Interrupted:
-        print("bazaar: interrupted; `bazaar resume` goes on with the run", file=sys.stderr)  # noqa: T201
+        rest = "nothing was written" if sys.argv[1:2] == ["compare"] else "`bazaar resume` goes on with the run"
+        print(f"bazaar: interrupted; {rest}", file=sys.stderr)  # noqa: T201
         sys.exit(INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, before)

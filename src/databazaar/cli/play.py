@@ -75,10 +75,10 @@ class Voice:
 def begin(job: Job, out: Path | None, name: str) -> RunFolder:
     """A new folder for the run, once the job is known to be sound."""
     job.arbiter()  # finds whatever else is wrong before anything is written
-    return RunFolder.create(out or _next_free(Path("runs"), name), job.recipe)
+    return RunFolder.create(out or next_free(Path("runs"), name), job.recipe)
 
 
-def _next_free(parent: Path, name: str) -> Path:
+def next_free(parent: Path, name: str) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "market"
     taken = {path.name for path in parent.glob(f"{slug}-*")}
     return next(parent / f"{slug}-{i}" for i in range(1, len(taken) + 2) if f"{slug}-{i}" not in taken)

@@ -1,15 +1,13 @@
-"""The report as one HTML file: it opens offline, asks the network for nothing and needs no script."""
+"""The report of a run as one HTML file."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
-from importlib import resources
 
 from databazaar.report import Report
 from databazaar.reports import sections
 from databazaar.reports.markup import pairs
+from databazaar.reports.page import page
 from databazaar.reports.wording import count, escape
 
 
@@ -24,7 +22,6 @@ class AuditView:
 
 def render(report: Report, *, title: str, audit: AuditView | None = None, baseline: Report | None = None) -> str:
     """The whole page. The same arguments give the same bytes."""
-    style, script = _asset("report.css"), _asset("sort.js")
     body = [
         sections.tiles(report),
         sections.training(report),
@@ -36,32 +33,8 @@ def render(report: Report, *, title: str, audit: AuditView | None = None, baseli
         _notes(report),
     ]
     content = "\n".join(part for part in body if part)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header class="top">
-<div class="brand">databazaar report</div>
-<h1>{escape(title)}</h1>
-{_status(report, audit)}
-{sections.summary(report)}
-</header>
-<main>
-{content}
-</main>
-<footer>Made by databazaar. This file is complete in itself and loads nothing from the network.</footer>
-<script>{script}</script>
-</body>
-</html>
-"""
+    top = f"{_status(report, audit)}\n{sections.summary(report)}"
+    return page(title, "databazaar report", top, content)
 
 
 def _status(report: Report, audit: AuditView | None) -> str:
@@ -106,16 +79,3 @@ def _proof(report: Report, audit: AuditView | None) -> str:
 def _notes(report: Report) -> str:
     lines = "\n".join(f"<li>{escape(note)}</li>" for note in report.notes)
     return f"<h2>Notes</h2>\n<ul>\n{lines}\n</ul>" if lines else ""
-
-
-def _asset(name: str) -> str:
-    return resources.files("databazaar.reports").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(script: str) -> str:
-    """Nothing may load from anywhere, and the one script that may run is ours."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'"
-    )

@@ -1,0 +1,233 @@
+"""`bazaar compare`: every method on one market, what each would pay whom, and what each costs."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+import typer
+
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    from databazaar.jobs import Job
+    from databazaar.valuation import Comparison
+
+DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
+EXAMPLES = (
+    "bazaar compare market.toml",
+    "bazaar compare market.toml --methods osmd,g-shapley,loo --seeds 5",
+    "bazaar compare market.toml --methods osmd,tmc,exact --max-seconds 30 --out runs/values",
+)
+CAN_STOP = {"g-shapley": "stop", "tmc": "stop", "fedsv": "limit", "fedsv-exact": "limit", "gtg": "limit"}
+"""Methods that can end early, and which of their rules a limit on seconds joins."""
+
+WITHOUT_REPLACEMENT = ("uniform", "fedsv", "fedsv-exact", "gtg")
+"""Methods that draw a round's providers at most once each."""
+
+Modes = Literal["positive", "shifted"]
+
+
+def compare(
+    market: Annotated[Path, typer.Argument(help="The market.toml to compare on.", show_default=False)],
+    methods: Annotated[
+        str,
+        typer.Option(help="Some of osmd, uniform, g-shapley, fedsv, fedsv-exact, gtg, tmc, loo, exact, with commas."),
+    ] = DEFAULT,
+    seed: Annotated[int | None, typer.Option(help="Instead of market.seed.", show_default=False)] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from that one on; 2 or more give intervals.")] = 1,
+    mode: Annotated[
+        str, typer.Option(help="From values to money: positive, by max(v, 0); or shifted, by v less the smallest.")
+    ] = "positive",
+    out: Annotated[Path | None, typer.Option(help="Folder for the comparison. Default: a new one under runs/.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Instead of engine.kind.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="Instead of engine.device.", show_default=False)] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            help=f"About the longest for one run of {', '.join(CAN_STOP)}; the others have an end of their own.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and only the last line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON, and nothing else.")] = False,
+) -> None:
+    """What Shapley values and their relatives would pay, beside the market itself: payouts, agreement and cost."""
+    from databazaar.cli import compare_tables
+    from databazaar.valuation import compare as compare_methods
+
+    names = _names(methods)
+    if seeds < 1:
+        raise BazaarError(f"--seeds {seeds}: give at least one seed")
+    if seed is not None and seed < 0:
+        raise BazaarError(f"--seed {seed}: give zero or more")
+    if mode not in get_args(Modes):
+        raise BazaarError(f"--mode {mode} is unknown: use one of {', '.join(get_args(Modes))}")
+    if max_seconds is not None and not (max_seconds > 0 and math.isfinite(max_seconds)):
+        raise BazaarError(f"--max-seconds {max_seconds:g}: give a number above zero")
+    if out is not None and os.path.lexists(out):
+        raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
+    job = _job(market, seed, engine, device)
+    _refuse_impossible(names, job)
+    with _new_folder(out or _next_free(job.title)) as draft:
+        with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as tell:
+            comparison = compare_methods(
+                job.consumer,
+                job.providers,
+                names,
+                seed=job.seed,
+                seeds=seeds,
+                mode=mode,  # type: ignore[arg-type]
+                engine=job.engine,
+                device=job.device,
+                options=_options(names, job, max_seconds),
+                tell=tell,
+            )
+        told = _told(comparison, job)
+        _write(draft.path, comparison, job, told)
+    page = draft.final / "comparison.html"
+    if as_json:
+        typer.echo(json.dumps({"folder": str(draft.final), **told}, allow_nan=False))
+    elif quiet:
+        typer.echo(page)
+    else:
+        compare_tables.show(comparison, job.consumer.currency, page)
+
+
+def _names(methods: str) -> list[str]:
+    from databazaar.valuation import METHODS
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise BazaarError(f"--methods is empty: use some of {', '.join(METHODS)}")
+    for name in names:
+        if name not in METHODS:
+            close = difflib.get_close_matches(name.lower(), METHODS, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise BazaarError(f"--methods: {name!r} is unknown: {hint}The methods are {', '.join(METHODS)}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BazaarError(f"--methods names {twice} twice: name each method once")
+    return names
+
+
+def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -> Job:
+    from databazaar.config import load_market
+    from databazaar.jobs import market_job
+
+    if (engine or load_market(path).engine.kind) == "federated":
+        raise BazaarError(
+            f"{path}: a federated market cannot be compared, as most methods ask every provider many times over: "
+            "give --engine vectorized and a file for each provider"
+        )
+    given: dict[str, dict[str, Any]] = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
+    changes = {
+        section: {name: value for name, value in settings.items() if value is not None}
+        for section, settings in given.items()
+    }
+    job = market_job(path, {section: settings for section, settings in changes.items() if settings})
+    job.arbiter()  # finds whatever else is wrong before anything is written, and sets torch's threads
+    return job
+
+
+def _refuse_impossible(names: Sequence[str], job: Job) -> None:
+    """What would only come to light after other methods have run."""
+    from databazaar.valuation.exact import MOST_PLAYERS
+
+    providers, per_round = len(job.providers), int(job.consumer.per_round)
+    if "exact" in names and providers > MOST_PLAYERS:
+        raise BazaarError(
+            f"--methods exact trains a model on every coalition, 2^{providers} of them for {providers} providers: "
+            f"it takes at most {MOST_PLAYERS}, so use tmc instead"
+        )
+    if "fedsv-exact" in names and per_round > MOST_PLAYERS:
+        raise BazaarError(
+            f"--methods fedsv-exact scores every coalition of a round, 2^{per_round} of them for per_round = "
+            f"{per_round}: it takes at most {MOST_PLAYERS}, so use fedsv instead"
+        )
+    drawing = next((name for name in names if name in WITHOUT_REPLACEMENT), None)
+    if drawing is not None and per_round > providers:
+        raise BazaarError(
+            f"--methods {drawing} draws each provider at most once a round, and market.per_round = {per_round} is "
+            f"more than the {providers} providers: lower per_round, or leave {drawing} out"
+        )
+
+
+def _options(names: Sequence[str], job: Job, max_seconds: float | None) -> dict[str, dict[str, Any]]:
+    from databazaar.samplers import OSMD
+    from databazaar.valuation.g_shapley import STOP as G_SHAPLEY_STOP
+    from databazaar.valuation.monte_carlo import STOP as TMC_STOP
+    from databazaar.valuation.stopping import MaxSeconds
+
+    options: dict[str, dict[str, Any]] = {}
+    if isinstance(job.sampler, OSMD):  # else theory gives the settings: a uniform market is what `uniform` is for
+        options["osmd"] = {"sampler": job.sampler}
+    if max_seconds is not None:
+        limit = MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
+        usual = {"g-shapley": G_SHAPLEY_STOP, "tmc": TMC_STOP}
+        for name, rule in CAN_STOP.items():
+            options[name] = {rule: usual[name] | limit if name in usual else limit}
+    return {name: given for name, given in options.items() if name in names}
+
+
+def _told(comparison: Comparison, job: Job) -> dict[str, Any]:
+    currency = job.consumer.currency
+    return {
+        "market": job.title,
+        "currency": currency.name,
+        "decimals": currency.decimals,
+        **comparison.to_dict(),
+    }
+
+
+def _write(folder: Path, comparison: Comparison, job: Job, told: dict[str, Any]) -> None:
+    from databazaar.reports.valuation_figures import save_overview
+    from databazaar.reports.valuation_page import comparison_csv, render_comparison
+    from databazaar.runs import write_whole
+
+    currency = job.consumer.currency
+    write_whole(folder / "comparison.json", json.dumps(told, indent=2, allow_nan=False).encode())
+    write_whole(folder / "comparison.csv", comparison_csv(comparison, currency).encode())
+    save_overview(comparison, currency, folder / "comparison.png")
+    page = render_comparison(comparison, title=job.title, currency=currency)
+    write_whole(folder / "comparison.html", page.encode())
+
+
+def _next_free(title: str) -> Path:
+    from databazaar.cli import play
+
+    return play.next_free(Path("runs"), f"{title} compare")
+
+
+class _Draft:
+    def __init__(self, final: Path) -> None:
+        self.final = final
+        self.path = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.partial")
+
+
+@contextlib.contextmanager
+def _new_folder(final: Path) -> Iterator[_Draft]:
+    """A folder to write to, made at once; it appears under its name when all is in it, or leaves no trace."""
+    draft = _Draft(final)
+    missing = [parent for parent in final.parents if not parent.exists()]  # the deepest first
+    try:
+        draft.path.mkdir(parents=True)
+        yield draft
+        draft.path.rename(final)
+    except BaseException as reason:
+        shutil.rmtree(draft.path, ignore_errors=True)
+        for parent in missing:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+        if isinstance(reason, OSError):
+            text = f"{final} cannot be written ({reason.strerror}): give another folder with --out"
+            raise BazaarError(text) from None
+        raise

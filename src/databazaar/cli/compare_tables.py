@@ -1,0 +1,160 @@
+"""A comparison in the terminal: a line of progress for each method, then tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from databazaar.money import Currency
+from databazaar.reports.valuation_figures import ranked
+from databazaar.reports.valuation_page import correlation, interval, mean_amount, stops, survivors
+from databazaar.reports.wording import number, printable
+from databazaar.valuation import Comparison, Outcome
+
+MOST_ROWS = 30
+MOST_NAMES = 8
+NAME_WIDTH = 28
+
+
+@contextmanager
+def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callable[[str, int], None] | None]:
+    """What to call with a method and a seed before each run; None where nothing is to be said."""
+    if not chatty:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[doing]}"),
+        TimeElapsedColumn(),
+    )
+    width = max(map(len, names))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks = {name: bar.add_task(f"{name:<{width}}", total=seeds, start=False, doing="waits") for name in names}
+        last: list[str] = []
+
+        def done() -> None:
+            for name in last:
+                bar.advance(tasks[name])
+            if last and bar.tasks[tasks[last[0]]].finished:
+                bar.update(tasks[last[0]], doing="done")
+            last.clear()
+
+        def tell(name: str, seed: int) -> None:
+            done()
+            if not bar.tasks[tasks[name]].started:
+                bar.start_task(tasks[name])
+            bar.update(tasks[name], doing=f"seed {seed}")
+            last.append(name)
+
+        yield tell
+        done()
+
+
+def show(comparison: Comparison, currency: Currency, page: Path) -> None:
+    """All tables and where the files lie."""
+    console = Console()
+    _say(console, f"Who is paid what, in {printable(currency.name)}")
+    for table in payout_tables(comparison, currency, console.width):
+        console.print(table)
+    hidden = len(comparison.providers) - MOST_ROWS
+    if hidden > 0:
+        _say(console, f"{hidden:,} more providers stand in {page.with_name('comparison.csv')}\n")
+    _say(console, "Rank correlation of payouts (Spearman)")
+    console.print(correlation_table(comparison))
+    _say(console, "What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else ""))
+    console.print(cost_table(comparison))
+    for outcome in comparison.outcomes:
+        _say(console, f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
+    if len(comparison.seeds) > 1:
+        _say(console, "\nRanks that would survive another seed (* above), each pair judged with 95 % confidence:")
+        for outcome in comparison.outcomes:
+            _say(console, f"{outcome.method}: {_survivors(comparison, outcome)}")
+    _say(console, f"\ncomparison  {page}")
+
+
+def payout_tables(comparison: Comparison, currency: Currency, width: int) -> list[Table]:
+    """One table, or several where the terminal is too narrow for all methods."""
+    order = ranked(comparison)[:MOST_ROWS]
+    names = [_short(comparison.providers[place]) for place in order]
+    columns = {
+        outcome.method: [*(_cell(comparison, outcome, place, currency) for place in order), _total(outcome, currency)]
+        for outcome in comparison.outcomes
+    }
+    room = width - max(len("provider"), *map(len, names)) - 5
+    groups: list[list[str]] = [[]]
+    used = 0
+    for method, cells in columns.items():
+        needed = max(len(method), *map(len, cells)) + 3
+        if groups[-1] and used + needed > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(method)
+        used += needed
+    tables = []
+    for group in groups:
+        table = Table(box=SIMPLE_HEAD)
+        table.add_column("provider", no_wrap=True)
+        for method in group:
+            table.add_column(method, justify="right", no_wrap=True)
+        for row, name in enumerate([*names, "total"]):
+            table.add_row(Text(name), *(Text(columns[method][row]) for method in group))
+        tables.append(table)
+    return tables
+
+
+def correlation_table(comparison: Comparison) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("")
+    for outcome in comparison.outcomes:
+        table.add_column(outcome.method, justify="right")
+    for outcome, line in zip(comparison.outcomes, comparison.rank_correlation, strict=True):
+        table.add_row(outcome.method, *(correlation(value) for value in line))
+    return table
+
+
+def cost_table(comparison: Comparison) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("method", no_wrap=True)
+    heads = ("seconds", "oracle calls", "utility evaluations", "trainings", "final utility")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for outcome in comparison.outcomes:
+        counts = (outcome.mean(cost) for cost in ("oracle_calls", "utility_evaluations", "trainings"))
+        utility = "–" if outcome.final_utility is None else f"{outcome.final_utility:.4f}"
+        table.add_row(outcome.method, number(outcome.mean("seconds")), *(f"{value:,.0f}" for value in counts), utility)
+    return table
+
+
+def _cell(comparison: Comparison, outcome: Outcome, place: int, currency: Currency) -> str:
+    shown = mean_amount(currency, outcome.payouts[:, place].mean(), len(comparison.seeds))
+    if outcome.stability is None:
+        return shown
+    return f"{shown} {interval(currency, outcome, place)} {'*' if outcome.stability.survives[place] else ' '}"
+
+
+def _total(outcome: Outcome, currency: Currency) -> str:
+    total = mean_amount(currency, outcome.payouts.sum(1).mean(), len(outcome.payouts))
+    return total if outcome.stability is None else f"{total}  "
+
+
+def _survivors(comparison: Comparison, outcome: Outcome) -> str:
+    who = survivors(comparison, outcome)
+    more = f" and {len(who) - MOST_NAMES:,} more" if len(who) > MOST_NAMES else ""
+    return f"{len(who):,} of {len(comparison.providers):,}" + (f": {', '.join(who[:MOST_NAMES])}{more}" if who else "")
+
+
+def _short(name: str) -> str:
+    name = printable(name)
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 10]}…{name[-9:]}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

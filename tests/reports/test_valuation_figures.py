@@ -1,0 +1,103 @@
+"""The figures and the page of a comparison: drawn for few and for many, with and without intervals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from comparison_samples import FIVE, sample_comparison
+from matplotlib.figure import Figure
+from PIL import Image
+
+from databazaar.money import Currency
+from databazaar.reports import valuation_figures
+from databazaar.reports.valuation_page import CSV_HEADS, comparison_csv, mean_amount, render_comparison, survivors
+from databazaar.valuation import METHODS
+
+EUR = Currency("EUR", 2)
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text"))]
+
+
+def test_every_method_has_a_look_of_its_own() -> None:
+    marks = valuation_figures.MARKS
+    assert marks.keys() == METHODS.keys()
+    assert len({colour for colour, _ in marks.values()}) == len({shape for _, shape in marks.values()}) == len(marks)
+
+
+@pytest.mark.parametrize(("providers", "methods", "seeds"), [(1, ("osmd",), 1), (9, tuple(METHODS), 3), (100, FIVE, 3)])
+def test_the_sheet_as_png(tmp_path: Path, providers: int, methods: tuple[str, ...], seeds: int) -> None:
+    comparison = sample_comparison([f"p{i}" for i in range(providers)], methods, seeds=seeds)
+    path = tmp_path / "comparison.png"
+    valuation_figures.save_overview(comparison, EUR, path)
+    with Image.open(path) as image:
+        assert image.format == "PNG" and image.width == 1700 and 800 <= image.height <= 2000
+        colours = image.convert("RGB").getcolors(maxcolors=1 << 24)
+        assert colours is not None and len(colours) > 20
+
+
+def test_few_providers_are_named_and_many_get_a_strip_a_method() -> None:
+    few = texts(valuation_figures.payouts(sample_comparison(["harbour", "meadow"]), EUR))
+    assert {"harbour", "meadow", *FIVE} <= set(few)
+    many = valuation_figures.payouts(sample_comparison([f"p{i}" for i in range(100)], seeds=2), EUR)
+    assert len(many.axes) == len(FIVE)
+    assert "100 providers, best paid by osmd first" in texts(many)
+
+
+def test_dots_lie_where_the_payouts_are() -> None:
+    comparison = sample_comparison(["a", "b", "c"], ("osmd", "loo"))
+    axes = valuation_figures.payouts(comparison, EUR).axes[0]
+    order = valuation_figures.ranked(comparison)
+    drawn = [line.get_xdata().tolist() for line in axes.lines]
+    assert drawn == [outcome.payouts[0][order].tolist() for outcome in comparison.outcomes]
+    assert drawn[0] == sorted(drawn[0], reverse=True)
+    low, high = axes.get_xlim()
+    assert low == 0 and high > max(map(max, drawn))
+
+
+def test_a_method_that_pays_all_alike_has_no_correlation() -> None:
+    shown = texts(valuation_figures.correlations(sample_comparison(methods=("osmd", "uniform"), budget=99_999)))
+    assert shown.count("–") == 3 and "1.00" in shown
+
+
+def test_costs_are_written_beside_logarithmic_bars() -> None:
+    figure = valuation_figures.costs(sample_comparison())
+    assert [axes.get_xscale() for axes in figure.axes] == ["log", "log"]
+    assert {"0.02", "12", "10", "24,010"} <= set(texts(figure))
+
+
+def test_the_page_holds_everything_escaped_and_loads_nothing() -> None:
+    comparison = sample_comparison(["north", "<script>alert(1)</script>", "n" * 100], seeds=3)
+    page = render_comparison(comparison, title="A <b>bold</b> market", currency=EUR)
+    assert "<script>alert(1)" not in page and "<b>bold" not in page
+    assert not re.search(r'(src|href)="(?!#)', page)
+    assert page.count("<svg ") == 3
+    for head in ("Who is paid what", "Would it stand?", "Rank correlations", "What it cost", "Settings"):
+        assert f"<h2>{head}</h2>" in page
+    assert "1,000.00 EUR" in page and "the cap of 500 permutations" in page and "0 to 2" in page
+
+
+def test_csv_tells_payouts_and_intervals() -> None:
+    comparison = sample_comparison(["north", 'so"uth, ltd'], ("osmd", "loo"), seeds=3)
+    rows = list(csv.DictReader(io.StringIO(comparison_csv(comparison, EUR))))
+    assert tuple(rows[0]) == CSV_HEADS
+    assert [(row["provider"], row["method"]) for row in rows[2:]] == [('so"uth, ltd', "osmd"), ('so"uth, ltd', "loo")]
+    for row in rows:
+        assert float(row["low"]) <= float(row["pay"]) <= float(row["high"])
+        outcome = comparison[row["method"]]
+        assert (row["rank_survives"] == "yes") == (row["provider"] in survivors(comparison, outcome))
+    single = list(csv.DictReader(io.StringIO(comparison_csv(sample_comparison(), EUR))))
+    assert sum(round(float(row["pay"]) * 100) for row in single if row["method"] == "loo") == 100_000
+    assert {row["low"] for row in single} == {""}
+
+
+def test_mean_amounts_keep_one_digit_more() -> None:
+    assert mean_amount(Currency(), np.float64(219), 1) == "219"
+    assert mean_amount(Currency(), np.float64(219.04), 3) == "219.0"
+    assert mean_amount(EUR, 0.0, 3) == "0.000"

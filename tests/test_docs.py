@@ -1,0 +1,79 @@
+"""The documentation holds: its Python runs, its links lead somewhere, and no command or setting is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from databazaar import config_sections
+from databazaar.cli.app import app
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(DOCS)}:{text[: match.start()].count(chr(10)) + 1}")
+    for page in PAGES
+    for text in [page.read_text(encoding="utf-8")]
+    for match in re.finditer(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    for block in [match[1]]
+]
+SECTIONS = {
+    name: model
+    for name, model in vars(config_sections).items()
+    if isinstance(model, type) and issubclass(model, config_sections.Section) and model is not config_sections.Section
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_python_of_the_docs_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs", "exec", dont_inherit=True), {"__name__": "docs"})
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(BLOCKS) >= 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+def test_the_index_links_every_page() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index)}
+    assert linked == {page.resolve() for page in PAGES} - {(DOCS / "index.md").resolve()}
+
+
+def test_the_reference_has_every_command_and_every_option() -> None:
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    commands = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for name, command in list(commands.items()):
+        commands |= {f"{name} {inner}": part for inner, part in getattr(command, "commands", {}).items()}
+    for name, command in commands.items():
+        (part,) = re.findall(rf"^## bazaar {name}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+        for parameter in command.params:
+            written = [option for option in parameter.opts if option.startswith("--")] or [parameter.name]
+            if not getattr(parameter, "hidden", False):
+                assert all(option in part for option in written), f"{name} {written}: run scripts/cli_reference.py"
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_setting_of_market_toml_is_explained(name: str) -> None:
+    text = (DOCS / "reference" / "market-toml.md").read_text(encoding="utf-8")
+    model: type[BaseModel] = SECTIONS[name]
+    head = {"ProviderSettings": "[[providers]]"}.get(name, f"[{name.removesuffix('Settings').lower()}]")
+    (part,) = re.findall(rf"^## {re.escape(head)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", part, flags=re.MULTILINE))
+    assert list(rows) == list(model.model_fields)
+    for field, info in model.model_fields.items():
+        if info.is_required():
+            assert rows[field].startswith("required")
+        elif isinstance(info.default, int | float | str) and info.default != "":
+            plain = rows[field].strip("`").strip('"')
+            assert plain == str(info.default), f"{head} {field}"
