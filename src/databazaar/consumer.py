@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from databazaar.errors import BazaarError
 from databazaar.models import KINDS, build_model
 from databazaar.money import Currency
-from databazaar.task import LOSSES, Loss, Schedule, Task, as_dataset
+from databazaar.task import LOSSES, Loss, Schedule, Task, as_dataset, unnamed_loss
 from databazaar.utilities import BUILT_IN, Evaluator, Utility
 
 
@@ -57,6 +57,8 @@ class Consumer:
         object.__setattr__(self, "model", self._choose_model())
 
     def _choose_loss(self) -> Loss:
+        if self.loss is None and self.holdout is None:
+            return unnamed_loss
         if self.loss is None:
             return LOSSES["cross-entropy" if self.classifies else "squared-error"]
         if callable(self.loss):
