@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from databazaar.cli.reproduce import reproduce
 from databazaar.errors import BazaarError
 
 NOBODY_ANSWERED = 3
@@ -167,6 +168,16 @@ def audit(
     else:
         typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
     raise typer.Exit(0 if found.ok else 1)
+
+
+app.command(
+    epilog=_example(
+        "bazaar reproduce all --seeds 10 --device auto",
+        "bazaar reproduce revenue --dataset mnist,fmnist --data-dir datasets",
+        "bazaar reproduce mixture --mixture-seeds 10 --set mixture.eta=0.002",
+        "bazaar reproduce all --quick",
+    )
+)(reproduce)
 
 
 def _version(asked: bool) -> None:

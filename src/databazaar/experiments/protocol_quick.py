@@ -20,12 +20,13 @@ QUICK = Protocol(
             FIGURES.images["mnist"],
             rounds=60,
             providers=20,
-            samples=100,
+            samples=60,
             holdout=300,
             per_round=4,
             group_sizes=(5, 5, 5, 5),
+            local_step=0.1,
             halve_every=40,
-            eta=0.5,
+            eta=4.0,
             alpha=0.05,
             g_max_permutations=60,
             fed_max_permutations=60,
@@ -38,8 +39,9 @@ QUICK = Protocol(
         samples=100,
         dimensions=100,
         per_round=4,
-        rounds=300,
-        eta=0.01,
+        rounds=200,
+        step=0.03,
+        eta=0.1,
         alpha=0.05,
         g_back_check=30,
         g_max_permutations=300,
@@ -59,7 +61,7 @@ def synthetic_images(training: int = SYNTHETIC.training, testing: int = 1_000, s
         labels = rng.integers(0, CLASSES, count)
         shifts = rng.integers(-2, 3, (count, 2))
         drawn = np.stack([np.roll(patterns[k], tuple(by), (0, 1)) for k, by in zip(labels, shifts, strict=True)])
-        noisy = 0.5 + 0.12 * drawn + 0.25 * rng.normal(size=drawn.shape)
+        noisy = 0.5 + 0.15 * drawn + 0.15 * rng.normal(size=drawn.shape)
         return np.rint(255 * noisy.clip(0, 1)).astype(np.uint8), labels.astype(np.uint8)
 
     return Images(*images(training), *images(testing))
