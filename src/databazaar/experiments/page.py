@@ -82,9 +82,10 @@ def _revenue(results: Results) -> str:
         name = DATASET_NAMES[dataset]
         about = (f"Revenue on {name}", "Pay of every provider under the four methods.")
         drawn = inline_svg(figures.revenue(results, [dataset]), f"fig-revenue-{dataset}", *about)
-        parts += [f"<h3>{name}</h3>", figure_card(drawn, *about), tables.group_table(results, dataset)]
+        parts.append(f"<h3>{name}</h3>")
         if published.revenue(dataset, "osmd") is None:
             parts.append(tables.unpublished(dataset))
+        parts += [figure_card(drawn, *about), tables.group_table(results, dataset)]
     return "\n".join(parts)
 
 

@@ -83,7 +83,7 @@ def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
     rounds, seconds, machines = np.zeros(0, dtype=np.int64), 0.0, []
     for path in sorted(folder.glob(f"{piece.key}-seeds*.npz")):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             about = json.loads(arrays["about"].tobytes())
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
