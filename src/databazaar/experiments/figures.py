@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -48,7 +49,9 @@ def _pay(axes: Axes, results: Results, dataset: str, method: str) -> None:
     order, their_order = np.argsort(groups, kind="stable"), np.arange(len(groups))
     if dataset == "mixture":  # the authors' order inside a group is not known, so both are sorted by pay there
         order = np.lexsort((-pay.mean().to_numpy(), groups)) if len(pay) else order
-        their_order = np.lexsort((-np.array(theirs.mean), published.mixture_groups())) if theirs else their_order
+        their_order = (
+            np.lexsort((-np.array(theirs.mean), np.array(published.mixture_groups()))) if theirs else their_order
+        )
     place = np.arange(1, len(groups) + 1)
     for group in range(0, int(groups.max()) + 1, 2):
         inside = place[groups[order] == group]
@@ -139,7 +142,7 @@ def runtime(results: Results, datasets: Sequence[str]) -> Figure:
             theirs = published.runtime(dataset, method)
             if theirs is not None:
                 axes.plot(theirs.at, theirs.values, color=COLOURS[method], linewidth=0.9, linestyle=(0, (3, 2)))
-                axes.plot(theirs.at, theirs.values, **(RING | {"color": COLOURS[method], "markersize": 4.5}))  # type: ignore[arg-type]
+                axes.plot(theirs.at, theirs.values, **(RING | {"color": COLOURS[method], "markersize": 4.5}))
                 counts.update(theirs.at)
             ours = mine[mine.method == method].sort_values("providers")
             if len(ours):
@@ -168,7 +171,7 @@ def mixture(results: Results) -> Figure:
     """Both panels: pay by provider, sorted by group, for every method; and the estimation error along training."""
     methods = [method for method in METHODS if method in results.plan.methods]
     figure = Figure(figsize=(WIDTH, 5.4), layout="constrained", facecolor="white")
-    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.15))
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.15), squeeze=False)[:, 0]
     panels = above.subplots(1, len(methods), sharey=True, squeeze=False)[0]
     for method, axes in zip(methods, panels, strict=True):
         _pay(axes, results, "mixture", method)
@@ -189,7 +192,7 @@ def mixture(results: Results) -> Figure:
 
 
 def _legend(figure: Figure | SubFigure, rings: bool, marker: str, line: str, methods: Sequence[str] = METHODS) -> None:
-    dashes = {"uniform": (0, (4, 1.6))} if methods == TRAINED else {}
+    dashes: dict[str, Any] = {"uniform": (0, (4, 1.6))} if methods == TRAINED else {}
     handles = [
         Line2D([], [], color=COLOURS[m], marker=marker, linestyle=dashes.get(m, line), markersize=4)
         for m in METHODS

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
+
+import pandas as pd
 
 from databazaar.experiments import published
 from databazaar.experiments.compute import PROTOCOLS
@@ -53,10 +55,15 @@ def _verdict_row(verdict: Verdict, columns: int) -> str:
     return shown
 
 
+def _each(pieces: pd.DataFrame) -> Iterator[Any]:
+    """Rows whose columns are attributes."""
+    yield from pieces.itertuples()
+
+
 def missing(results: Results) -> str:
     """What was asked for and is not there, said plainly."""
     lines = []
-    for piece in results.pieces.itertuples():
+    for piece in _each(results.pieces):
         if piece.done < piece.wanted:
             name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
             if piece.experiment == "runtime":
@@ -175,7 +182,7 @@ def _written(value: Any) -> str:
 def costs(results: Results) -> str:
     """Which machine computed what, and how long each piece was at work."""
     rows = []
-    for piece in results.pieces[results.pieces.done > 0].itertuples():
+    for piece in _each(results.pieces[results.pieces.done > 0]):
         name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
         name = f"Runtime, {name}, {piece.providers} providers" if piece.experiment == "runtime" else name
         permutations = f"{piece.permutations:,.0f}" if piece.permutations else "–"
