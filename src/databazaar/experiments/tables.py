@@ -28,7 +28,7 @@ def row(head: str, cells: Sequence[str]) -> str:
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
     """What does not hold first, then the rest, target by target."""
-    heads = ["Target", "Measured", "Published or expected", "Difference", "Seeds", "Verdict"]
+    heads = ["Target", "Verdict", "Measured", "Published or expected", "Difference", "Seeds"]
     sections: dict[str, list[Verdict]] = {}
     for verdict in sorted(verdicts, key=lambda v: {False: 0, None: 1, True: 2}[v.holds]):
         title = verdict.target[:1].upper() + verdict.target[1:]
@@ -47,8 +47,8 @@ def _verdict_row(verdict: Verdict, columns: int) -> str:
     kind = ' class="noted"' if verdict.note else ""
     shown = (
         f'<tr{kind}><th scope="row" class="text">{escape(about(verdict))}{target}</th>'
-        f"<td>{escape(verdict.measured)}</td><td>{escape(verdict.published)}</td>"
-        f"<td>{escape(verdict.difference)}{allowed}</td><td>{escape(verdict.seeds)}</td><td>{word}</td></tr>"
+        f"<td>{word}</td><td>{escape(verdict.measured)}</td><td>{escape(verdict.published)}</td>"
+        f"<td>{escape(verdict.difference)}{allowed}</td><td>{escape(verdict.seeds)}</td></tr>"
     )
     if verdict.note:
         shown += f'\n<tr><td class="text note hint" colspan="{columns}">{escape(verdict.note)}</td></tr>'
@@ -164,7 +164,7 @@ def runtime_table(results: Results) -> str:
 def settings_table(caption: str, sections: Sequence[tuple[str, dict[str, Any]]]) -> str:
     heads = ["Setting", *(DATASET_NAMES[name] for name, _ in sections)]
     rows = [row(key, [_written(values[key]) for _, values in sections]) for key in sections[0][1]]
-    return f"<details><summary>All settings</summary>\n{table(caption, heads, rows, sortable=False)}\n</details>"
+    return f"<details open><summary>All settings</summary>\n{table(caption, heads, rows, sortable=False)}\n</details>"
 
 
 def runtime_settings(results: Results) -> str:
@@ -182,7 +182,7 @@ def _written(value: Any) -> str:
 def costs(results: Results) -> str:
     """Which machine computed what, and how long each piece was at work."""
     rows = []
-    for piece in _each(results.pieces[results.pieces.done > 0]):
+    for piece in _each(results.pieces[results.pieces.done > 0][::-1]):
         name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
         name = f"Runtime, {name}, {piece.providers} providers" if piece.experiment == "runtime" else name
         permutations = f"{piece.permutations:,.0f}" if piece.permutations else "–"

@@ -205,10 +205,10 @@ def _told(done: int, wanted: int) -> str:
 
 def signed(value: float, digits: int) -> str:
     """
-    >>> signed(-0.00131, 4), signed(2.0, 1)
-    ('−0.0013', '+2.0')
+    >>> signed(-0.00131, 4), signed(2.0, 1), signed(-0.01, 1)
+    ('−0.0013', '+2.0', '0.0')
     """
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return f"{value:+.{digits}f}".replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
 
 
 def about(verdict: Verdict) -> str:
