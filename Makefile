@@ -14,7 +14,7 @@ CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 PYTEST_ARGS ?=
 
 help:  ## Show this help
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 26
 
 demo: .venv/.installed  ## Install into .venv and run the fraud demo, offline
 	$(BIN)/bazaar demo
