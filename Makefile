@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean constraints chromium postgres
+.PHONY: help demo reproduce-quick test lint bench clean constraints chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -14,10 +14,13 @@ CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 PYTEST_ARGS ?=
 
 help:  ## Show this help
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 26
 
 demo: .venv/.installed  ## Install into .venv and run the fraud demo, offline
 	$(BIN)/bazaar demo
+
+reproduce-quick: .venv/.installed  ## Reproduce the paper in small: synthetic data, offline, two minutes
+	$(BIN)/bazaar reproduce all --quick --device cpu --jobs 2 --out reproduction-quick
 
 test: .venv/.installed-test chromium postgres lint  ## Install the test tools, lint, type-check and run all tests
 	@if [ -e .venv/.no-chromium ]; then \

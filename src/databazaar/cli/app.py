@@ -15,6 +15,7 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.reproduce import reproduce
 from databazaar.errors import BazaarError
 
 NOBODY_ANSWERED = 3
@@ -174,6 +175,14 @@ def audit(
 
 
 app.command(epilog=example(*EXAMPLES))(compare)
+app.command(
+    epilog=example(
+        "bazaar reproduce all --seeds 10 --device auto",
+        "bazaar reproduce revenue --dataset mnist,fmnist --data-dir datasets",
+        "bazaar reproduce mixture --mixture-seeds 10 --set mixture.eta=0.002",
+        "bazaar reproduce all --quick",
+    )
+)(reproduce)
 
 
 def _version(asked: bool) -> None:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -20,15 +24,17 @@ import torch
 from databazaar.data.datasets import SOURCES
 from databazaar.engines.select import pick_device
 from databazaar.errors import BazaarError
-from databazaar.experiments.images import image_market
+from databazaar.experiments.forecast import Forecast
+from databazaar.experiments.images import image_market, market_from
 from databazaar.experiments.methods import METHODS, SHAPLEY, Market, run_method
 from databazaar.experiments.mixture import mixture_market
-from databazaar.experiments.parts import Piece, find, save
+from databazaar.experiments.parts import Piece, Settings, find, save
 from databazaar.experiments.protocol_figures import FIGURES
+from databazaar.experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
 from databazaar.experiments.protocol_text import TEXT
-from databazaar.experiments.settings import ImageSettings, MixtureSettings, Protocol, changed
+from databazaar.experiments.settings import ImageSettings, MixtureSettings, Protocol, changed, checked
 
-PROTOCOLS = {protocol.name: protocol for protocol in (FIGURES, TEXT)}
+PROTOCOLS = {protocol.name: protocol for protocol in (FIGURES, TEXT, QUICK)}
 WHATS = ("revenue", "accuracy", "runtime", "mixture")
 SIDE_BY_SIDE = 10
 """Seeds that a GPU trains in one batch; on a CPU it is one, so that little is lost when it is interrupted."""
@@ -49,13 +55,15 @@ class Plan:
     def pieces(self) -> Iterator[tuple[Piece, int]]:
         """Every piece with the number of its seeds; long ones first, so that workers end together."""
         protocol = _chosen(self.protocol)
-        changes = self.changes or {}
+        changes = checked(self.changes or {})
         wanted = [m for m in METHODS if m in self.methods and ("revenue" in self.whats or m not in SHAPLEY)]
         if "mixture" in self.whats:
             settings = changed(protocol.mixture, changes)
             for method in (m for m in reversed(METHODS) if m in self.methods):
                 yield Piece("mixture", "mixture", method, settings), self.mixture_seeds
         for dataset in reversed(self.datasets):
+            if dataset not in protocol.images:
+                raise BazaarError(f"dataset {dataset!r} is unknown: use {', '.join(protocol.images)}")
             images = changed(protocol.images[dataset], changes)
             if "revenue" in self.whats or "accuracy" in self.whats:
                 for method in reversed(wanted):
@@ -80,6 +88,10 @@ def _chosen(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
+WORK = {"osmd": 1.0, "uniform": 1.0, "fedsv": 3.5, "g-shapley": 3.5}
+"""What a round of a method costs against a round of OSMD: measured on a GPU with 100 providers."""
+
+
 @dataclass(frozen=True)
 class Chore:
     """Some seeds of a piece, to be computed in one go. `cost` is a rough count of local epochs, for the time left."""
@@ -88,11 +100,17 @@ class Chore:
     seeds: tuple[int, ...]
 
     @property
+    def kind(self) -> tuple[str, str, str]:
+        """Chores of one kind take about as long for each unit of their cost."""
+        settings = self.piece.settings
+        network = settings.network if isinstance(settings, ImageSettings) else "linear"
+        return self.piece.experiment, network, self.piece.method
+
+    @property
     def cost(self) -> float:
         settings = self.piece.settings
-        work = {"osmd": 1.0, "uniform": 1.0, "fedsv": 6.0, "g-shapley": 4.0}[self.piece.method]
-        size = settings.samples * (3.0 if isinstance(settings, ImageSettings) and settings.network == "cnn" else 1.0)
-        return len(self.seeds) * settings.rounds * settings.per_round * work * size
+        size = {"mlp": 1.0, "cnn": 3.0, "linear": 0.3}[self.kind[1]] * settings.samples
+        return len(self.seeds) * settings.rounds * settings.per_round * WORK[self.piece.method] * size
 
 
 def missing(plan: Plan, folder: Path, together: int) -> list[Chore]:
@@ -105,24 +123,29 @@ def missing(plan: Plan, folder: Path, together: int) -> list[Chore]:
     return chores
 
 
-def market_of(piece: Piece, data: Path | None) -> Market:
-    if isinstance(piece.settings, MixtureSettings):
-        return mixture_market(piece.settings)
-    return image_market(piece.dataset, piece.settings, data)
+@lru_cache(maxsize=1)  # the chores of one market come one after the other
+def market_of(dataset: str, settings: Settings, data: Path | None) -> Market:
+    if isinstance(settings, MixtureSettings):
+        return mixture_market(settings)
+    if dataset in QUICK.images:
+        return market_from(synthetic_images(), SYNTHETIC, settings)
+    return image_market(dataset, settings, data)
 
 
 def do(chore: Chore, folder: Path, data: Path | None, device: str, threads: int = 0) -> tuple[Chore, float]:
     """Computes one chore and stores it; gives it back with the seconds it took."""
     if threads:
         torch.set_num_threads(threads)
-    market = market_of(chore.piece, data)
+    market = market_of(chore.piece.dataset, chore.piece.settings, data)
     outcome = run_method(chore.piece.method, market, chore.seeds, device)
     save(folder, chore.piece, outcome, machine(device))
     return chore, outcome.seconds
 
 
 def machine(device: str) -> str:
-    return torch.cuda.get_device_name(0) if device.startswith("cuda") else f"{platform.machine()} CPU"
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(0)
+    return f"{platform.machine()} CPU, {os.cpu_count()} cores"
 
 
 def compute(
@@ -137,12 +160,11 @@ def compute(
     where = str(pick_device(device))
     together = SIDE_BY_SIDE if where.startswith("cuda") else 1
     chores = missing(plan, folder, together)
-    begun, done_cost, all_cost = time.perf_counter(), 0.0, sum(chore.cost for chore in chores)
+    forecast = Forecast((chore.kind, chore.cost) for chore in chores)
     for done, (chore, seconds) in enumerate(_results(chores, folder, data, where, jobs), 1):
-        done_cost += chore.cost
-        left = (time.perf_counter() - begun) * (all_cost / done_cost - 1)
+        forecast.finished(chore.kind, chore.cost, seconds)
         if tell is not None:
-            tell(chore, seconds, done, len(chores), left)
+            tell(chore, seconds, done, len(chores), forecast.seconds_left())
 
 
 def _results(
@@ -151,14 +173,33 @@ def _results(
     timed = [chore for chore in chores if chore.piece.experiment == "runtime"]
     free = [chore for chore in chores if chore.piece.experiment != "runtime"]
     if jobs > 1 and free:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures = [pool.submit(do, chore, folder, data, device, 1) for chore in free]
-            for future in as_completed(futures):
-                yield future.result()
+        yield from _side_by_side(free, folder, data, device, jobs)
         free = []
     for chore in [*free, *timed]:  # what is timed runs alone
         yield do(chore, folder, data, device)
+
+
+def _side_by_side(
+    chores: Sequence[Chore], folder: Path, data: Path | None, device: str, jobs: int
+) -> Iterator[tuple[Chore, float]]:
+    """Several worker processes. Interrupted, they end at once; what they had finished is on disk."""
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_parent)
+    try:
+        futures = [pool.submit(do, chore, folder, data, device, 1) for chore in chores]
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool:
+        raise BazaarError(
+            "a worker process died, perhaps for want of memory: the same command goes on, with fewer --jobs"
+        ) from None
+    finally:
+        for worker in list((pool._processes or {}).values()):
+            worker.terminate()
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

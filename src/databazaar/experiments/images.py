@@ -61,7 +61,7 @@ def market_from(images: Images, source: Source, settings: ImageSettings) -> Imag
     order = rng.permutation(len(images.x_train))[: training + settings.holdout]
     x = prepared(images.x_train[order], source, settings)
     y = images.y_train[order].astype(np.int64)
-    groups = [g for g, size in enumerate(_group_sizes(settings)) for _ in range(size)]
+    groups = provider_groups(settings)
     oracle = LocalSGD(
         Halving(settings.local_step, settings.halve_every), settings.batch_size, momentum=settings.momentum
     )
@@ -74,11 +74,12 @@ def market_from(images: Images, source: Source, settings: ImageSettings) -> Imag
     return ImageMarket(settings, providers, groups, (x[training:], torch.from_numpy(y[training:])), test)
 
 
-def _group_sizes(settings: ImageSettings) -> list[int]:
-    """Sizes in the proportions of `group_sizes`; the last group takes what rounding leaves."""
+def provider_groups(settings: ImageSettings) -> list[int]:
+    """The group of each provider, in the proportions of `group_sizes`; the last group takes what rounding leaves."""
     whole = sum(settings.group_sizes)
     sizes = [round(settings.providers * size / whole) for size in settings.group_sizes[:-1]]
-    return [*sizes, settings.providers - sum(sizes)]
+    sizes.append(settings.providers - sum(sizes))
+    return [group for group, size in enumerate(sizes) for _ in range(size)]
 
 
 def prepared(images: Bytes, source: Source, settings: ImageSettings) -> Tensor:

@@ -46,7 +46,7 @@ def mixture_market(settings: MixtureSettings) -> MixtureMarket:
     seed, d = settings.data_seed, settings.dimensions
     legacy = np.random.RandomState(seed)
     truths = [legacy.uniform(0.5 * k, 0.5 * (k + 1), d) for k in range(GROUPS)]
-    groups = np.random.RandomState(seed).choice(GROUPS, settings.providers).tolist()
+    groups = provider_groups(settings)
     legacy = np.random.RandomState(seed)
 
     def samples(count: int, truth: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -61,3 +61,8 @@ def mixture_market(settings: MixtureSettings) -> MixtureMarket:
     ]
     holdout = samples(settings.holdout, truths[0])
     return MixtureMarket(settings, providers, groups, holdout, torch.from_numpy(truths[0].astype(np.float32)))
+
+
+def provider_groups(settings: MixtureSettings) -> list[int]:
+    groups: list[int] = np.random.RandomState(settings.data_seed).choice(GROUPS, settings.providers).tolist()
+    return groups

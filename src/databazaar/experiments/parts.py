@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from databazaar.errors import BazaarError
 from databazaar.experiments.methods import Outcome
 from databazaar.experiments.settings import ImageSettings, MixtureSettings
 
@@ -80,12 +82,16 @@ def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
     rows: dict[int, tuple[Any, Any, Any]] = {}
     rounds, seconds, machines = np.zeros(0, dtype=np.int64), 0.0, []
     for path in sorted(folder.glob(f"{piece.key}-seeds*.npz")):
-        with np.load(path, allow_pickle=False) as file:
-            about = json.loads(file["about"].tobytes())
-            for place, seed in enumerate(file["seeds"].tolist()):
-                if seed in seeds and seed not in rows:
-                    rows[seed] = tuple(_row(file[name], place) for name in ("pay", "curve", "permutations"))
-            rounds = file["rounds"]
+        try:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(arrays["about"].tobytes())
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            raise BazaarError(f"{path} cannot be read: remove it, it is computed again") from None
+        for place, seed in enumerate(arrays["seeds"].tolist()):
+            if seed in seeds and seed not in rows:
+                rows[seed] = tuple(_row(arrays[name], place) for name in ("pay", "curve", "permutations"))
+        rounds = arrays["rounds"]
         seconds += about["seconds"]
         machines.append(about["machine"])
     if not rows:

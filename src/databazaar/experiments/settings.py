@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from databazaar.errors import BazaarError
 
@@ -97,10 +97,37 @@ class Protocol:
 S = TypeVar("S", ImageSettings, RuntimeSettings, MixtureSettings)
 
 
+SECTIONS: dict[str, type] = {"images": ImageSettings, "runtime": RuntimeSettings, "mixture": MixtureSettings}
+
+
 def changed(settings: S, changes: Mapping[str, str]) -> S:
-    """The settings with some replaced, each read as the type it has now. Names it does not have are ignored."""
+    """The settings with some replaced, each read as the type it has now.
+
+    A change is for every section that has its name, or for one: `rounds`, `mixture.rounds`. Others are ignored.
+    """
+    section = next(name for name, kind in SECTIONS.items() if isinstance(settings, kind))
     known = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return replace(settings, **{n: _read(n, text, known[n]) for n, text in changes.items() if n in known})
+    read = {}
+    for name, text in sorted(changes.items(), key=lambda change: "." in change[0]):  # the more particular wins
+        own = name.removeprefix(f"{section}.")
+        if own in known:
+            read[own] = _read(name, text, known[own])
+    return replace(settings, **read)
+
+
+def checked(changes: Mapping[str, str]) -> Mapping[str, str]:
+    """The changes, once every name in them is known to belong to some section."""
+    known = {kind: [field.name for field in fields(kind)] for kind in SECTIONS.values()}
+    allowed = {name for names in known.values() for name in names}
+    allowed |= {f"{section}.{name}" for section, kind in SECTIONS.items() for name in known[kind]}
+    for name in changes:
+        if name not in allowed:
+            shared = dict.fromkeys(name for names in known.values() for name in names)
+            raise BazaarError(
+                f"--set {name}: there is no such setting: use one of {', '.join(shared)}, "
+                f"or for one experiment alone {', '.join(f'{section}.NAME' for section in SECTIONS)}"
+            )
+    return changes
 
 
 def _read(name: str, text: str, now: Any) -> Any:
@@ -109,6 +136,21 @@ def _read(name: str, text: str, now: Any) -> Any:
             return {"true": True, "false": False}[text.lower()]
         if isinstance(now, tuple):
             return tuple(type(now[0])(part) for part in text.split(","))
+        if isinstance(now, str) and text not in WORDS[name.rpartition(".")[2]]:
+            raise BazaarError(f"--set {name}={text}: use {' or '.join(WORDS[name.rpartition('.')[2]])}")
         return type(now)(text)
     except (ValueError, KeyError):
-        raise BazaarError(f"--set {name}={text}: write it like {now!r}") from None
+        raise BazaarError(f"--set {name}={text}: write it like {_written(now)}") from None
+
+
+def _written(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "network": ("mlp", "cnn"),
+    "corrupt": ("first", "random"),
+    "uniform": get_args(Sampling),
+    "pay": get_args(PayMode),
+    "g_criterion": ("back-check", "ghorbani-zou"),
+}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from databazaar.report import Report
 from databazaar.reports import sections
+from databazaar.reports.document import badge, document
 from databazaar.reports.markup import pairs
-from databazaar.reports.page import page
 from databazaar.reports.wording import count, escape
 
 
@@ -33,23 +33,17 @@ def render(report: Report, *, title: str, audit: AuditView | None = None, baseli
         _notes(report),
     ]
     content = "\n".join(part for part in body if part)
-    top = f"{_status(report, audit)}\n{sections.summary(report)}"
-    return page(title, "databazaar report", top, content)
+    header = f"{_status(report, audit)}\n{sections.summary(report)}"
+    return document(title, "databazaar report", header, content)
 
 
 def _status(report: Report, audit: AuditView | None) -> str:
     settled = report.status == "settled"
-    badges = [_badge(report.status.capitalize(), settled)]
+    badges = [badge(report.status.capitalize(), settled)]
     if audit is not None:
-        badges.append(_badge("Audit passed" if audit.ok else "Audit failed", audit.ok))
+        badges.append(badge("Audit passed" if audit.ok else "Audit failed", audit.ok))
     message = f" {escape(report.message)}" if report.message else ""
     return f"<p>{' '.join(badges)}{message}</p>"
-
-
-def _badge(text: str, good: bool) -> str:
-    mark = "✓" if good else "✗"
-    kind = "badge" if good else "badge bad"
-    return f'<span class="{kind}"><span aria-hidden="true">{mark}</span> {escape(text)}</span>'
 
 
 def _proof(report: Report, audit: AuditView | None) -> str:
@@ -58,7 +52,7 @@ def _proof(report: Report, audit: AuditView | None) -> str:
         verdict = "Not audited when this report was written."
     else:
         entries = count(audit.checked, "entry checked", "entries checked")
-        verdict = _badge("All holds" if audit.ok else "Broken", audit.ok) + f" {entries}. {escape(audit.message)}"
+        verdict = badge("All holds" if audit.ok else "Broken", audit.ok) + f" {entries}. {escape(audit.message)}"
     replay = (
         "The audit replays every draw, distribution and payment from the seed and the recorded gains, "
         "without any data or model, and verifies the chain."

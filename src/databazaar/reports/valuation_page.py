@@ -10,8 +10,8 @@ import numpy as np
 
 from databazaar.money import Currency
 from databazaar.reports import valuation_figures
+from databazaar.reports.document import document
 from databazaar.reports.markup import cell, figure_card, grid, pairs, table
-from databazaar.reports.page import page
 from databazaar.reports.svg import inline_svg
 from databazaar.reports.wording import amount, count, escape, money, named, number
 from databazaar.valuation import Comparison, Outcome
@@ -30,7 +30,7 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
         _settings(comparison, currency),
     ]
     content = "\n".join(part for part in body if part)
-    return page(title, "databazaar comparison", _summary(comparison, currency), content)
+    return document(title, "databazaar comparison", _summary(comparison, currency), content)
 
 
 def comparison_csv(comparison: Comparison, currency: Currency) -> str:

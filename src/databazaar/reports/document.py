@@ -1,4 +1,4 @@
-"""The frame of every page: one HTML file that opens offline, asks the network for nothing and needs no script."""
+"""An HTML page that is complete in itself: it opens offline, asks the network for nothing and needs no script."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from importlib import resources
 from databazaar.reports.wording import escape
 
 
-def page(title: str, brand: str, top: str, content: str) -> str:
-    """A whole page. `title` and `brand` are text; `top` and `content` are markup."""
+def document(title: str, brand: str, header: str, content: str) -> str:
+    """The whole page; `header` and `content` are ready markup. The same arguments give the same bytes."""
     style, script = _asset("report.css"), _asset("sort.js")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -27,7 +27,7 @@ def page(title: str, brand: str, top: str, content: str) -> str:
 <header class="top">
 <div class="brand">{escape(brand)}</div>
 <h1>{escape(title)}</h1>
-{top}
+{header}
 </header>
 <main>
 {content}
@@ -37,6 +37,12 @@ def page(title: str, brand: str, top: str, content: str) -> str:
 </body>
 </html>
 """
+
+
+def badge(text: str, good: bool) -> str:
+    mark = "✓" if good else "✗"
+    kind = "badge" if good else "badge bad"
+    return f'<span class="{kind}"><span aria-hidden="true">{mark}</span> {escape(text)}</span>'
 
 
 def _asset(name: str) -> str:

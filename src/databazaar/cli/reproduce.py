@@ -1,0 +1,174 @@
+"""`bazaar reproduce`: computes what is missing of the evaluation, then draws it beside the published numbers."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from databazaar.experiments.compute import Chore, Plan
+    from databazaar.experiments.verdicts import Verdict
+
+PARTS, RAW, FIGURES, PAGE = "parts", "raw", "figures", "index.html"
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help="all, revenue, accuracy, runtime or mixture.", show_default=False)],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of the images: 10, or 2 when quick.")] = None,
+    mixture_seeds: Annotated[int | None, typer.Option(min=1, help="Of the mixture: 100, or 2 when quick.")] = None,
+    dataset: Annotated[str, typer.Option(help="Datasets, with commas.")] = "mnist,fmnist,kmnist,cifar10",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    protocol: Annotated[str, typer.Option(help="figures (behind the published ones) or text.")] = "figures",
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets. Default: $BAZAAR_DATA.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for everything that comes out.")] = Path("reproduction"),
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    change: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: changes a setting.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small synthetic data, no download, minutes.")] = False,
+    render_only: Annotated[bool, typer.Option("--render-only", help="Draw what is finished; compute nothing.")] = False,
+) -> None:
+    """The paper's evaluation from real runs: figures, raw results, and a page beside the published numbers.
+
+    Stopped at any point, the same command goes on where it was; what is finished is not computed again.
+    """
+    from databazaar.cli import app
+
+    plan = _plan(what, seeds, mixture_seeds, dataset, protocol, change or [], quick)
+    try:
+        if not render_only:
+            _compute(plan, out / PARTS, data_dir, device, jobs)
+        _write(plan, out)
+    except app._Interrupted:
+        typer.echo("bazaar: interrupted; the same command goes on where it stopped", err=True)
+        raise typer.Exit(app.INTERRUPTED) from None
+
+
+def _plan(
+    what: str,
+    seeds: int | None,
+    mixture_seeds: int | None,
+    dataset: str,
+    protocol: str,
+    changes: list[str],
+    quick: bool,
+) -> Plan:
+    """What is asked for, checked to the last setting before anything begins."""
+    from databazaar.experiments.compute import WHATS, Plan
+
+    if what != "all" and what not in WHATS:
+        raise BazaarError(f"{what!r} cannot be reproduced: use all, {', '.join(WHATS)}")
+    if protocol not in ("figures", "text"):
+        raise BazaarError(f"protocol {protocol!r} is unknown: use figures or text")
+    for change in changes:
+        if "=" not in change:
+            raise BazaarError(f"--set {change}: write it as NAME=VALUE")
+    plan = Plan(
+        whats=WHATS if what == "all" else (what,),
+        datasets=tuple(dict.fromkeys(name.strip() for name in dataset.split(",") if name.strip())),
+        seeds=seeds or 10,
+        mixture_seeds=mixture_seeds or 100,
+        protocol=protocol,
+        changes=dict(change.split("=", 1) for change in changes),
+    )
+    if quick:
+        plan = replace(
+            plan, protocol="quick", datasets=("synthetic",), seeds=seeds or 2, mixture_seeds=mixture_seeds or 2
+        )
+    if not list(plan.pieces()):
+        raise BazaarError("nothing is left to reproduce: name a dataset with --dataset")
+    return plan
+
+
+def _compute(plan: Plan, folder: Path, data: Path | None, device: str, jobs: int) -> None:
+    from databazaar.data.datasets import SOURCES, data_folder, load_images
+    from databazaar.engines.select import pick_device
+    from databazaar.experiments.compute import compute, missing
+
+    pick_device(device)
+    chores = missing(plan, folder, 1)
+    for name in dict.fromkeys(chore.piece.dataset for chore in chores):
+        if name in SOURCES and not (data_folder(data) / SOURCES[name].file).exists():
+            load_images(name, data)  # fetches it, or says what to do, before anything is written
+    with _progress() as tell:
+        compute(plan, folder, data, device, jobs, tell if chores else None)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Chore, float, int, int, float], None]]:
+    """A bar on standard error; the time left is told anew after each part."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("computing", total=None, left="time left: known after the first part")
+
+        def tell(chore: Chore, seconds: float, done: int, count: int, left: float) -> None:
+            bar.update(task, total=count, completed=done, description=_named(chore), left=_duration(left))
+
+        yield tell
+
+
+def _named(chore: Chore) -> str:
+    return f"{chore.piece.experiment} {chore.piece.dataset} {chore.piece.method}"
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(42), _duration(600), _duration(9000)
+    ('about 40 s left', 'about 10 min left', 'about 2.5 h left')
+    """
+    if not math.isfinite(seconds):
+        return ""
+    if seconds < 100:
+        return f"about {round(seconds, -1) if seconds >= 10 else math.ceil(seconds):.0f} s left"
+    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
+
+
+def _write(plan: Plan, out: Path) -> None:
+    from databazaar.experiments.figures import write_figures
+    from databazaar.experiments.page import render
+    from databazaar.experiments.results import gather, write_raw
+    from databazaar.experiments.verdicts import judge
+    from databazaar.runs import write_whole
+
+    results = gather(plan, out / PARTS)
+    if not results.pieces.done.any():
+        raise BazaarError(f"{out / PARTS} holds no finished part of this: run it without --render-only")
+    write_raw(results, out / RAW)
+    write_figures(results, out / FIGURES)
+    write_whole(out / PAGE, render(results).encode())
+    _say(judge(results))
+    typer.echo(f"page: {out / PAGE}\nfigures: {out / FIGURES}\nraw results: {out / RAW}")
+
+
+def _say(verdicts: list[Verdict]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from databazaar.experiments.verdicts import about
+
+    table = Table(title="What came out", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("target", "measured", "published", "difference", "allowed", "seeds", "verdict"):
+        table.add_column(name)
+    for v in verdicts:
+        colour = {True: "green", False: "red", None: "yellow"}[v.holds]
+        first = f"{about(v)}: {v.target}"
+        table.add_row(first, v.measured, v.published, v.difference, v.tolerance, v.seeds, f"[{colour}]{v.word}[/]")
+    if verdicts:
+        Console().print(table)

@@ -1,0 +1,85 @@
+"""The markets of the evaluation: the facts behind the published figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from databazaar.engines import VectorizedEngine
+from databazaar.errors import BazaarError
+from databazaar.experiments.images import market_from, prepared, provider_groups, with_wrong_labels
+from databazaar.experiments.methods import OSMDOncePerRound, run_method
+from databazaar.experiments.mixture import mixture_market
+from databazaar.experiments.protocol_figures import FIGURES
+from databazaar.experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
+from databazaar.experiments.settings import changed
+from databazaar.samplers import OSMD
+
+MNIST = FIGURES.images["mnist"]
+
+
+def test_the_mixtures_groups_and_its_first_error_are_the_published_ones() -> None:
+    market = mixture_market(replace(FIGURES.mixture, samples=2))
+    assert [market.groups.count(group) for group in range(4)] == [25, 21, 30, 24]
+    start = torch.full_like(market.truth, -1.0)
+    assert float((start - market.truth).norm()) == pytest.approx(39.774, abs=0.001)
+
+
+@pytest.mark.parametrize("which", ["first", "random"])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9])
+def test_that_share_of_the_labels_is_wrong(share: float, which: str) -> None:
+    labels = np.arange(400) % 10
+    spoilt = with_wrong_labels(labels, share, which, np.random.default_rng(0))
+    wrong = np.flatnonzero(spoilt != labels)
+    assert len(wrong) == round(share * 400) and set(spoilt) <= set(range(10))
+    if which == "first":
+        assert wrong.tolist() == list(range(len(wrong)))
+
+
+def test_images_have_length_one_only_where_the_protocol_says_so() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28)).astype(np.uint8)
+    long = prepared(images, SYNTHETIC, replace(MNIST, normalise=False))
+    assert float(long.max()) <= 1 and float(long.min()) >= 0 and long.shape == (5, 784)
+    for network, shape in (("mlp", (5, 784)), ("cnn", (5, 1, 28, 28))):
+        unit = prepared(images, SYNTHETIC, replace(MNIST, network=network))  # type: ignore[arg-type]
+        assert unit.shape == shape
+        assert unit.flatten(1).norm(dim=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_groups_keep_their_proportions_at_every_size() -> None:
+    for n in (10, 50, 100, 400):
+        groups = provider_groups(replace(MNIST, providers=n))
+        assert [groups.count(g) for g in range(4)] == [n // 10, n // 10, n // 10, 7 * n // 10]
+
+
+def test_a_market_larger_than_the_dataset_is_refused() -> None:
+    with pytest.raises(BazaarError, match="need more than the 50 training images"):
+        market_from(synthetic_images(50, 10), SYNTHETIC, QUICK.images["synthetic"])
+
+
+def test_seeds_side_by_side_give_what_each_gives_alone() -> None:
+    settings = changed(
+        QUICK.images["synthetic"],
+        {"rounds": "5", "providers": "8", "samples": "15", "holdout": "60", "per_round": "3"},
+    )
+    market = market_from(synthetic_images(400, 50), SYNTHETIC, settings)
+    engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device("cpu"))
+    together = run_method("osmd", market, (0, 1, 2), "cpu", engine=engine)
+    for place, seed in enumerate(together.seeds):
+        alone = run_method("osmd", market, (seed,), "cpu", engine=engine)
+        assert np.array_equal(together.pay[place], alone.pay[0])
+        assert together.curve[place] == pytest.approx(alone.curve[0], abs=1e-6)
+    assert (together.pay.sum(1) == settings.rounds * settings.per_round).all()
+
+
+def test_drawn_twice_counts_once_behind_the_figures() -> None:
+    once, twice = OSMDOncePerRound(0.1, 0.1), OSMD(0.1, 0.1)
+    state = once.init(4)
+    single = np.array([2, 1]), np.array([0.5, 0.2])
+    assert np.array_equal(once.update(state, *single), twice.update(state, *single))
+    repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2])
+    assert once.update(state, *repeated)[2] < twice.update(state, *repeated)[2]
+    assert once.kind != twice.kind

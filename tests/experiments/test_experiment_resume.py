@@ -1,0 +1,101 @@
+"""Nothing is computed twice, and an evaluation that is killed goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_runs import SETS, TINY, tiny_plan
+
+from databazaar.errors import BazaarError
+from databazaar.experiments import compute as computing
+from databazaar.experiments.compute import Plan, compute, missing
+from databazaar.experiments.forecast import Forecast
+from databazaar.experiments.parts import find
+
+
+def computed(plan: Plan, folder: Path) -> list[str]:
+    told: list[str] = []
+    compute(plan, folder, device="cpu", tell=lambda chore, *_: told.append(chore.piece.method))
+    return told
+
+
+def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
+    plan = tiny_plan(methods=("osmd", "uniform"))
+    assert len(computed(plan, tmp_path)) == 4
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert computed(plan, tmp_path) == []
+    assert computed(replace(plan, seeds=3), tmp_path) == ["uniform", "osmd"]
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    other = replace(plan, changes={**TINY, "images.eta": "9"})
+    assert len(missing(other, tmp_path, 1)) == 4, "other settings are another part"
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], computing.do
+
+    def interrupted(*args: object) -> object:
+        begun[0] += 1
+        if begun[0] == 3:
+            raise KeyboardInterrupt
+        return do(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(computing, "do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compute(plan, tmp_path, device="cpu")
+    assert [chore.seeds for chore in missing(plan, tmp_path, 1)] == [(2,)]
+
+
+def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: Path) -> None:
+    plan = tiny_plan("revenue", seeds=6, methods=("osmd",))
+    arguments = ["--what", "revenue", "--dataset", "synthetic", "--protocol", "quick", "--methods", "osmd"]
+    command = [sys.executable, "-m", "databazaar.experiments.compute", *arguments, "--seeds", "6", *SETS]
+    killed = tmp_path / "killed"
+    with subprocess.Popen(
+        [*command, "--device", "cpu", "--out", str(killed)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(killed.glob("*.npz")) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    left = len(missing(plan, killed, 1))
+    assert left < 6
+    assert len(computed(plan, killed)) == left
+    compute(plan, tmp_path / "whole", device="cpu")
+    (piece, count), *_ = plan.pieces()
+    one, other = (find(folder, piece, range(count)) for folder in (killed, tmp_path / "whole"))
+    assert one is not None and other is not None and one.seeds == other.seeds == list(range(6))
+    assert np.array_equal(one.pay, other.pay) and np.array_equal(one.curve, other.curve)
+
+
+def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    plan = tiny_plan(methods=("osmd",), seeds=1)
+    compute(plan, tmp_path, device="cpu")
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BazaarError, match="remove it, it is computed again"):
+        missing(plan, tmp_path, 1)
+
+
+def test_the_forecast_learns_each_kinds_pace() -> None:
+    now = [0.0]
+    forecast = Forecast([("slow", 1.0), ("slow", 1.0), ("fast", 1.0), ("fast", 1.0)], clock=lambda: now[0])
+    assert np.isnan(forecast.seconds_left())
+    now[0] = 10.0
+    forecast.finished("slow", 1.0, 10.0)
+    assert forecast.seconds_left() == pytest.approx(30.0)
+    now[0] = 11.0
+    forecast.finished("fast", 1.0, 1.0)
+    assert forecast.seconds_left() == pytest.approx(11.0)
+    now[0] = 16.0
+    forecast.finished("slow", 1.0, 10.0)  # two at a time by now
+    assert forecast.seconds_left() == pytest.approx(1.0 * 16 / 21)
