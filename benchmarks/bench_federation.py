@@ -1,6 +1,6 @@
 """How long one request to all providers takes, and where the time goes.
 
-    python benchmarks/federation.py [--providers 2 4 8] [--rounds 100] [--size 1000000]
+    python benchmarks/bench_federation.py [--providers 2 4 8] [--rounds 100] [--size 1000000]
 
 Server and providers are real processes on loopback with real certificates; the handler returns what it
 got. "relay" asks nobody: the payload only goes from this process to the server's. "empty" is a round
