@@ -28,7 +28,7 @@ from databazaar.report import Report
 from databazaar.samplers import OSMD, Sampler, settings_of
 from databazaar.summary import report_from
 from databazaar.task import step_at
-from databazaar.utilities import Scores
+from databazaar.utilities import Evaluator, Scores
 
 if TYPE_CHECKING:
     from databazaar.runs import RunFolder
@@ -212,15 +212,14 @@ class Arbiter:
         return module.eval()
 
 
-def drive(play: Play, engine: Engine, evaluator: Any) -> Tensor:
-    """Answers a run's wishes one by one, and gives its final parameters."""
+def drive(play: Generator[Any, Any, Any], engine: Engine, evaluator: Evaluator) -> Any:
+    """Answers the wishes of a run, or of a valuation, one by one, and gives what it returns."""
     answer: Replies | Scores | None = None
     while True:
         try:
-            wish = play.send(answer)  # type: ignore[arg-type]
+            wish = play.send(answer)
         except StopIteration as end:
-            result: Tensor = end.value
-            return result
+            return end.value
         answer = engine.query(wish) if isinstance(wish, Ask) else evaluator.score(wish)
 
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.arbiter import drive
 from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine, Replies, VectorizedEngine, make_engine
 from databazaar.errors import BazaarError
@@ -75,14 +76,8 @@ class Market:
 
     def answer(self, valuing: Valuing) -> ValuationResult:
         """Answers a valuation's asks one by one, to its end."""
-        replies: Replies | None = None
-        while True:
-            try:
-                ask = valuing.send(replies)  # type: ignore[arg-type]
-            except StopIteration as end:
-                result: ValuationResult = end.value
-                return result
-            replies = self.engine.query(ask)
+        result: ValuationResult = drive(valuing, self.engine, self.evaluator)
+        return result
 
     def score(self, stack: Tensor) -> NDArray[np.float64]:
         """The utility of every row."""
