@@ -63,7 +63,7 @@ def measure(count: int, rounds: int, size: int) -> None:
                 with (root / provider / "provider.txt").open("wb") as output:
                     running.append(
                         subprocess.Popen(
-                            [*command, "--handler", "federation:echo"],
+                            [*command, "--handler", f"{Path(__file__).stem}:echo"],
                             env=environment,
                             stdout=output,
                             stderr=output,
