@@ -174,7 +174,8 @@ def test_every_provider_is_in_the_table(providers: int) -> None:
 @pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (1, 0), (1000, 3), (2, 5000), (400, 200)])
 def test_extreme_sizes(providers: int, rounds: int) -> None:
     names = [f"provider {i}" for i in range(providers)]
-    Page(render(sample_report(names, rounds=rounds, per_round=1), title="A run"))
+    page = Page(render(sample_report(names, rounds=rounds, per_round=1), title="A run"))
+    assert set(names) <= set(page.row_heads)
 
 
 def test_without_loss_audit_baseline_bound_or_anybody_paid() -> None:
@@ -203,5 +204,5 @@ def test_same_run_same_bytes() -> None:
 def test_any_names_make_a_well_formed_page(names: list[str], rounds: int, seed: int) -> None:
     report = sample_report(names, rounds=rounds, seed=seed, failure_rate=0.4, reasons=names)
     text = render(report, title=names[0])
-    Page(text)
-    text.encode("utf-8")
+    assert len(Page(text).row_heads) >= len(names)
+    assert text.encode("utf-8").decode("utf-8") == text

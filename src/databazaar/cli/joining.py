@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import signal
 import sys
@@ -16,7 +15,7 @@ from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import Provider
+from databazaar.federation.provider import Provider, load_function
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
 from databazaar.models import KINDS
@@ -34,16 +33,8 @@ def source(data: Path | None, oracle: str | None) -> Source:
 
 def _load(name: str) -> VectorOracle:
     """The provider's own function, by the name that it wrote on its own command line."""
-    module, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
-        raise BazaarError(f"--oracle {name} is not found: write module:function of something installed here") from None
-    if not callable(found):
-        raise BazaarError(f"--oracle {name} cannot be called: name a function from parameters to update")
-    oracle: VectorOracle = found
-    return oracle
+    return load_function(name, f"--oracle {name} is not found", "parameters to update")
 
 
 def policy(models: str, max_parameters: int, max_samples: int) -> Policy:

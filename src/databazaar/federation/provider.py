@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import PROVIDER_ERROR, TOO_LARGE
@@ -136,17 +136,21 @@ class Provider:
                 channel.send({"number": number, "code": code}, reply)
 
 
-def load_handler(name: str) -> Handler:
+def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:
     """`package.module:function` as the provider wrote it on its own command line."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError):
-        raise BazaarError(f"no handler {name!r}: write package.module:function of something installed here") from None
+        raise BazaarError(f"{missing}: write module:function of something installed here") from None
     if not callable(found):
-        raise BazaarError(f"{name!r} cannot be called: name a function from bytes to bytes")
-    handler: Handler = found
-    return handler
+        raise BazaarError(f"{name} cannot be called: name a function from {wanted}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def load_handler(name: str) -> Handler:
+    return load_function(name, f"no handler {name!r}", "bytes to bytes")
 
 
 def main(arguments: list[str] | None = None) -> int:
