@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
+from databazaar.engines.cnn import Form, FusedOutputs, room_on
 from databazaar.errors import BazaarError
 from databazaar.models import caller, split_fixed_prefix
 from databazaar.task import Task
@@ -49,14 +50,21 @@ class Evaluator:
         self._utility = utility
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
+        self._fused: FusedOutputs | None = None
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
             if utility == "accuracy" and holdout[1].is_floating_point():
                 raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
             self._y = holdout[1].to(device)
-            self._module, self._x = split_fixed_prefix(self._module, holdout[0].to(device))
-            self._floats_per_sample = _activations(self._module, self._x[:1])
+            self._x = holdout[0].to(device)
+            form = Form.of(self._module, self._x)
+            if form is not None and form.fits(1, room_on(device)):
+                self._fused = FusedOutputs(form, task.layout)
+                self._floats_per_sample = self._fused.floats_per_sample
+            else:
+                self._module, self._x = split_fixed_prefix(self._module, self._x)
+                self._floats_per_sample = _activations(self._module, self._x[:1])
 
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
@@ -127,6 +135,8 @@ class Evaluator:
 
     def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
+        if self._fused is not None:
+            return self._fused(stack, x)
         module, layout = self._module, self._task.layout
         assert module is not None
         run = caller(module.eval())

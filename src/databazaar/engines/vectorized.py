@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
+from databazaar.engines import cnn
 from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
 from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
@@ -38,7 +39,14 @@ class VectorizedEngine:
     name = "vectorized"
 
     def __init__(
-        self, task: Task, providers: Sequence[Provider], device: torch.device, *, dual: bool = True, graph: bool = True
+        self,
+        task: Task,
+        providers: Sequence[Provider],
+        device: torch.device,
+        *,
+        dual: bool = True,
+        fused: bool = True,
+        graph: bool = True,
     ) -> None:
         self.device = device
         self._providers = list(providers)
@@ -57,12 +65,17 @@ class VectorizedEngine:
             if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
                 raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
         data = _end_to_end(providers, device)
-        model, x = split_fixed_prefix(task.model.to(device), data.x)
-        task, self._data = Task(model, task.loss), replace(data, x=x)
+        oracles = [oracle for oracle in dict.fromkeys(p.oracle for p in providers) if isinstance(oracle, Oracle)]
+        model = task.model.to(device)
+        self._fused = fused and cnn.suits(task, oracles, data, cnn.room_on(device))
+        if not self._fused:
+            model, x = split_fixed_prefix(model, data.x)
+            data = replace(data, x=x)
+        task, self._data = Task(model, task.loss), data
         self._groups: dict[Oracle, tuple[Stack, tuple[int, int]]] = {}
         self._fixed: dict[Oracle, tuple[Plan, dict[int, int]]] = {}
         self.stacks: dict[Oracle, str] = {}
-        for oracle in dict.fromkeys(p.oracle for p in providers if isinstance(p.oracle, Oracle)):
+        for oracle in oracles:
             self._groups[oracle] = self._make_stack(task, oracle, dual, graph)
 
     def _make_stack(self, task: Task, oracle: Oracle, dual: bool, graph: bool) -> tuple[Stack, tuple[int, int]]:
@@ -70,7 +83,10 @@ class VectorizedEngine:
         shapes = [self._batches(oracle, i, 0, 0).shape for i in members]
         shape = (max(s for s, _ in shapes), max(b for _, b in shapes))
         stack: Stack
-        if dual and suits(task, oracle, self._data, *shape):
+        if self._fused:
+            assert isinstance(oracle, LocalSGD)
+            stack, self.stacks[oracle] = cnn.FusedCNN(task, oracle, self._data), "fused"
+        elif dual and suits(task, oracle, self._data, *shape):
             assert isinstance(oracle, LocalSGD)
             stack, self.stacks[oracle] = DualSGD(task, oracle, self._data), "dual"
         else:

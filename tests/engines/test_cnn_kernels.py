@@ -1,0 +1,140 @@
+"""The CUDA source, compiled as plain C++ (phase by phase), against the clear version in engines/stacked.py."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from databazaar.engines.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
+from databazaar.engines.stacked import Data, Plan, StackedOracle
+from databazaar.models import build_model, caller, split_fixed_prefix
+from databazaar.oracles import FullGradient, LocalSGD
+from databazaar.task import Task, cross_entropy, squared_error
+
+SIDE = 14
+ROOM = 227 * 1024
+
+
+class OnHost:
+    """Compiles the kernels with the C++ compiler; remembers the library for a look at its constants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.library = ctypes.CDLL(None)
+        self.built: dict[tuple[Form, int, float], ctypes.CDLL] = {}
+
+    def __call__(self, form: Form, batch: int, momentum: float) -> Launch:
+        if (form, batch, momentum) not in self.built:
+            self.built[form, batch, momentum] = self.build(form, batch, momentum)
+        self.library = library = self.built[form, batch, momentum]
+
+        def launch(name: str, grid: tuple[int, int], args: Sequence[Any]) -> None:
+            assert all(arg.is_contiguous() for arg in args if isinstance(arg, Tensor))
+            given = [ctypes.c_void_p(arg.data_ptr()) if isinstance(arg, Tensor) else ctypes.c_int(arg) for arg in args]
+            getattr(library, name)(ctypes.c_int(grid[0]), ctypes.c_int(grid[1]), *given)
+
+        return launch
+
+    def build(self, form: Form, batch: int, momentum: float) -> ctypes.CDLL:
+        source = self.folder / f"kernels-{form.side}-{batch}-{momentum}.cc"
+        source.write_text(form.source(batch, momentum))
+        built = source.with_suffix(".so")
+        subprocess.run(["g++", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", built, source], check=True)
+        return ctypes.CDLL(str(built))
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory: pytest.TempPathFactory) -> OnHost:
+    return OnHost(tmp_path_factory.mktemp("kernels"))
+
+
+def market(sizes: Sequence[int], seed: int = 0) -> Data:
+    generator = torch.Generator().manual_seed(seed)
+    total = sum(sizes)
+    x = torch.rand(total, 1, SIDE, SIDE, generator=generator) - 0.3
+    counts = torch.tensor(sizes)
+    return Data(x, torch.randint(0, 10, (total,), generator=generator), counts.cumsum(0) - counts, counts)
+
+
+def task_and_params(rows: int) -> tuple[Task, Tensor]:
+    task = Task(build_model("cnn", (1, SIDE, SIDE), 10, seed=0), cross_entropy)
+    models = [build_model("cnn", (1, SIDE, SIDE), 10, seed=seed) for seed in range(rows)]
+    return task, torch.stack([task.layout.flatten(model) for model in models])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.4])
+@pytest.mark.parametrize("batch", [3, 5, 8])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_epoch_is_the_one_of_the_clear_version(on_host: OnHost, batch: int, momentum: float, rows: int) -> None:
+    data = market([11, 23, 17])
+    task, params = task_and_params(rows)
+    oracle = LocalSGD(0.3, batch, momentum=momentum)
+    providers = [1, 0, 2][:rows]
+    rng = np.random.default_rng(1)
+    batches = [oracle.batches(int(data.sizes[i]), rng) for i in providers]
+    plan = Plan.of(providers, batches, [0.3, 0.2, 0.1][:rows], (max(len(b) for b in batches), batch))
+    assert task.model is not None
+    rest, patches = split_fixed_prefix(task.model, data.x)
+    before = params.clone()
+    clear = StackedOracle(Task(rest, cross_entropy), oracle, replace(data, x=patches))(params, plan)
+    fused = FusedCNN(task, oracle, data, on_host)(params, plan)
+    assert float(clear.abs().max()) > 0.05
+    torch.testing.assert_close(fused, clear, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(params, before, atol=0, rtol=0)  # the caller's parameters are not written to
+
+
+def test_a_row_without_a_step_size_spoils_no_other(on_host: OnHost) -> None:
+    data, (task, params) = market([10, 10]), task_and_params(2)
+    oracle = LocalSGD(0.1, 5, momentum=0.1)
+    batches = [oracle.batches(10, np.random.default_rng(seed)) for seed in (0, 1)]
+    spoilt = FusedCNN(task, oracle, data, on_host)(params, Plan.of([0, 1], batches, [float("nan"), 0.1], (2, 5)))
+    alone = FusedCNN(task, oracle, data, on_host)(params[1:], Plan.of([1], batches[1:], [0.1], (2, 5)))
+    assert bool(spoilt[0].isnan().any())
+    torch.testing.assert_close(spoilt[1], alone[0], atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("images", [1, 8, 21])
+def test_outputs_are_those_of_the_model(on_host: OnHost, images: int) -> None:
+    task, params = task_and_params(3)
+    x = market([images]).x
+    assert task.model is not None
+    form = Form.of(task.model, x)
+    assert form is not None
+    outputs = FusedOutputs(form, task.layout, on_host)(params, x)
+    run = caller(task.model)
+    clear = torch.stack([run(task.layout.unflatten(row), x) for row in params])
+    torch.testing.assert_close(outputs, clear, atol=1e-6, rtol=1e-5)
+
+
+def test_both_sides_agree_on_the_shared_memory(on_host: OnHost) -> None:
+    for side, batch in ((SIDE, 5), (32, 5), (28, 8)):
+        form = Form(side, 6, 120, 10)
+        on_host(form, batch, 0.0)
+        sizes = (ctypes.c_int * 2)()
+        on_host.library.shared_bytes(sizes)
+        assert list(sizes) == [form.shared_bytes(batch)[name] for name in ("epoch", "features")]
+
+
+def test_what_the_kernels_are_for() -> None:
+    data = market([10])
+    task, _ = task_and_params(1)
+    assert suits(task, [LocalSGD(0.1, 5)], data, ROOM)
+    assert not suits(task, [LocalSGD(0.1, 9)], data, ROOM)
+    assert not suits(task, [FullGradient()], data, ROOM)
+    assert not suits(task, [LocalSGD(0.1, 5)], data, 0)  # no GPU
+    assert not suits(Task(task.model, squared_error), [LocalSGD(0.1, 5)], data, ROOM)
+    assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    frozen = build_model("cnn", (1, SIDE, SIDE), 10)
+    next(frozen.parameters()).requires_grad_(False)
+    assert not suits(Task(frozen, cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    colour = replace(data, x=data.x.expand(-1, 3, -1, -1))
+    assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], colour, ROOM)
