@@ -1,4 +1,4 @@
-"""A stacked computation captured as a CUDA graph: hundreds of small kernels launched as one."""
+"""Planning and stacked computation captured as a CUDA graph: hundreds of small kernels launched as one."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from databazaar.engines.stacked import Plan, Stack
+from databazaar.engines.orders import Rows, Work
 
 
 @dataclass(frozen=True)
 class _Capture:
     graph: torch.cuda.CUDAGraph
     params: Tensor
-    plan: Plan
+    rows: Rows
     result: Tensor
 
 
 class Captured:
-    """Replays `stack` from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
+    """Replays `work` from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
 
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
+    def __init__(self, work: Work) -> None:
+        self._work = work
         self._captures: dict[int, _Capture] = {}
 
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
-        rows = len(params)
-        size = _rounded_up(rows)
+    def __call__(self, params: Tensor, rows: Rows) -> Tensor:
+        count = len(params)
+        size = _rounded_up(count)
         if size not in self._captures:
-            self._captures[size] = self._capture(_padded(params, size), Plan(*(_padded(t, size) for t in plan.tensors)))
+            padded = Rows(*(_padded(part, size).to(params.device) for part in rows.tensors))
+            self._captures[size] = self._capture(_padded(params, size), padded)
         held = self._captures[size]
-        for target, source in zip((held.params, *held.plan.tensors), (params, *plan.tensors), strict=True):
-            target[:rows].copy_(source)
+        for target, source in zip((held.params, *held.rows.tensors), (params, *rows.tensors), strict=True):
+            target[:count].copy_(source, non_blocking=True)
         held.graph.replay()
-        return held.result[:rows].clone()
+        return held.result[:count].clone()
 
-    def _capture(self, params: Tensor, plan: Plan) -> _Capture:
+    def _capture(self, params: Tensor, rows: Rows) -> _Capture:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # a capture must not be the first to start up cuBLAS
-            self._stack(params, plan)
+            self._work(params, rows)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            result = self._stack(params, plan)
-        return _Capture(graph, params, plan, result)
+            result = self._work(params, rows)
+        return _Capture(graph, params, rows, result)
 
 
 def _rounded_up(rows: int) -> int:
