@@ -80,7 +80,7 @@ class Planner:
             rows.providers,
             local * used,
             used * counts.clamp(min=1).reciprocal()[:, :, None],
-            rows.steps[:, None].where(counts > 0, 0.0),
+            rows.steps[:, None].masked_fill(counts == 0, 0.0),
         )
 
 
