@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Ask, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
 from databazaar.models import Layout
-from databazaar.randomness import oracle_stream
+from databazaar.randomness import oracle_key, sample_order
 from databazaar.task import cross_entropy
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)
@@ -54,7 +54,7 @@ def straightforward(consumer: Consumer, providers: list[Provider]) -> tuple[Tens
     for provider in providers:
         model = copy.deepcopy(consumer.model).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.1)
-        order = oracle_stream(0, 0, provider.id).permutation(SAMPLES).tolist()
+        order = sample_order(oracle_key(0, 0, provider.id), SAMPLES).tolist()
         for x, y in DataLoader(TensorDataset(*provider.dataset), batch_size=5, sampler=order):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
-from databazaar.randomness import draws_stream, oracle_stream
+from databazaar.randomness import draws_stream, oracle_key
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.g_shapley import oracle_seed
 from databazaar.valuation.permutations import Shuffle
@@ -76,7 +76,7 @@ class Straightforward:
         x, y = provider.dataset
         nn.utils.vector_to_parameters(w.clone(), self.model.parameters())
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.1)
-        order = ORACLE.batches(len(x), oracle_stream(seed, round, provider.id))
+        order = ORACLE.batches(len(x), oracle_key(seed, round, provider.id))
         loader = DataLoader(TensorDataset(x, y), batch_size=5, sampler=order.ravel().tolist())  # type: ignore[var-annotated]
         for x_batch, y_batch in ((x[b], y[b]) for b in order) if self.tight else loader:
             optimizer.zero_grad()

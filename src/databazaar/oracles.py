@@ -13,6 +13,7 @@ from torch import Tensor
 
 from databazaar.errors import BazaarError
 from databazaar.models import caller
+from databazaar.randomness import sample_order
 from databazaar.task import Schedule, Task, step_at
 
 Batches = NDArray[np.int64]
@@ -25,7 +26,7 @@ CallableOracle = Callable[[NDArray[Any]], NDArray[Any]]
 class FullGradient:
     """The negative gradient of the mean loss over all the provider's samples."""
 
-    def batches(self, samples: int, rng: np.random.Generator) -> Batches:
+    def batches(self, samples: int, key: int) -> Batches:
         return np.arange(samples)[None]
 
 
@@ -38,8 +39,8 @@ class StochasticGradient:
     def __post_init__(self) -> None:
         _positive(batch_size=self.batch_size)
 
-    def batches(self, samples: int, rng: np.random.Generator) -> Batches:
-        return rng.permutation(samples)[None, : self.batch_size]
+    def batches(self, samples: int, key: int) -> Batches:
+        return sample_order(key, samples)[None, : self.batch_size]
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class LocalSGD:
         if not 0 <= self.momentum < 1:
             raise BazaarError(f"momentum = {self.momentum} must lie in [0, 1): 0 turns it off")
 
-    def batches(self, samples: int, rng: np.random.Generator) -> Batches:
+    def batches(self, samples: int, key: int) -> Batches:
         steps = -(-samples // self.batch_size)
         orders = np.full((self.epochs, steps * self.batch_size), -1, dtype=np.int64)
-        for order in orders:
-            order[:samples] = rng.permutation(samples)
+        for epoch, order in enumerate(orders):
+            order[:samples] = sample_order(key, samples, epoch)
         return orders.reshape(-1, self.batch_size)
 
 
@@ -84,9 +85,12 @@ def compute_update(
     data: tuple[Tensor, Tensor],
     params: Tensor,
     round: int,
-    rng: np.random.Generator,
+    key: int,
 ) -> Tensor:
-    """One provider's update, step by step: the reference that every faster way is tested against."""
+    """One provider's update, step by step: the reference that every faster way is tested against.
+
+    `key` (`randomness.oracle_key`) is all its randomness.
+    """
     if task.model is None:
         raise BazaarError("this oracle needs a torch model, and the consumer brought a plain vector")
     layout = task.layout
@@ -96,9 +100,9 @@ def compute_update(
     velocity = {name: torch.zeros_like(w[name]) for name in trainable}
     x, y = data
     run = caller(task.model.train())
-    batches = oracle.batches(len(x), rng)
-    with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own stream
-        torch.manual_seed(int(rng.integers(2**62)))
+    batches = oracle.batches(len(x), key)
+    with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own key
+        torch.manual_seed(key)
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}

@@ -1,10 +1,31 @@
-"""Every random number of a run comes from (seed, round, purpose), so that a run can go on anywhere."""
+"""Every random number of a run comes from (seed, round, purpose), so that a run can go on anywhere.
+
+There are two kinds. Draws and permutations of providers come from NumPy generators, one for each purpose (`stream`).
+A provider's own work comes from counters: (seed, round, provider's id) are mixed into a 64-bit key, and the order of
+its samples is that of the mixed numbers key, key + γ, key + 2γ, … (γ from the golden ratio). This needs no state and
+only wrapping 64-bit arithmetic, so NumPy here and a GPU in engines/orders.py give the same orders, and thousands of
+keys are made at once.
+
+The mixing is the last step of SplitMix64 (Steele, Lea and Flood, 2014), a bijection of 64-bit numbers: two samples of
+an epoch never tie.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+GOLDEN = 0x9E3779B97F4A7C15
+"""γ = 2⁶⁴ / golden ratio, made odd: its multiples step through all 64-bit numbers."""
+ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
+"""SplitMix64: for each (shift, factor), z ← (z ^ z >> shift) · factor."""
+EPOCH = 2**32
+"""How far the counters of two epochs lie apart."""
 
 
 def stream(seed: int, round: int, purpose: str) -> np.random.Generator:
@@ -13,8 +34,7 @@ def stream(seed: int, round: int, purpose: str) -> np.random.Generator:
     >>> bool(stream(1, 2, "draws").random() == stream(1, 2, "draws").random())
     True
     """
-    tag = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "big")
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, round, tag])))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, round, _tag(purpose)])))
 
 
 def draws_stream(seed: int, round: int) -> np.random.Generator:
@@ -22,6 +42,48 @@ def draws_stream(seed: int, round: int) -> np.random.Generator:
     return stream(seed, round, "draws")
 
 
-def oracle_stream(seed: int, round: int, provider: str) -> np.random.Generator:
-    """For one provider's own work in one round, wherever that work is done."""
-    return stream(seed, round, f"oracle:{provider}")
+def oracle_key(seed: int, round: int, provider: str) -> int:
+    """For one provider's own work in one round, wherever that work is done: a signed 64-bit number."""
+    return int(oracle_keys(words([seed]), words([round]), provider_tags([provider]))[0])
+
+
+def oracle_keys(seeds: Words, rounds: Words, tags: Words) -> NDArray[np.int64]:
+    """The keys of many rows at once: seed, round and the provider's tag, mixed in one after the other."""
+    keys: Words = np.zeros(len(tags), dtype=np.uint64)
+    for part in (seeds, rounds, tags):
+        keys = _mixed(keys + part + np.uint64(GOLDEN))
+    return keys.view(np.int64)
+
+
+def provider_tags(providers: Sequence[str]) -> Words:
+    """What stands for a provider's id in its keys; made once."""
+    return np.array([_tag(f"oracle:{provider}") for provider in providers], dtype=np.uint64)
+
+
+def words(numbers: Sequence[int] | NDArray[np.int64]) -> Words:
+    """Whole numbers modulo 2⁶⁴."""
+    try:
+        return np.asarray(numbers, dtype=np.int64).view(np.uint64)
+    except OverflowError:
+        return np.array([number % 2**64 for number in numbers], dtype=np.uint64)
+
+
+def sample_order(key: int, samples: int, epoch: int = 0) -> NDArray[np.int64]:
+    """The order in which an epoch goes through the samples: those with the smallest mixed counters come first.
+
+    >>> sample_order(oracle_key(1, 2, "bank"), 5).tolist()
+    [2, 0, 4, 1, 3]
+    """
+    first = (key + epoch * EPOCH * GOLDEN) % 2**64
+    ranks = _mixed(np.arange(samples, dtype=np.uint64) * np.uint64(GOLDEN) + np.uint64(first))
+    return ranks.view(np.int64).argsort()
+
+
+def _mixed(z: Words) -> Words:
+    for shift, factor in ROUNDS:
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    return z
+
+
+def _tag(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")

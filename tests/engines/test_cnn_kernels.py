@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from databazaar.engines.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
+from databazaar.engines.orders import Planner, Rows
 from databazaar.engines.stacked import Data, Plan, StackedOracle
 from databazaar.models import build_model, caller, split_fixed_prefix
 from databazaar.oracles import FullGradient, LocalSGD
@@ -65,6 +65,11 @@ def market(sizes: Sequence[int], seed: int = 0) -> Data:
     return Data(x, torch.randint(0, 10, (total,), generator=generator), counts.cumsum(0) - counts, counts)
 
 
+def planned(oracle: LocalSGD, data: Data, providers: Sequence[int], steps: Sequence[float]) -> Plan:
+    rows = Rows(torch.tensor(providers), torch.tensor(providers) + 7, torch.tensor(steps))
+    return Planner(oracle, data.sizes, int(data.sizes.max()))(rows)
+
+
 def task_and_params(rows: int) -> tuple[Task, Tensor]:
     task = Task(build_model("cnn", (1, SIDE, SIDE), 10, seed=0), cross_entropy)
     models = [build_model("cnn", (1, SIDE, SIDE), 10, seed=seed) for seed in range(rows)]
@@ -78,15 +83,12 @@ def test_an_epoch_is_the_one_of_the_clear_version(on_host: OnHost, batch: int, m
     data = market([11, 23, 17])
     task, params = task_and_params(rows)
     oracle = LocalSGD(0.3, batch, momentum=momentum)
-    providers = [1, 0, 2][:rows]
-    rng = np.random.default_rng(1)
-    batches = [oracle.batches(int(data.sizes[i]), rng) for i in providers]
-    plan = Plan.of(providers, batches, [0.3, 0.2, 0.1][:rows], (max(len(b) for b in batches), batch))
+    plan = planned(oracle, data, [1, 0, 2][:rows], [0.3, 0.2, 0.1][:rows])
     assert task.model is not None
     rest, patches = split_fixed_prefix(task.model, data.x)
     before = params.clone()
     clear = StackedOracle(Task(rest, cross_entropy), oracle, replace(data, x=patches))(params, plan)
-    fused = FusedCNN(task, oracle, data, on_host)(params, plan)
+    fused = FusedCNN(task, momentum, batch, data, on_host)(params, plan)
     assert float(clear.abs().max()) > 0.05
     torch.testing.assert_close(fused, clear, atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(params, before, atol=0, rtol=0)  # the caller's parameters are not written to
@@ -95,9 +97,9 @@ def test_an_epoch_is_the_one_of_the_clear_version(on_host: OnHost, batch: int, m
 def test_a_row_without_a_step_size_spoils_no_other(on_host: OnHost) -> None:
     data, (task, params) = market([10, 10]), task_and_params(2)
     oracle = LocalSGD(0.1, 5, momentum=0.1)
-    batches = [oracle.batches(10, np.random.default_rng(seed)) for seed in (0, 1)]
-    spoilt = FusedCNN(task, oracle, data, on_host)(params, Plan.of([0, 1], batches, [float("nan"), 0.1], (2, 5)))
-    alone = FusedCNN(task, oracle, data, on_host)(params[1:], Plan.of([1], batches[1:], [0.1], (2, 5)))
+    stack = FusedCNN(task, 0.1, 5, data, on_host)
+    spoilt = stack(params, planned(oracle, data, [0, 1], [float("nan"), 0.1]))
+    alone = stack(params[1:], planned(oracle, data, [1], [0.1]))
     assert bool(spoilt[0].isnan().any())
     torch.testing.assert_close(spoilt[1], alone[0], atol=0, rtol=0)
 

@@ -26,7 +26,7 @@ from databazaar import (
 )
 from databazaar.engines import vectorized as vectorized_module
 from databazaar.oracles import Oracle, compute_update
-from databazaar.randomness import oracle_stream
+from databazaar.randomness import oracle_key
 from databazaar.task import Task, cross_entropy, squared_error
 
 CPU = torch.device("cpu")
@@ -147,7 +147,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, dual: bool) -> N
     whole = VectorizedEngine(task, providers, CPU, dual=dual)
     expected = whole.query(ask).updates
     for room in (1, 2 * whole._bytes_per_row(len(ask.params), (3, 3)) + 1):
-        monkeypatch.setattr(vectorized_module, "CHUNK_BYTES", room)
+        monkeypatch.setitem(vectorized_module.CHUNK_BYTES, "cpu", room)
         got = VectorizedEngine(task, providers, CPU, dual=dual).query(ask).updates
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
@@ -181,8 +181,8 @@ def test_the_loops_local_sgd_is_that_of_torch_optim() -> None:
     task, providers = make("custom", [oracle], [10])
     assert task.model is not None
     x, y = providers[0].dataset
-    batches = oracle.batches(10, oracle_stream(3, 2, "p0"))
-    got = compute_update(oracle, task, (x, y), start(task), 2, oracle_stream(3, 2, "p0"))
+    batches = oracle.batches(10, oracle_key(3, 2, "p0"))
+    got = compute_update(oracle, task, (x, y), start(task), 2, oracle_key(3, 2, "p0"))
     model = _custom()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for batch in batches:
@@ -197,8 +197,8 @@ def test_the_loops_local_sgd_is_that_of_torch_optim() -> None:
 def test_gradient_oracles_give_the_negative_gradient(oracle: Oracle) -> None:
     task, providers = make("mlp", [oracle], [9])
     x, y = providers[0].dataset
-    (batch,) = oracle.batches(9, oracle_stream(0, 1, "p0"))
-    got = compute_update(oracle, task, (x, y), start(task), 1, oracle_stream(0, 1, "p0"))
+    (batch,) = oracle.batches(9, oracle_key(0, 1, "p0"))
+    got = compute_update(oracle, task, (x, y), start(task), 1, oracle_key(0, 1, "p0"))
     model = build_model("mlp", [2, 3], 3, hidden=[7, 5])
     rows = torch.from_numpy(batch)
     nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
@@ -208,7 +208,7 @@ def test_gradient_oracles_give_the_negative_gradient(oracle: Oracle) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3))
 def test_every_epoch_uses_every_sample_once(samples: int, batch: int, epochs: int) -> None:
-    batches = LocalSGD(0.1, batch, epochs).batches(samples, np.random.default_rng(0))
+    batches = LocalSGD(0.1, batch, epochs).batches(samples, oracle_key(0, 0, "p0"))
     per_epoch = batches.reshape(epochs, -1)
     for order in per_epoch:
         assert sorted(order[order >= 0].tolist()) == list(range(samples))

@@ -125,12 +125,12 @@ def suits(task: Task, oracles: Sequence[Oracle], data: Data, room: int) -> bool:
 class FusedCNN:
     """Stacked local SGD of small convolutional networks."""
 
-    def __init__(self, task: Task, oracle: LocalSGD, data: Data, compile: Compile = for_gpu) -> None:
+    def __init__(self, task: Task, momentum: float, batch: int, data: Data, compile: Compile = for_gpu) -> None:
         form = Form.of(task.model, data.x)
         assert form is not None
         self._form, self._data = form, data
         self._images = data.x.flatten(1).contiguous()
-        self._launch = compile(form, oracle.batch_size, oracle.momentum)
+        self._launch = compile(form, batch, momentum)
 
     def __call__(self, params: Tensor, plan: Plan) -> Tensor:
         form, rows, data = self._form, len(params), self._data

@@ -1,65 +1,65 @@
-"""A stacked computation captured as a CUDA graph: hundreds of small kernels launched as one."""
+"""Planning and stacked computation captured as a CUDA graph: hundreds of small kernels launched as one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from databazaar.engines.stacked import Plan, Stack
+from databazaar.engines.orders import Rows, Work
 
 
 @dataclass(frozen=True)
 class _Capture:
     graph: torch.cuda.CUDAGraph
     params: Tensor
-    plan: Plan
+    rows: Rows
     result: Tensor
 
 
 class Captured:
-    """Replays `stack` from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
+    """Replays `work` from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
 
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
+    def __init__(self, work: Work) -> None:
+        self._work = work
         self._captures: dict[int, _Capture] = {}
+        self._pool: Any = None
 
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
-        rows = len(params)
-        size = _rounded_up(rows)
+    def __call__(self, params: Tensor, rows: Rows) -> Tensor:
+        count = len(params)
+        size = _rounded_up(count)
         if size not in self._captures:
-            self._captures[size] = self._capture(_padded(params, size), Plan(*(_padded(t, size) for t in plan.tensors)))
+            padded = Rows(*(_padded(part, size).to(params.device) for part in rows.tensors))
+            self._captures[size] = self._capture(_padded(params, size), padded)
         held = self._captures[size]
-        for target, source in zip((held.params, *held.plan.tensors), (params, *plan.tensors), strict=True):
-            target[:rows].copy_(source)
+        for target, source in zip((held.params, *held.rows.tensors), (params, *rows.tensors), strict=True):
+            target[:count].copy_(source, non_blocking=True)
         held.graph.replay()
-        return held.result[:rows].clone()
+        return held.result[:count].clone()
 
-    def _capture(self, params: Tensor, plan: Plan) -> _Capture:
+    def _capture(self, params: Tensor, rows: Rows) -> _Capture:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # a capture must not be the first to start up cuBLAS
-            self._stack(params, plan)
+            self._work(params, rows)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = self._stack(params, plan)
-        return _Capture(graph, params, plan, result)
+        with torch.cuda.graph(graph, pool=self._pool):  # results are copied out at once, so all graphs share memory
+            result = self._work(params, rows)
+        self._pool = self._pool or graph.pool()
+        return _Capture(graph, params, rows, result)
 
 
 def _rounded_up(rows: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: at most half as much again.
+    """The next number that three binary digits and zeros can write: at most a quarter more.
 
-    >>> [_rounded_up(r) for r in (1, 5, 9, 90)]
-    [1, 6, 12, 96]
+    >>> [_rounded_up(r) for r in (1, 5, 9, 90, 100, 1000)]
+    [1, 5, 10, 96, 112, 1024]
     """
-    size = 1
-    while size < rows:
-        if size * 3 // 2 >= rows and size > 1:
-            return size * 3 // 2
-        size *= 2
-    return size
+    coarse = 1 << max(0, rows.bit_length() - 3)
+    return -(-rows // coarse) * coarse
 
 
 def _padded(tensor: Tensor, rows: int) -> Tensor:

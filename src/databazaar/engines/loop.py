@@ -11,7 +11,7 @@ from databazaar.engines.protocol import Ask, Replies, as_update
 from databazaar.errors import BazaarError
 from databazaar.oracles import Oracle, compute_update
 from databazaar.provider import Provider
-from databazaar.randomness import oracle_stream
+from databazaar.randomness import oracle_key
 from databazaar.task import Task
 
 
@@ -41,12 +41,12 @@ class LoopEngine:
 
     def _answer(self, ask: Ask, index: int) -> Tensor | str:
         provider = self._providers[index]
-        rng = oracle_stream(ask.seed, ask.round, provider.id)
+        key = oracle_key(ask.seed, ask.round, provider.id)
         try:
             if isinstance(provider.oracle, Oracle):
                 data = self._data[index]
                 assert data is not None
-                return compute_update(provider.oracle, self._task, data, ask.params, ask.round, rng)
+                return compute_update(provider.oracle, self._task, data, ask.params, ask.round, key)
             assert callable(provider.oracle)
             return as_update(provider.oracle(ask.params.cpu().numpy().copy()), ask.params)
         except Exception as reason:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
 from databazaar.models import caller
-from databazaar.oracles import Batches, LocalSGD, Oracle
+from databazaar.oracles import LocalSGD, Oracle
 from databazaar.task import Task
 
 
@@ -40,30 +39,10 @@ class Plan:
     weights: Tensor  # [R, S, b]
     steps: Tensor  # [R, S]
 
-    @classmethod
-    def of(
-        cls, providers: Sequence[int], batches: Sequence[Batches], steps: Sequence[float], shape: tuple[int, int]
-    ) -> Plan:
-        padded = np.full((len(batches), *shape), -1, dtype=np.int64)
-        for row, batch in zip(padded, batches, strict=True):
-            row[: batch.shape[0], : batch.shape[1]] = batch
-        filled = padded >= 0
-        counts = filled.sum(-1, keepdims=True)
-        weights = (filled / np.maximum(counts, 1)).astype(np.float32)
-        sizes = np.array(steps, dtype=np.float32)[:, None] * (counts[..., 0] > 0)
-        return cls(
-            torch.tensor(list(providers)),
-            torch.from_numpy(np.maximum(padded, 0)),
-            torch.from_numpy(weights),
-            torch.from_numpy(sizes.astype(np.float32)),
-        )
-
-    def to(self, device: torch.device) -> Plan:
-        return Plan(*(part.to(device) for part in self.tensors))
-
     @property
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.providers, self.local, self.weights, self.steps
+    def first_step(self) -> Plan:
+        """The plan cut off after one step."""
+        return Plan(self.providers, self.local[:, :1], self.weights[:, :1], self.steps[:, :1])
 
 
 class Stack(Protocol):

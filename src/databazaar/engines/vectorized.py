@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from databazaar.engines import cnn
 from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
+from databazaar.engines.orders import Planned, Planner, Rows, Work
 from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
-from databazaar.engines.stacked import Data, Plan, Stack, StackedOracle
+from databazaar.engines.stacked import Data, Stack, StackedOracle
 from databazaar.models import split_fixed_prefix
-from databazaar.oracles import Batches, FullGradient, LocalSGD, Oracle
+from databazaar.oracles import LocalSGD, Oracle
 from databazaar.provider import Provider
-from databazaar.randomness import oracle_stream
+from databazaar.randomness import Words, oracle_keys, provider_tags, words
 from databazaar.task import Task, step_at
 
-CHUNK_BYTES = 2**31
+Whole = NDArray[np.int64]
+
+CHUNK_BYTES = {"cpu": 2**31, "cuda": 2**33}
 """Rows are computed in chunks so that parameters, gradients and batches of a chunk stay under this."""
 
 
@@ -32,8 +37,9 @@ class VectorizedEngine:
     """Computes a round's updates side by side. Equal to `LoopEngine` to float tolerance; see `check_engine`.
 
     Providers are grouped by oracle; each group is one stack. Where the model starts with a linear layer and does
-    local SGD, the stack works in that layer's dual form (see engines/dual.py). On CUDA the whole stack is
-    captured as a graph and replayed. `stacks` names what was chosen.
+    local SGD, the stack works in that layer's dual form (see engines/dual.py); small convolutional networks have
+    kernels of their own on a GPU (engines/cnn.py). On CUDA the whole stack is captured as a graph and replayed.
+    `stacks` names what was chosen.
     """
 
     name = "vectorized"
@@ -65,83 +71,70 @@ class VectorizedEngine:
             if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
                 raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
         data = _end_to_end(providers, device)
-        oracles = [oracle for oracle in dict.fromkeys(p.oracle for p in providers) if isinstance(oracle, Oracle)]
+        self._tags = provider_tags([provider.id for provider in providers])
+        oracles = [provider.oracle for provider in providers if isinstance(provider.oracle, Oracle)]
         model = task.model.to(device)
         self._fused = fused and cnn.suits(task, oracles, data, cnn.room_on(device))
         if not self._fused:
             model, x = split_fixed_prefix(model, data.x)
             data = replace(data, x=x)
         task, self._data = Task(model, task.loss), data
-        self._groups: dict[Oracle, tuple[Stack, tuple[int, int]]] = {}
-        self._fixed: dict[Oracle, tuple[Plan, dict[int, int]]] = {}
+        places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
+        self._group_of = np.array([places[oracle] for oracle in oracles])
+        self._groups: dict[Oracle, tuple[Work, tuple[int, int]]] = {}
         self.stacks: dict[Oracle, str] = {}
-        for oracle in oracles:
-            self._groups[oracle] = self._make_stack(task, oracle, dual, graph)
+        for oracle in places:
+            self._groups[oracle] = self._make_work(task, oracle, dual, graph)
 
-    def _make_stack(self, task: Task, oracle: Oracle, dual: bool, graph: bool) -> tuple[Stack, tuple[int, int]]:
-        members = [i for i, p in enumerate(self._providers) if p.oracle == oracle]
-        shapes = [self._batches(oracle, i, 0, 0).shape for i in members]
-        shape = (max(s for s, _ in shapes), max(b for _, b in shapes))
-        stack: Stack
-        if self._fused:
-            assert isinstance(oracle, LocalSGD)
-            stack, self.stacks[oracle] = cnn.FusedCNN(task, oracle, self._data), "fused"
-        elif dual and suits(task, oracle, self._data, *shape):
-            assert isinstance(oracle, LocalSGD)
-            stack, self.stacks[oracle] = DualSGD(task, oracle, self._data), "dual"
-        else:
-            stack, self.stacks[oracle] = StackedOracle(task, oracle, self._data), "stacked"
-        plan = self._plan(oracle, members[:1], [(0, 0)], (1, shape[1]))
+    def _make_work(self, task: Task, oracle: Oracle, dual: bool, graph: bool) -> tuple[Work, tuple[int, int]]:
+        members = np.flatnonzero(self._group_of == len(self._groups)).tolist()
+        planner = Planner(oracle, self._data.sizes, int(self._data.sizes[members].max()))
+        stack = self._make_stack(task, oracle, planner.shape, dual)
+        probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         try:
-            stack(task.layout.flatten(task.model)[None].to(self.device), plan)  # type: ignore[arg-type]
+            assert task.model is not None
+            stack(task.layout.flatten(task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
         except (RuntimeError, ValueError) as reason:
             raise NotVectorizableError(" ".join(str(reason).split())[:200]) from None
+        work: Work = Planned(planner, stack)
         if graph and self.device.type == "cuda":
-            stack = Captured(stack)
+            work = Captured(work)
             self.stacks[oracle] += ", CUDA graph"
-        return stack, shape
+        return work, planner.shape
 
-    def _batches(self, oracle: Oracle, index: int, seed: int, round: int) -> Batches:
-        provider = self._providers[index]
-        return oracle.batches(len(provider.dataset[0]), oracle_stream(seed, round, provider.id))
-
-    def _plan(
-        self, oracle: Oracle, members: Sequence[int], moments: Sequence[tuple[int, int]], shape: tuple[int, int]
-    ) -> Plan:
-        if isinstance(oracle, FullGradient):
-            return self._fixed_plan(oracle, members, shape)
-        batches = [
-            self._batches(oracle, i, seed, round)[: shape[0]] for i, (seed, round) in zip(members, moments, strict=True)
-        ]
-        found = [_step(oracle, round) for _, round in moments]
-        steps = [float("nan") if isinstance(step, str) else step for step in found]  # a failed row, and only that
-        return Plan.of(members, batches, steps, shape).to(self.device)
-
-    def _fixed_plan(self, oracle: Oracle, members: Sequence[int], shape: tuple[int, int]) -> Plan:
-        """For an oracle that does the same in every round: laid out once for everybody, on the device."""
-        if oracle not in self._fixed:
-            everybody = [i for i, p in enumerate(self._providers) if p.oracle == oracle]
-            batches = [self._batches(oracle, i, 0, 0) for i in everybody]
-            plan = Plan.of(everybody, batches, [1.0] * len(everybody), shape).to(self.device)
-            self._fixed[oracle] = plan, {i: row for row, i in enumerate(everybody)}
-        plan, row_of = self._fixed[oracle]
-        rows = torch.tensor([row_of[i] for i in members], device=self.device)
-        return Plan(*(part[rows] for part in plan.tensors))
+    def _make_stack(self, task: Task, oracle: Oracle, shape: tuple[int, int], dual: bool) -> Stack:
+        if self._fused:
+            assert isinstance(oracle, LocalSGD)
+            self.stacks[oracle] = "fused"
+            return cnn.FusedCNN(task, oracle.momentum, shape[1], self._data)
+        if dual and suits(task, oracle, self._data, *shape):
+            assert isinstance(oracle, LocalSGD)
+            self.stacks[oracle] = "dual"
+            return DualSGD(task, oracle, self._data)
+        self.stacks[oracle] = "stacked"
+        return StackedOracle(task, oracle, self._data)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
+        seeds, rounds = zip(*moments, strict=True) if moments else ((), ())
+        members, of_round = np.array(providers, dtype=np.int64), np.array(rounds, dtype=np.int64)
+        return self._compute(params, members, words(seeds), of_round)
+
+    def _compute(self, params: Tensor, providers: Whole, seeds: Words, rounds: Whole) -> Tensor:
+        keys = oracle_keys(seeds, words(rounds), self._tags[providers])
         result = torch.empty_like(params)
-        for oracle, (stack, shape) in self._groups.items():
-            rows = [r for r, i in enumerate(providers) if self._providers[i].oracle == oracle]
-            size = max(1, CHUNK_BYTES // self._bytes_per_row(params.shape[1], shape))
-            for chunk in (rows[i : i + size] for i in range(0, len(rows), size)):
-                where = torch.tensor(chunk, device=self.device)
-                plan = self._plan(oracle, [providers[r] for r in chunk], [moments[r] for r in chunk], shape)
-                everything = len(chunk) == len(params)
-                computed = stack(params if everything else params[where], plan)
-                if everything:
-                    return computed
-                result[where] = computed
+        for place, (oracle, (work, shape)) in enumerate(self._groups.items()):
+            alone = len(self._groups) == 1
+            own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
+            steps = _steps(oracle, rounds[own])
+            size = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // self._bytes_per_row(params.shape[1], shape))
+            for first in range(0, len(own), size):
+                chunk = own[first : first + size]
+                rows = Rows.of(providers[chunk], keys[chunk], steps[first : first + size])
+                if len(chunk) == len(params):
+                    return work(params, rows)
+                where = torch.from_numpy(chunk).to(self.device)
+                result[where] = work(params[where], rows)
         return result
 
     def _bytes_per_row(self, width: int, shape: tuple[int, int]) -> int:
@@ -154,24 +147,31 @@ class VectorizedEngine:
     def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
         """Several runs' asks in one stack: how experiments train all their seeds side by side."""
         counts = [len(ask.providers) for ask in asks]
-        params = torch.cat([ask.params.expand(count, -1) for ask, count in zip(asks, counts, strict=True)])
-        providers = [i for ask in asks for i in ask.providers]
-        moments = [(ask.seed, ask.round) for ask in asks for _ in ask.providers]
-        updates = self.updates(params, providers, moments)
-        peaks = updates.abs().amax(1)
-        fine = (peaks <= LIMIT).tolist()  # also false for NaN: one look at the device for the whole stack
-        replies = []
-        for ask, rows, good in zip(asks, torch.split(updates, counts), _split(fine, counts), strict=True):
-            failures: dict[int, str] = {}
-            if not all(good):
-                reasons = [
-                    None if ok else self._why(i, ask) or why_invalid(row, ask.params)
-                    for i, row, ok in zip(ask.providers, rows, good, strict=True)
-                ]
-                failures = {i: why for i, why in zip(ask.providers, reasons, strict=True) if why is not None}
-                rows = torch.where(torch.tensor(good, device=self.device)[:, None], rows, 0.0)
-            replies.append(Replies(rows, failures))
+        of_ask = np.repeat(np.arange(len(asks)), counts)
+        params = torch.stack([ask.params for ask in asks])
+        if any(count != 1 for count in counts):
+            params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
+        updates = self._compute(
+            params,
+            np.array([index for ask in asks for index in ask.providers], dtype=np.int64),
+            words([ask.seed for ask in asks])[of_ask],
+            np.array([ask.round for ask in asks], dtype=np.int64)[of_ask],
+        )
+        fine = (updates.abs().amax(1) <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
+        replies = [Replies(rows, {}) for rows in torch.split(updates, counts)]
+        for place in np.unique(of_ask[~fine]).tolist():
+            good = fine[of_ask == place].tolist()
+            replies[place] = self._with_reasons(asks[place], replies[place].updates, good)
         return replies
+
+    def _with_reasons(self, ask: Ask, rows: Tensor, fine: Sequence[bool]) -> Replies:
+        reasons = {
+            index: self._why(index, ask) or why_invalid(row, ask.params)
+            for index, row, good in zip(ask.providers, rows, fine, strict=True)
+            if not good
+        }
+        failures = {index: why for index, why in reasons.items() if why is not None}
+        return Replies(torch.where(torch.tensor(fine, device=self.device)[:, None], rows, 0.0), failures)
 
     def _why(self, index: int, ask: Ask) -> str | None:
         provider = self._providers[index]
@@ -191,9 +191,11 @@ def _step(oracle: Oracle, round: int) -> float | str:
         return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
 
 
-def _split(values: list[bool], counts: Sequence[int]) -> list[list[bool]]:
-    ends = torch.tensor(counts).cumsum(0).tolist()
-    return [values[end - count : end] for end, count in zip(ends, counts, strict=True)]
+def _steps(oracle: Oracle, rounds: Whole) -> NDArray[np.float32]:
+    """Every row's step, with the schedule asked once a round; NaN where it has none: a failed row, and only that."""
+    distinct, row_of = np.unique(rounds, return_inverse=True)
+    found = [_step(oracle, round) for round in distinct.tolist()]
+    return np.array([np.nan if isinstance(step, str) else step for step in found], dtype=np.float32)[row_of]
 
 
 def _end_to_end(providers: Sequence[Provider], device: torch.device) -> Data:

@@ -33,7 +33,7 @@ from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
 from databazaar.models import build_model
 from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, compute_update
-from databazaar.randomness import oracle_stream
+from databazaar.randomness import oracle_key
 from databazaar.task import LOSSES, Task, as_dataset
 
 Data = tuple[Tensor, Tensor]
@@ -168,9 +168,9 @@ class ProviderWorker:
         work = Task(model, LOSSES[task.loss])
         if self._privacy is not None:
             return _sound(self._privacy.update(task.oracle, work, data, params), params)
-        rng = oracle_stream(request.seed, request.round, self.id)
+        key = oracle_key(request.seed, request.round, self.id)
         oracle = built_in(task.oracle, len(data[0]))
-        return _sound(compute_update(oracle, work, data, params, request.round, rng), params)
+        return _sound(compute_update(oracle, work, data, params, request.round, key), params)
 
     def _call(self, oracle: VectorOracle, params: Tensor) -> Tensor:
         update = as_update(oracle(params.numpy().copy()), params)
