@@ -111,7 +111,7 @@ def _progress() -> Iterator[Tell]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=14),
         TextColumn("{task.percentage:3.0f} %"),
         TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),
@@ -121,21 +121,19 @@ def _progress() -> Iterator[Tell]:
         task = bar.add_task("computing", total=1.0, parts="", left="")
 
         def tell(news: News) -> None:
-            parts = f"{news.done} of {news.count} parts"
-            bar.update(
-                task, completed=news.share, description=_named(news.running), parts=parts, left=_duration(news.left)
-            )
+            name, left = _named(news.running), _duration(news.left)
+            bar.update(task, completed=news.share, description=name, parts=f"{news.done}/{news.count}", left=left)
 
         yield tell
 
 
 def _named(running: Sequence[Chore]) -> str:
-    """What is being computed: one part by its name, and how many others."""
+    """What is being computed: one part by its name, and how many more."""
     if not running:
         return "computing"
     piece = running[0].piece
-    name = " ".join(dict.fromkeys((piece.experiment, piece.dataset, piece.method)))
-    return f"{name} and {len(running) - 1} more" if len(running) > 1 else name
+    name = f"{'runtime ' if piece.experiment == 'runtime' else ''}{piece.dataset} {piece.method}"
+    return f"{name} +{len(running) - 1}" if len(running) > 1 else name
 
 
 def _duration(seconds: float) -> str:
