@@ -38,13 +38,22 @@ def tiny_plan(*whats: str, seeds: int = 2, methods: tuple[str, ...] = METHODS) -
     return Plan(whats or ("revenue",), ("synthetic",), seeds, seeds, "quick", methods, TINY)
 
 
-def pretend(folder: Path, piece: Piece, pay_by_group: list[float], final: float = 0.9, seeds: int = 10) -> None:
+def pretend(
+    folder: Path,
+    piece: Piece,
+    pay_by_group: list[float],
+    final: float = 0.9,
+    seeds: int = 10,
+    machine: str = "a <machine> & more",
+    seconds: float = 7.0,
+    jobs: int = 1,
+) -> None:
     """A finished part in which every provider of a group earns the same, and every seed ends alike."""
     groups = groups_of(piece.settings)
     pay = np.tile(np.array(pay_by_group)[groups], (seeds, 1))
     curve = np.tile(np.linspace(0.1 if final < 1 else 40.0, final, 3), (seeds, 1))
-    outcome = Outcome(list(range(seeds)), pay, np.array([1, 250, 500]), curve, seconds=7.0)
-    save(folder, piece, outcome, "a <machine> & more")
+    outcome = Outcome(list(range(seeds)), pay, np.array([1, 250, 500]), curve, seconds=seconds)
+    save(folder, piece, outcome, machine, jobs)
 
 
 def pretended(folder: Path, made: dict[tuple[str, str], tuple[list[float], float]], plan: Plan) -> Results:

@@ -15,22 +15,27 @@ import pytest
 from small_runs import SETS, TINY, tiny_plan
 
 from databazaar.errors import BazaarError
-from databazaar.experiments import compute as computing
+from databazaar.experiments import walls, workers
 from databazaar.experiments.compute import Plan, compute, missing
-from databazaar.experiments.forecast import Forecast
 from databazaar.experiments.parts import find
+from databazaar.experiments.watch import News
 
 
 def computed(plan: Plan, folder: Path) -> list[str]:
     told: list[str] = []
-    compute(plan, folder, device="cpu", tell=lambda chore, *_: told.append(chore.piece.method))
+
+    def tell(news: News) -> None:
+        if news.finished is not None:
+            told.append(news.finished.piece.method)
+
+    compute(plan, folder, device="cpu", tell=tell)
     return told
 
 
 def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
     plan = tiny_plan(methods=("osmd", "uniform"))
     assert len(computed(plan, tmp_path)) == 4
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
     assert computed(plan, tmp_path) == []
     assert computed(replace(plan, seeds=3), tmp_path) == ["uniform", "osmd"]
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
@@ -39,7 +44,7 @@ def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
 
 
 def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], computing.do
+    plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], workers.do
 
     def interrupted(*args: object) -> object:
         begun[0] += 1
@@ -47,10 +52,12 @@ def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pyt
             raise KeyboardInterrupt
         return do(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(computing, "do", interrupted)
+    monkeypatch.setattr(workers, "do", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compute(plan, tmp_path, device="cpu")
     assert [chore.seeds for chore in missing(plan, tmp_path, 1)] == [(2,)]
+    (wall,) = walls.read(tmp_path)
+    assert len(wall.parts) == 2 and wall.seconds > 0, "the time of an interrupted run counts too"
 
 
 def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: Path) -> None:
@@ -80,22 +87,15 @@ def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: 
 def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     plan = tiny_plan(methods=("osmd",), seeds=1)
     compute(plan, tmp_path, device="cpu")
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.npz")
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BazaarError, match="remove it, it is computed again"):
         missing(plan, tmp_path, 1)
 
 
-def test_the_forecast_learns_each_kinds_pace() -> None:
-    now = [0.0]
-    forecast = Forecast([("slow", 1.0), ("slow", 1.0), ("fast", 1.0), ("fast", 1.0)], clock=lambda: now[0])
-    assert np.isnan(forecast.seconds_left())
-    now[0] = 10.0
-    forecast.finished("slow", 1.0, 10.0)
-    assert forecast.seconds_left() == pytest.approx(30.0)
-    now[0] = 11.0
-    forecast.finished("fast", 1.0, 1.0)
-    assert forecast.seconds_left() == pytest.approx(11.0)
-    now[0] = 16.0
-    forecast.finished("slow", 1.0, 10.0)  # two at a time by now
-    assert forecast.seconds_left() == pytest.approx(1.0 * 16 / 21)
+def test_something_of_everything_comes_first(tmp_path: Path) -> None:
+    order = [(chore.kind, chore.seeds) for chore in missing(tiny_plan("revenue", "mixture", seeds=3), tmp_path, 1)]
+    kinds = {kind for kind, _ in order}
+    assert {kind for kind, _ in order[: len(kinds)]} == kinds and {seeds for _, seeds in order[: len(kinds)]} == {(0,)}
+    rest = [kind for kind, _ in order[len(kinds) :]]
+    assert len(rest) == 2 * len(kinds) and rest[::2] == rest[1::2], "then piece by piece"

@@ -10,11 +10,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from small_runs import pretended
+from test_experiment_settings import DIFFERS
 
+from databazaar.cli.reproduce import _say
 from databazaar.experiments.compute import Plan
 from databazaar.experiments.figures import write_figures
 from databazaar.experiments.page import render
-from databazaar.experiments.results import write_raw
+from databazaar.experiments.reasons import REVENUE, UNKNOWN, Miss, why
+from databazaar.experiments.results import gather, write_raw
+from databazaar.experiments.settings_tables import settings_section
+from databazaar.experiments.tables import accuracy_table
 from databazaar.experiments.verdicts import Verdict, judge
 
 PLAN = Plan(whats=("revenue", "accuracy", "runtime", "mixture"), datasets=("mnist", "cifar10"))
@@ -61,12 +66,74 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
 def test_a_verdict(verdicts: list[Verdict], target: str, dataset: str, method: str, holds: bool | None) -> None:
     found = one(verdicts, target, dataset, method)
     assert found.holds is holds, found
-    assert bool(found.note) or found.holds is not False or "revenue" not in found.target
+    assert bool(found.reason) == (found.holds is False), "what fails has a reason, and nothing else has"
 
 
 def test_what_is_far_off_is_said_with_its_group(verdicts: list[Verdict]) -> None:
     far = one(verdicts, "revenue of each", "mnist", "fedsv")
-    assert far.difference == "+19.4 % (β = 90 %)" and "3.0 units" in far.note
+    assert far.difference == "+19.4 % (β = 90 %)" and "3.0 units" in far.reason
+
+
+REVENUE_MISS = Miss(REVENUE, "mnist", "fedsv", "figures", units=3.0, least=True)
+
+
+@pytest.mark.parametrize(
+    ("miss", "words"),
+    [
+        (REVENUE_MISS, "SV − min(SV)"),
+        (replace(REVENUE_MISS, units=20.0), "another draw than the authors’"),
+        (replace(REVENUE_MISS, least=False), "another draw than the authors’"),
+        (replace(REVENUE_MISS, method="osmd", dataset="fmnist", units=20.0, least=False), "7.3 % below"),
+        (replace(REVENUE_MISS, dataset="mixture", units=20.0), UNKNOWN),  # its data are the authors'
+        (replace(REVENUE_MISS, target="final test accuracy"), UNKNOWN),
+        (replace(REVENUE_MISS, protocol="text"), "other settings than the paper’s text"),
+        (replace(REVENUE_MISS, protocol="quick"), "small synthetic market"),
+        (replace(REVENUE_MISS, changes=("eta = {9}",)), "command line: eta = {9}."),
+    ],
+)
+def test_a_reason(miss: Miss, words: str) -> None:
+    assert words in why(miss)
+
+
+def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = pretended(tmp_path, MNIST, PLAN)
+    page = render(results)
+    failing = [v for v in judge(results) if v.holds is False]
+    assert failing and page.count("Why: ") == len(failing)
+    _say(failing)
+    told = capsys.readouterr().out
+    assert told.count("does not hold. ") == len(failing) and "3.0 units" in told
+
+
+def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:
+    results = pretended(tmp_path, MNIST, replace(PLAN, datasets=("mnist", "kmnist", "cifar10")))
+    page = render(results)
+    assert "KMNIST and CIFAR-10: no published numbers. The paper draws them" in page
+    assert "KMNIST: no published numbers. The paper draws it" in page and "MNIST: not compared" not in page
+    rows = re.findall(
+        r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
+    )
+    told = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
+    assert told["KMNIST"] == told["CIFAR-10"] == "not published" and told["MNIST"] == "0.8605"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cell"),
+    [
+        ("figures", '0.1<span class="hint">text: 0.0</span>'),
+        ("text", '0.0<span class="hint">figures: 0.1</span>'),
+    ],
+)
+def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: str) -> None:
+    shown = settings_section(gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path))
+    rows = dict(
+        re.findall(r'<tr[^>]*><th scope="row" class="text">(\w+)</th>(.*?)</tr>', shown.split("<h3>Mixture")[0])
+    )
+    assert rows["momentum"] == f"<td>{cell}</td>"
+    assert rows["rounds"] == "<td>500</td>", "what is alike is not marked"
+    marked = re.findall(r'<tr class="differs"><th scope="row" class="text">(\w+)</th>', shown)
+    assert len(marked) == 15 and "15 settings of these differ" in shown, "eleven of the images, four of the mixture"
+    assert set(marked) == set(DIFFERS.split())
 
 
 def test_few_seeds_make_a_preliminary_verdict(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import typer
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from databazaar.experiments.compute import Chore, Plan
     from databazaar.experiments.verdicts import Verdict
+    from databazaar.experiments.watch import News, Tell
 
 PARTS, RAW, FIGURES, PAGE = "parts", "raw", "figures", "index.html"
 
@@ -30,7 +31,7 @@ def reproduce(
     protocol: Annotated[str, typer.Option(help="figures (behind the published ones) or text.")] = "figures",
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets. Default: $BAZAAR_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for everything that comes out.")] = Path("reproduction"),
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes: 1 on a CPU, up to 8 on a GPU.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: changes a setting.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small synthetic data, no download, minutes.")] = False,
     render_only: Annotated[bool, typer.Option("--render-only", help="Draw what is finished; compute nothing.")] = False,
@@ -87,7 +88,7 @@ def _plan(
     return plan
 
 
-def _compute(plan: Plan, folder: Path, data: Path | None, device: str, jobs: int) -> None:
+def _compute(plan: Plan, folder: Path, data: Path | None, device: str, jobs: int | None) -> None:
     from databazaar.data.datasets import SOURCES, data_folder, load_images
     from databazaar.engines.select import pick_device
     from databazaar.experiments.compute import compute, missing
@@ -97,34 +98,42 @@ def _compute(plan: Plan, folder: Path, data: Path | None, device: str, jobs: int
     for name in dict.fromkeys(chore.piece.dataset for chore in chores):
         if name in SOURCES and not (data_folder(data) / SOURCES[name].file).exists():
             load_images(name, data)  # fetches it, or says what to do, before anything is written
-    with _progress() as tell:
-        compute(plan, folder, data, device, jobs, tell if chores else None)
+    if chores:
+        with _progress() as tell:
+            compute(plan, folder, data, device, jobs, tell)
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Chore, float, int, int, float], None]]:
-    """A bar on standard error; the time left is told anew after each part."""
+def _progress() -> Iterator[Tell]:
+    """A bar on standard error, which moves within the parts too."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=14),
+        TextColumn("{task.percentage:3.0f} %"),
+        TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("computing", total=None, left="time left: known after the first part")
+        task = bar.add_task("computing", total=1.0, parts="", left="")
 
-        def tell(chore: Chore, seconds: float, done: int, count: int, left: float) -> None:
-            bar.update(task, total=count, completed=done, description=_named(chore), left=_duration(left))
+        def tell(news: News) -> None:
+            name, left = _named(news.running), _duration(news.left)
+            bar.update(task, completed=news.share, description=name, parts=f"{news.done}/{news.count}", left=left)
 
         yield tell
 
 
-def _named(chore: Chore) -> str:
-    return f"{chore.piece.experiment} {chore.piece.dataset} {chore.piece.method}"
+def _named(running: Sequence[Chore]) -> str:
+    """What is being computed: one part by its name, and how many more."""
+    if not running:
+        return "computing"
+    piece = running[0].piece
+    name = f"{'runtime ' if piece.experiment == 'runtime' else ''}{piece.dataset} {piece.method}"
+    return f"{name} +{len(running) - 1}" if len(running) > 1 else name
 
 
 def _duration(seconds: float) -> str:
@@ -132,7 +141,7 @@ def _duration(seconds: float) -> str:
     >>> _duration(42), _duration(600), _duration(9000)
     ('about 40 s left', 'about 10 min left', 'about 2.5 h left')
     """
-    if not math.isfinite(seconds):
+    if not math.isfinite(seconds) or not seconds:
         return ""
     if seconds < 100:
         return f"about {round(seconds, -1) if seconds >= 10 else math.ceil(seconds):.0f} s left"
@@ -172,3 +181,6 @@ def _say(verdicts: list[Verdict]) -> None:
         table.add_row(first, v.measured, v.published, v.difference, v.tolerance, v.seeds, f"[{colour}]{v.word}[/]")
     if verdicts:
         Console().print(table)
+    for v in verdicts:
+        if v.reason:
+            typer.echo(f"{about(v)}: {v.target}: does not hold. {v.reason}")

@@ -1,38 +1,32 @@
 """Computes what is missing of the evaluation. Runs with torch and NumPy alone:
 
-python -m databazaar.experiments.compute --what all --seeds 10 --data-dir DATA --out OUT --jobs 6
+python -m databazaar.experiments.compute --what all --seeds 10 --data-dir DATA --out OUT
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-import platform
-import signal
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-
-import torch
 
 from databazaar.data.datasets import SOURCES
 from databazaar.engines.select import pick_device
 from databazaar.errors import BazaarError
-from databazaar.experiments.forecast import Forecast
-from databazaar.experiments.images import image_market, market_from
-from databazaar.experiments.methods import METHODS, SHAPLEY, Market, run_method
-from databazaar.experiments.mixture import mixture_market
-from databazaar.experiments.parts import Piece, Settings, find, save
+from databazaar.experiments import walls
+from databazaar.experiments.forecast import Forecast, Work
+from databazaar.experiments.methods import METHODS, SHAPLEY
+from databazaar.experiments.parts import Piece, find, part_name
 from databazaar.experiments.protocol_figures import FIGURES
-from databazaar.experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
+from databazaar.experiments.protocol_quick import QUICK
 from databazaar.experiments.protocol_text import TEXT
-from databazaar.experiments.settings import ImageSettings, MixtureSettings, Protocol, changed, checked
+from databazaar.experiments.settings import ImageSettings, Protocol, changed, checked
+from databazaar.experiments.walls import Wall
+from databazaar.experiments.watch import News, Tell, Watch, looking
+from databazaar.experiments.workers import jobs_for, machine, new_shares, one_by_one, side_by_side
 
 PROTOCOLS = {protocol.name: protocol for protocol in (FIGURES, TEXT, QUICK)}
 WHATS = ("revenue", "accuracy", "runtime", "mixture")
@@ -90,11 +84,14 @@ def _chosen(name: str) -> Protocol:
 
 WORK = {"osmd": 1.0, "uniform": 1.0, "fedsv": 3.5, "g-shapley": 3.5}
 """What a round of a method costs against a round of OSMD: measured on a GPU with 100 providers."""
+SIZE = {"mlp": 1.0, "cnn": 3.0, "linear": 0.3}
+"""What a sample of a network costs: measured on a GPU."""
+LINEAR_ON_A_CPU = 0.02
 
 
 @dataclass(frozen=True)
 class Chore:
-    """Some seeds of a piece, to be computed in one go. `cost` is a rough count of local epochs, for the time left."""
+    """Some seeds of a piece, to be computed in one go."""
 
     piece: Piece
     seeds: tuple[int, ...]
@@ -104,48 +101,27 @@ class Chore:
         """Chores of one kind take about as long for each unit of their cost."""
         settings = self.piece.settings
         network = settings.network if isinstance(settings, ImageSettings) else "linear"
-        return self.piece.experiment, network, self.piece.method
+        return network, self.piece.method, self.piece.experiment
 
-    @property
-    def cost(self) -> float:
-        settings = self.piece.settings
-        size = {"mlp": 1.0, "cnn": 3.0, "linear": 0.3}[self.kind[1]] * settings.samples
+    def cost(self, gpu: bool) -> float:
+        """A rough count of local epochs, for the time left."""
+        settings, network = self.piece.settings, self.kind[0]
+        size = settings.samples * (SIZE[network] if gpu or network != "linear" else LINEAR_ON_A_CPU)
         return len(self.seeds) * settings.rounds * settings.per_round * WORK[self.piece.method] * size
 
 
 def missing(plan: Plan, folder: Path, together: int) -> list[Chore]:
-    """What is not on disk yet, in bites of at most `together` seeds."""
+    """What is not on disk yet, in bites of at most `together` seeds.
+
+    One chore of each kind comes first: that tells the time left, and something of everything is there early.
+    """
     chores = []
     for piece, count in plan.pieces():
         found = find(folder, piece, range(count))
         left = [seed for seed in range(count) if found is None or seed not in found.seeds]
         chores += [Chore(piece, tuple(left[i : i + together])) for i in range(0, len(left), together)]
-    return chores
-
-
-@lru_cache(maxsize=1)  # the chores of one market come one after the other
-def market_of(dataset: str, settings: Settings, data: Path | None) -> Market:
-    if isinstance(settings, MixtureSettings):
-        return mixture_market(settings)
-    if dataset in QUICK.images:
-        return market_from(synthetic_images(), SYNTHETIC, settings)
-    return image_market(dataset, settings, data)
-
-
-def do(chore: Chore, folder: Path, data: Path | None, device: str, threads: int = 0) -> tuple[Chore, float]:
-    """Computes one chore and stores it; gives it back with the seconds it took."""
-    if threads:
-        torch.set_num_threads(threads)
-    market = market_of(chore.piece.dataset, chore.piece.settings, data)
-    outcome = run_method(chore.piece.method, market, chore.seeds, device)
-    save(folder, chore.piece, outcome, machine(device))
-    return chore, outcome.seconds
-
-
-def machine(device: str) -> str:
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(0)
-    return f"{platform.machine()} CPU, {os.cpu_count()} cores"
+    first = {chore.kind: chore for chore in reversed(chores)}
+    return sorted(chores, key=lambda chore: first[chore.kind] is not chore)
 
 
 def compute(
@@ -153,53 +129,45 @@ def compute(
     folder: Path,
     data: Path | None = None,
     device: str = "auto",
-    jobs: int = 1,
-    tell: Callable[[Chore, float, int, int, float], None] | None = None,
+    jobs: int | None = None,
+    tell: Tell = lambda news: None,
 ) -> None:
-    """Computes everything that is missing. `tell(chore, seconds, done, all, seconds left)` hears of each chore."""
+    """Computes everything that is missing. `tell` hears of it about twice a second, and as each chore is finished.
+
+    `jobs` are worker processes: one on a CPU and several on a GPU unless you say. What is timed runs alone.
+    """
     where = str(pick_device(device))
-    together = SIDE_BY_SIDE if where.startswith("cuda") else 1
-    chores = missing(plan, folder, together)
-    forecast = Forecast((chore.kind, chore.cost) for chore in chores)
-    for done, (chore, seconds) in enumerate(_results(chores, folder, data, where, jobs), 1):
-        forecast.finished(chore.kind, chore.cost, seconds)
-        if tell is not None:
-            tell(chore, seconds, done, len(chores), forecast.seconds_left())
-
-
-def _results(
-    chores: Sequence[Chore], folder: Path, data: Path | None, device: str, jobs: int
-) -> Iterator[tuple[Chore, float]]:
-    timed = [chore for chore in chores if chore.piece.experiment == "runtime"]
-    free = [chore for chore in chores if chore.piece.experiment != "runtime"]
-    if jobs > 1 and free:
-        yield from _side_by_side(free, folder, data, device, jobs)
-        free = []
-    for chore in [*free, *timed]:  # what is timed runs alone
-        yield do(chore, folder, data, device)
-
-
-def _side_by_side(
-    chores: Sequence[Chore], folder: Path, data: Path | None, device: str, jobs: int
-) -> Iterator[tuple[Chore, float]]:
-    """Several worker processes. Interrupted, they end at once; what they had finished is on disk."""
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_parent)
+    gpu = where.startswith("cuda")
+    chores = missing(plan, folder, SIDE_BY_SIDE if gpu else 1)
+    if not chores:
+        return
+    alone = [timed(chore, gpu) for chore in chores]
+    jobs = min(jobs or jobs_for(where), max(alone.count(False), 1))
+    shares = new_shares(len(chores), jobs)
+    works = [Work(chore.kind, chore.cost(gpu), single) for chore, single in zip(chores, alone, strict=True)]
+    watch = Watch(chores, Forecast(works, jobs), shares, tell)
+    begun = time.monotonic()
+    free = [(place, chore) for place, chore in enumerate(chores) if not alone[place]]
+    rest = [(place, chore) for place, chore in enumerate(chores) if alone[place]]
     try:
-        futures = [pool.submit(do, chore, folder, data, device, 1) for chore in chores]
-        for future in as_completed(futures):
-            yield future.result()
-    except BrokenProcessPool:
-        raise BazaarError(
-            "a worker process died, perhaps for want of memory: the same command goes on, with fewer --jobs"
-        ) from None
+        with looking(watch):
+            if jobs > 1:
+                for place, seconds in side_by_side(free, folder, data, where, jobs, shares):
+                    watch.finished(place, seconds)
+                free = []
+            for place, seconds in one_by_one([*free, *rest], folder, data, where, shares):
+                watch.finished(place, seconds)
     finally:
-        for worker in list((pool._processes or {}).values()):
-            worker.terminate()
-        pool.shutdown(cancel_futures=True)
+        names = [part_name(chore.piece, chore.seeds) for chore in chores]
+        done = tuple(name for name in names if (folder / f"{name}.npz").exists())
+        if done:
+            walls.append(folder, Wall(machine(where), jobs, time.monotonic() - begun, done))
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def timed(chore: Chore, gpu: bool) -> bool:
+    """Whether a chore's own seconds are a result: the runtime study, and on a GPU MNIST with OSMD."""
+    piece = chore.piece
+    return piece.experiment == "runtime" or (gpu and (piece.dataset, piece.method) == ("mnist", "osmd"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -213,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=None)
     parser.add_argument("--set", action="append", default=[])
     given = parser.parse_args(arguments)
     plan = Plan(
@@ -226,10 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         changes=dict(change.split("=", 1) for change in given.set),
     )
 
-    def tell(chore: Chore, seconds: float, done: int, count: int, left: float) -> None:
-        seeds = f"{len(chore.seeds)} seeds"
-        sys.stdout.write(f"{done}/{count} {chore.piece.key} {seeds}: {seconds:.1f} s, about {left:.0f} s left\n")
-        sys.stdout.flush()
+    def tell(news: News) -> None:
+        if news.finished is not None:
+            name = f"{news.finished.piece.key} {len(news.finished.seeds)} seeds"
+            left = f", about {news.left:.0f} s left" if math.isfinite(news.left) else ""
+            sys.stdout.write(f"{news.done}/{news.count} {name}: {news.seconds:.1f} s{left}\n")
+            sys.stdout.flush()
 
     begun = time.perf_counter()
     compute(plan, given.out, given.data_dir, given.device, given.jobs, tell)

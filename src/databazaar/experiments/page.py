@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from databazaar.experiments import figures, published, tables
+from databazaar.experiments import figures, tables
 from databazaar.experiments.published import DATASET_NAMES
 from databazaar.experiments.results import Results
+from databazaar.experiments.settings_tables import settings_section
 from databazaar.experiments.verdicts import Verdict, judge
 from databazaar.reports.document import badge, document
 from databazaar.reports.markup import figure_card
@@ -28,7 +28,7 @@ def render(results: Results) -> str:
         _accuracy(results) if whats & {"revenue", "accuracy"} else "",
         _runtime(results) if "runtime" in whats else "",
         _mixture(results) if "mixture" in whats else "",
-        _settings(results),
+        settings_section(results),
         tables.costs(results),
     ]
     content = "\n".join(part for part in body if part)
@@ -39,7 +39,7 @@ def _header(results: Results, verdicts: Sequence[Verdict]) -> str:
     holding, failing, open_ = (sum(v.holds is state for v in verdicts) for state in (True, False, None))
     badges = [badge(f"{count(holding, 'target holds', 'targets hold')}", True)] if holding else []
     badges += [badge(f"{count(failing, 'does not hold', 'do not hold')}", False)] if failing else []
-    badges += [badge(f"{count(open_, 'is not computed', 'are not computed')}", False)] if open_ else []
+    badges += [badge(f"{count(open_, 'is not decided', 'are not decided')}", False)] if open_ else []
     machines = sorted({m for m in results.pieces.machine if m})
     where = f"Measured on {escape(', '.join(machines))}. " if machines else "Nothing is computed yet. "
     lead = (
@@ -83,9 +83,11 @@ def _revenue(results: Results) -> str:
         about = (f"Revenue on {name}", "Pay of every provider under the four methods.")
         drawn = inline_svg(figures.revenue(results, [dataset]), f"fig-revenue-{dataset}", *about)
         parts.append(f"<h3>{name}</h3>")
-        if published.revenue(dataset, "osmd") is None:
-            parts.append(tables.unpublished(dataset))
-        parts += [figure_card(drawn, *about), tables.group_table(results, dataset)]
+        parts += [
+            tables.unpublished(results, [dataset]),
+            figure_card(drawn, *about),
+            tables.group_table(results, dataset),
+        ]
     return "\n".join(parts)
 
 
@@ -96,7 +98,12 @@ def _accuracy(results: Results) -> str:
     )
     drawn = inline_svg(figures.accuracy(results, results.datasets), "fig-accuracy", *about)
     return "\n".join(
-        ["<h2>Figure 2 · Accuracy along training</h2>", figure_card(drawn, *about), tables.accuracy_table(results)]
+        [
+            "<h2>Figure 2 · Accuracy along training</h2>",
+            tables.unpublished(results, results.datasets),
+            figure_card(drawn, *about),
+            tables.accuracy_table(results),
+        ]
     )
 
 
@@ -126,17 +133,3 @@ def _mixture(results: Results) -> str:
             tables.error_table(results),
         ]
     )
-
-
-def _settings(results: Results) -> str:
-    """Every setting, a column a market, and what the other protocol has where it differs."""
-    parts = [f"<h2>Settings of protocol {escape(results.plan.protocol)}</h2>"]
-    sections = {name: asdict(settings) for name, settings in results.settings.items()}
-    for caption, names in (
-        ("Image markets", results.datasets),
-        ("Mixture regression", ["mixture"] if "mixture" in sections else []),
-    ):
-        if names:
-            parts += [f"<h3>{caption}</h3>", tables.settings_table(caption, [(n, sections[n]) for n in names])]
-    parts.append(tables.runtime_settings(results))
-    return "\n".join(parts)

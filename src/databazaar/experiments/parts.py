@@ -36,16 +36,22 @@ class Piece:
         return f"{self.experiment}-{self.dataset}{size}-{self.method}-{digest}"
 
 
-def save(folder: Path, piece: Piece, outcome: Outcome, machine: str) -> Path:
-    """One file for some seeds of a piece; it appears only when it is whole."""
+def part_name(piece: Piece, seeds: Sequence[int]) -> str:
+    """The name of the file for these seeds, without its ending."""
+    return f"{piece.key}-seeds{seeds[0]}-{seeds[-1]}"
+
+
+def save(folder: Path, piece: Piece, outcome: Outcome, machine: str, jobs: int = 1) -> Path:
+    """One file for some seeds of a piece; it appears only when it is whole. `jobs` shared the machine meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{piece.key}-seeds{outcome.seeds[0]}-{outcome.seeds[-1]}.npz"
+    path = folder / f"{part_name(piece, outcome.seeds)}.npz"
     about: dict[str, Any] = {
         "experiment": piece.experiment,
         "dataset": piece.dataset,
         "method": piece.method,
         "settings": asdict(piece.settings),
         "machine": machine,
+        "jobs": jobs,
         "seconds": outcome.seconds,
         "stopped": outcome.stopped,
     }
@@ -66,7 +72,10 @@ def save(folder: Path, piece: Piece, outcome: Outcome, machine: str) -> Path:
 
 @dataclass(frozen=True)
 class Found:
-    """All finished seeds of a piece, in order."""
+    """All finished seeds of a piece, in order, and the `parts` they are from.
+
+    `jobs` is how many worker processes shared the machine, the most of all parts; 0 where a part does not say.
+    """
 
     seeds: list[int]
     pay: np.ndarray
@@ -75,12 +84,15 @@ class Found:
     permutations: np.ndarray
     seconds: float
     machines: tuple[str, ...]
+    jobs: int
+    parts: tuple[str, ...]
 
 
 def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
     """What is finished of the wanted seeds; None where nothing is."""
     rows: dict[int, tuple[Any, Any, Any]] = {}
     rounds, seconds, machines = np.zeros(0, dtype=np.int64), 0.0, []
+    jobs, parts = [], []
     for path in sorted(folder.glob(f"{piece.key}-seeds*.npz")):
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -94,11 +106,14 @@ def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
         rounds = arrays["rounds"]
         seconds += about["seconds"]
         machines.append(about["machine"])
+        jobs.append(about.get("jobs", 0))  # parts from before it was noted
+        parts.append(path.stem)
     if not rows:
         return None
     done = sorted(rows)
     pay, curve, permutations = (np.array([rows[seed][i] for seed in done]) for i in range(3))
-    return Found(done, pay, rounds, curve, permutations, seconds, tuple(dict.fromkeys(machines)))
+    shared = max(jobs) if all(jobs) else 0
+    return Found(done, pay, rounds, curve, permutations, seconds, tuple(dict.fromkeys(machines)), shared, tuple(parts))
 
 
 def _row(values: np.ndarray, place: int) -> Any:

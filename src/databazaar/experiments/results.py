@@ -13,19 +13,28 @@ from databazaar.experiments.compute import Plan
 from databazaar.experiments.parts import Found, Piece, Settings, find
 from databazaar.experiments.protocol_figures import FIGURES
 from databazaar.experiments.settings import ImageSettings, MixtureSettings
+from databazaar.experiments.walls import Wall
+from databazaar.experiments.walls import read as read_walls
+from databazaar.experiments.workers import is_gpu
 
 COLUMNS = {
     "revenue": ("dataset", "method", "seed", "provider", "group", "pay"),
     "accuracy": ("dataset", "method", "seed", "round", "accuracy"),
     "error": ("dataset", "method", "seed", "round", "error"),
     "runtime": ("dataset", "method", "providers", "seconds", "machine"),
-    "pieces": ("experiment", "dataset", "method", "providers", "wanted", "done", "seconds", "machine", "permutations"),
+    "pieces": (
+        *("experiment", "dataset", "method", "providers", "wanted", "done", "seconds", "machine"),
+        *("gpu", "jobs", "permutations"),
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Results:
-    """Providers count from 1, groups from 0; `pieces` says what was wanted, what is there, and what it took."""
+    """Providers count from 1, groups from 0; `pieces` says what was wanted, what is there, and what it took.
+
+    `parts` are the names of the files that all this is from, and `walls` the runs that were recorded with them.
+    """
 
     plan: Plan
     settings: dict[str, Settings]
@@ -34,6 +43,8 @@ class Results:
     error: pd.DataFrame
     runtime: pd.DataFrame
     pieces: pd.DataFrame
+    parts: frozenset[str] = frozenset()
+    walls: tuple[Wall, ...] = ()
 
     @property
     def datasets(self) -> list[str]:
@@ -96,6 +107,7 @@ def gather(plan: Plan, folder: Path) -> Results:
     """Everything of the plan that is finished in the folder."""
     rows: dict[str, list[pd.DataFrame]] = {name: [] for name in COLUMNS}
     settings: dict[str, Settings] = {}
+    parts: set[str] = set()
     for piece, wanted in plan.pieces():
         found = find(folder, piece, range(wanted))
         rows["pieces"].append(pd.DataFrame([_about(piece, wanted, found)]))
@@ -103,6 +115,7 @@ def gather(plan: Plan, folder: Path) -> Results:
             settings[piece.dataset] = piece.settings
         if found is None:
             continue
+        parts.update(found.parts)
         if piece.experiment == "runtime":
             rows["runtime"].append(_runtime(piece, found))
             continue
@@ -114,7 +127,7 @@ def gather(plan: Plan, folder: Path) -> Results:
         name: pd.concat(rows[name], ignore_index=True) if rows[name] else pd.DataFrame(columns=list(columns))
         for name, columns in COLUMNS.items()
     }
-    return Results(plan, settings, **tables)
+    return Results(plan, settings, **tables, parts=frozenset(parts), walls=read_walls(folder))
 
 
 def _about(piece: Piece, wanted: int, found: Found | None) -> dict[str, object]:
@@ -127,6 +140,8 @@ def _about(piece: Piece, wanted: int, found: Found | None) -> dict[str, object]:
         "done": len(found.seeds) if found else 0,
         "seconds": found.seconds if found else 0.0,
         "machine": ", ".join(found.machines) if found else "",
+        "gpu": found is not None and all(is_gpu(name) for name in found.machines),
+        "jobs": found.jobs if found else 0,
         "permutations": float(found.permutations.mean()) if found and found.permutations.size else 0.0,
     }
 

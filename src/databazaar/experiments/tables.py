@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
+from databazaar.data.datasets import SOURCES
 from databazaar.experiments import published
-from databazaar.experiments.compute import PROTOCOLS
 from databazaar.experiments.methods import METHODS
 from databazaar.experiments.published import DATASET_NAMES, METHOD_NAMES
 from databazaar.experiments.results import Results, group_names
-from databazaar.experiments.settings import changed
+from databazaar.experiments.times import duration
 from databazaar.experiments.verdicts import Verdict, about, signed
+from databazaar.experiments.walls import behind
 from databazaar.reports.document import badge
 from databazaar.reports.markup import table
 from databazaar.reports.wording import count, escape
@@ -44,14 +44,16 @@ def _verdict_row(verdict: Verdict, columns: int) -> str:
     word = badge(verdict.word.capitalize(), verdict.holds is True)
     allowed = f'<span class="hint">allowed {escape(verdict.tolerance)}</span>' if verdict.tolerance != "–" else ""
     target = "" if verdict.holds else f'<span class="hint">{escape(verdict.target)}</span>'
-    kind = ' class="noted"' if verdict.note else ""
+    texts = [verdict.note, f"Why: {verdict.reason}" if verdict.reason else ""]
+    note = " ".join(text for text in texts if text)
+    kind = ' class="noted"' if note else ""
     shown = (
         f'<tr{kind}><th scope="row" class="text">{escape(about(verdict))}{target}</th>'
         f"<td>{word}</td><td>{escape(verdict.measured)}</td><td>{escape(verdict.published)}</td>"
         f"<td>{escape(verdict.difference)}{allowed}</td><td>{escape(verdict.seeds)}</td></tr>"
     )
-    if verdict.note:
-        shown += f'\n<tr><td class="text note hint" colspan="{columns}">{escape(verdict.note)}</td></tr>'
+    if note:
+        shown += f'\n<tr><td class="text note hint" colspan="{columns}"><span>{escape(note)}</span></td></tr>'
     return shown
 
 
@@ -104,9 +106,27 @@ def group_table(results: Results, dataset: str) -> str:
     return table(caption, ["Mean pay", *names], rows, sortable=False)
 
 
-def unpublished(dataset: str) -> str:
-    name = DATASET_NAMES[dataset]
-    return f'<p class="hint">{name} has no published numbers here, so that there is nothing to subtract.</p>'
+def unpublished(results: Results, datasets: Sequence[str]) -> str:
+    """Says plainly which datasets have nothing published to stand beside; empty where all have."""
+    drawn = [DATASET_NAMES[d] for d in datasets if published.revenue(d, "osmd") is None and d in SOURCES]
+    made_up = [DATASET_NAMES[d] for d in datasets if d not in SOURCES]
+    sized = [DATASET_NAMES[d] for d in datasets if d in SOURCES and not results.comparable(d)]
+    texts = []
+    if drawn:
+        texts.append(
+            f"{' and '.join(drawn)}: no published numbers. The paper draws {'it' if len(drawn) == 1 else 'them'} "
+            "without giving numbers for revenue or accuracy, so only the order of the groups, and OSMD against "
+            "uniform sampling, is judged."
+        )
+    if made_up:
+        texts.append(f"{' and '.join(made_up)}: no published numbers, because the paper has no such market.")
+    if sized:
+        texts.append(f"{' and '.join(sized)}: not compared with the published numbers, which are of another size.")
+    return "".join(f'<p class="hint">{escape(text)}</p>\n' for text in texts)
+
+
+def _none_published(results: Results, dataset: str) -> str:
+    return "not published" if results.comparable(dataset) or dataset not in SOURCES else "of another size"
 
 
 def accuracy_table(results: Results) -> str:
@@ -115,7 +135,8 @@ def accuracy_table(results: Results) -> str:
         for method in (m for m in ("osmd", "uniform") if m in results.plan.methods):
             curve = results.curve(dataset, method)
             line = published.accuracy(dataset, method) if results.comparable(dataset) else None
-            rows.append(row(f"{DATASET_NAMES[dataset]}, {METHOD_NAMES[method]}", _final(curve, line, 4)))
+            cells = _final(curve, line, 4, _none_published(results, dataset))
+            rows.append(row(f"{DATASET_NAMES[dataset]}, {METHOD_NAMES[method]}", cells))
     heads = ["Final test accuracy", "Mean", "Std", "Published", "Difference", "Seeds"]
     return table("Final test accuracy", heads, rows, sortable=False)
 
@@ -124,13 +145,13 @@ def error_table(results: Results) -> str:
     rows = []
     for method in (m for m in ("osmd", "uniform") if m in results.plan.methods):
         line = published.mixture_error(method) if results.comparable("mixture") else None
-        rows.append(row(METHOD_NAMES[method], _final(results.curve("mixture", method), line, 3)))
+        rows.append(row(METHOD_NAMES[method], _final(results.curve("mixture", method), line, 3, "of another size")))
     heads = ["Final estimation error", "Mean", "Std", "Published", "Difference", "Seeds"]
     return table("Final estimation error", heads, rows, sortable=False)
 
 
-def _final(curve: Any, line: published.Line | None, digits: int) -> list[str]:
-    theirs = f"{line.final:.{digits}f}" if line else "–"
+def _final(curve: Any, line: published.Line | None, digits: int, otherwise: str) -> list[str]:
+    theirs = f"{line.final:.{digits}f}" if line else otherwise
     if curve.empty:
         return ["–", "–", theirs, "–", "0"]
     last = curve.iloc[:, -1]
@@ -161,24 +182,6 @@ def runtime_table(results: Results) -> str:
     return f"<details><summary>All runtimes</summary>\n{inside}\n</details>"
 
 
-def settings_table(caption: str, sections: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    heads = ["Setting", *(DATASET_NAMES[name] for name, _ in sections)]
-    rows = [row(key, [_written(values[key]) for _, values in sections]) for key in sections[0][1]]
-    return f"<details open><summary>All settings</summary>\n{table(caption, heads, rows, sortable=False)}\n</details>"
-
-
-def runtime_settings(results: Results) -> str:
-    if "runtime" not in results.plan.whats:
-        return ""
-    values = asdict(changed(PROTOCOLS[results.plan.protocol].runtime, results.plan.changes or {}))
-    told = ", ".join(f"{key} {_written(value)}" for key, value in values.items())
-    return f"<p><strong>Runtime study:</strong> {escape(told)}; everything else as in the image markets.</p>"
-
-
-def _written(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-
-
 def costs(results: Results) -> str:
     """Which machine computed what, and how long each piece was at work."""
     rows = []
@@ -186,15 +189,31 @@ def costs(results: Results) -> str:
         name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
         name = f"Runtime, {name}, {piece.providers} providers" if piece.experiment == "runtime" else name
         permutations = f"{piece.permutations:,.0f}" if piece.permutations else "–"
-        rows.append(row(name, [str(piece.done), f"{piece.seconds:,.1f}", permutations, piece.machine]))
+        jobs = str(piece.jobs) if piece.jobs else "not noted"
+        rows.append(row(name, [str(piece.done), f"{piece.seconds:,.1f}", jobs, permutations, piece.machine]))
     if not rows:
         return ""
     text = (
-        "Seconds that each piece was at work, all its seeds together. Pieces that were computed side by side shared "
-        "the machine, so that their seconds overlap and add up to more than the wall clock showed. The runtime study "
-        "is timed alone."
+        f"{_in_all(results)} Below, the seconds that each piece was at work, all its seeds together. Pieces that were "
+        "computed side by side shared the machine, so that their seconds overlap and add up to more than the wall "
+        "clock showed. The runtime study is timed alone."
     )
-    heads = ["Piece", "Seeds", "Seconds", "Permutations a seed", "Machine"]
+    heads = ["Piece", "Seeds", "Seconds", "Processes", "Permutations a seed", "Machine"]
     return f'<h2>Machines and seconds</h2>\n<p class="hint">{text}</p>\n' + table(
         "Machines and seconds", heads, rows, sortable=False
     )
+
+
+def _in_all(results: Results) -> str:
+    """How long everything took by the wall clock, as far as it was recorded."""
+    runs, untimed = behind(results.walls, results.parts)
+    if not runs:
+        return "How long the runs took by the wall clock was not recorded."
+    each = "; ".join(f"{duration(wall.seconds)} on {wall.machine} with {_processes(wall.jobs)}" for wall in runs)
+    rest = f" {count(len(untimed), 'part')} came of runs that were not recorded." if untimed else ""
+    total = duration(sum(wall.seconds for wall in runs))
+    return f"Computing took {total} by the wall clock, in {count(len(runs), 'run')}: {escape(each)}.{rest}"
+
+
+def _processes(jobs: int) -> str:
+    return count(jobs, "process", "processes")

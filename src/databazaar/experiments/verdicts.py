@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from databazaar.experiments import published
 from databazaar.experiments.published import DATASET_NAMES, METHOD_NAMES
+from databazaar.experiments.reasons import REVENUE, WHOLE, Miss, why
 from databazaar.experiments.results import Results, group_names
+from databazaar.experiments.times import Time, mnist_seconds, whole_seconds
 
 ACCURACY_TOLERANCE = 0.01
 REVENUE_TOLERANCE = {"osmd": 0.10, "g-shapley": 0.15, "fedsv": 0.15}
@@ -17,19 +19,13 @@ ERROR_TOLERANCE = {"osmd": 0.15, "uniform": 0.05}
 TELLS_APART = 2.0
 """A method that pays the best group less than this times the worst does not tell them apart."""
 
-OTHER_DRAW = (
-    "Likely cause: which samples each provider holds, and which wrong labels they got, is another draw than the "
-    "authors’, whose text does not give theirs."
-)
-SMALL_SUMS = (
-    "Off by {units:.1f} units on the group that earns least. Its pay is SV − min(SV), so that the one provider "
-    "with the lowest value moves it; 15 % of so little is a narrow band."
-)
-
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target. `holds` is None where it cannot be said, because nothing of it is computed."""
+    """One target. `holds` is None where it cannot be said, and `open` why: mostly, nothing of it is computed.
+
+    `note` says how it was judged, `reason` why it does not hold; `units` and `least` are as in reasons.py.
+    """
 
     target: str
     dataset: str
@@ -41,16 +37,32 @@ class Verdict:
     holds: bool | None
     seeds: str
     note: str = ""
+    reason: str = ""
+    open: str = "not computed"
+    units: float = 0.0
+    least: bool = False
 
     @property
     def word(self) -> str:
         """With few of the seeds a verdict is a preliminary one."""
         so_far = " so far" if " of " in self.seeds else ""
-        return {True: f"holds{so_far}", False: f"does not hold{so_far}", None: "not computed"}[self.holds]
+        return {True: f"holds{so_far}", False: f"does not hold{so_far}", None: self.open}[self.holds]
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Every target that belongs to the plan, those about published numbers first."""
+    """Every target that belongs to the plan, those about published numbers first; with a reason where one fails."""
+    return [_explained(results, verdict) for verdict in _judged(results)]
+
+
+def _explained(results: Results, verdict: Verdict) -> Verdict:
+    if verdict.holds is not False:
+        return verdict
+    changes = tuple(f"{name} = {value}" for name, value in (results.plan.changes or {}).items())
+    where = (verdict.target, verdict.dataset, verdict.method, results.plan.protocol)
+    return replace(verdict, reason=why(Miss(*where, changes, verdict.units, verdict.least)))
+
+
+def _judged(results: Results) -> list[Verdict]:
     whats = set(results.plan.whats)
     images, mixture = results.datasets, ["mixture"] if "mixture" in whats else []
     verdicts: list[Verdict] = []
@@ -67,7 +79,7 @@ def judge(results: Results) -> list[Verdict]:
     if "g-shapley" in results.plan.methods:
         verdicts += [inverted(results)] if mixture else []
         verdicts += [fails(results)] if "cifar10" in paid else []
-    return verdicts
+    return verdicts + [v for v in (mnist_time(results), whole_time(results)) if v is not None]
 
 
 def accuracies(results: Results, dataset: str) -> Iterator[Verdict]:
@@ -128,19 +140,18 @@ def revenues(results: Results, dataset: str) -> Iterator[Verdict]:
         ours, units = results.group_means(dataset, method), REVENUE_UNITS.get(method, 0.0)
         tolerance = f"±{100 * share:.0f} %" + (f" or {units:.0f} units" if units else "")
         told = ", ".join(f"{value:.1f}" for value in theirs.groups)
-        seeds, target = _seeds(results, dataset, method), "mean revenue of each group"
+        seeds = _seeds(results, dataset, method)
         if not ours:
-            yield Verdict(target, dataset, method, "–", told, "–", tolerance, None, seeds)
+            yield Verdict(REVENUE, dataset, method, "–", told, "–", tolerance, None, seeds)
             continue
         names = group_names(results.settings[dataset])
         excess = [abs(a - b) / max(share * b, units) for a, b in zip(ours, theirs.groups, strict=True)]
         worst = excess.index(max(excess))
         off = ours[worst] - theirs.groups[worst]
-        holds = excess[worst] <= 1
-        note = "" if holds else SMALL_SUMS.format(units=abs(off)) if abs(off) <= 5 else OTHER_DRAW
         difference = f"{signed(100 * off / theirs.groups[worst], 1)} % ({names[worst]})"
         measured = ", ".join(f"{value:.1f}" for value in ours)
-        yield Verdict(target, dataset, method, measured, told, difference, tolerance, holds, seeds, note)
+        verdict = Verdict(REVENUE, dataset, method, measured, told, difference, tolerance, excess[worst] <= 1, seeds)
+        yield replace(verdict, units=abs(off), least=theirs.groups[worst] == min(theirs.groups))
 
 
 def order(results: Results, dataset: str, method: str) -> Verdict:
@@ -162,9 +173,7 @@ def fails(results: Results) -> Verdict:
     holds = None
     if ours:
         holds = ours != sorted(ours, reverse=True) or ours[0] < TELLS_APART * ours[-1]
-    note = (
-        f"Counted as failing: a wrong order, or less than {TELLS_APART:.0f} times the worst group’s pay for the best."
-    )
+    note = f"Counted as such: a wrong order, or less than {TELLS_APART:.0f} times the worst group’s pay for the best."
     told = "“underperforms”"
     return _plain(results, "does not tell the groups apart", "cifar10", "g-shapley", ours, told, holds, note)
 
@@ -195,6 +204,21 @@ def beats(results: Results, dataset: str) -> Verdict:
     return Verdict(target, dataset, "osmd", measured, "better", signed(ours - other, digits), "–", holds, _told(*seeds))
 
 
+def mnist_time(results: Results) -> Verdict | None:
+    return _timed("ten seeds in under 30 s on a GPU", "mnist", "osmd", mnist_seconds(results), "under 30 s")
+
+
+def whole_time(results: Results) -> Verdict | None:
+    return _timed(WHOLE, "", "", whole_seconds(results), "under 15 min")
+
+
+def _timed(target: str, dataset: str, method: str, time: Time | None, wanted: str) -> Verdict | None:
+    if time is None:
+        return None
+    held = (time.holds, time.seeds, time.note)
+    return Verdict(target, dataset, method, time.told, wanted, "–", "–", *held, open=time.open)
+
+
 def _seeds(results: Results, dataset: str, method: str) -> str:
     return _told(*results.seeds(dataset, method))
 
@@ -212,4 +236,6 @@ def signed(value: float, digits: int) -> str:
 
 
 def about(verdict: Verdict) -> str:
+    if not verdict.dataset:
+        return "Everything"
     return f"{DATASET_NAMES[verdict.dataset].removesuffix(' regression')}, {METHOD_NAMES[verdict.method]}"
