@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from databazaar.data.datasets import Images
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.experiments.images import market_from, prepared, provider_groups, with_wrong_labels
@@ -32,11 +33,28 @@ def test_the_mixtures_groups_and_its_first_error_are_the_published_ones() -> Non
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9])
 def test_that_share_of_the_labels_is_wrong(share: float, which: str) -> None:
     labels = np.arange(400) % 10
-    spoilt = with_wrong_labels(labels, share, which, np.random.default_rng(0))
+    spoilt = with_wrong_labels(labels, share, which, np.random.RandomState(0))
     wrong = np.flatnonzero(spoilt != labels)
     assert len(wrong) == round(share * 400) and set(spoilt) <= set(range(10))
     if which == "first":
         assert wrong.tolist() == list(range(len(wrong)))
+
+
+def test_the_draw_of_samples_is_the_authors() -> None:
+    """The first samples of the first provider and of the hold-out, as the authors' own loader deals them out."""
+    numbers = np.arange(60_000)
+    images = np.stack([numbers // 256, numbers % 256], 1).astype(np.uint8).reshape(-1, 1, 2)
+    dealt = Images(images, np.zeros(60_000, dtype=np.uint8), images[:1], np.zeros(1, dtype=np.uint8))
+    market = market_from(dealt, SYNTHETIC, replace(MNIST, normalise=False))
+
+    def numbers_of(x: torch.Tensor) -> list[int]:
+        high, low = (x * 255).round().int().T
+        return (high * 256 + low).tolist()
+
+    assert numbers_of(market.providers[0].dataset[0][:6]) == [21080, 7352, 14344, 34161, 52086, 47658]
+    order = np.random.RandomState(111).permutation(60_000)
+    assert numbers_of(market.providers[37].dataset[0]) == order[37 * 400 : 38 * 400].tolist()
+    assert numbers_of(market.holdout[0]) == order[40_000:41_000].tolist()
 
 
 def test_images_have_length_one_only_where_the_protocol_says_so() -> None:

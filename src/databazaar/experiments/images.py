@@ -18,10 +18,6 @@ from databazaar.oracles import LocalSGD
 from databazaar.provider import Provider
 from databazaar.task import Halving
 
-DATA_SEED = 123
-"""The split and the wrong labels are the same for all seeds; a seed moves training and sampling only."""
-
-
 @dataclass(frozen=True)
 class ImageMarket:
     """Providers, and what a consumer needs. `groups[i]` is the place of provider i's share of wrong labels."""
@@ -50,8 +46,13 @@ def image_market(dataset: str, settings: ImageSettings, folder: Path | None = No
 
 
 def market_from(images: Images, source: Source, settings: ImageSettings) -> ImageMarket:
-    """Splits the training images among the providers and the hold-out, and spoils labels as the settings say."""
-    rng = np.random.default_rng(DATA_SEED)
+    """Splits the training images among the providers and the hold-out, and spoils labels as the settings say.
+
+    Both are the same for all seeds of an experiment: a seed moves training and sampling only. The draw is the authors':
+    NumPy's legacy generator shuffles the training images, providers take theirs one after the other, the hold-out
+    takes the next, and the wrong labels come from the same stream.
+    """
+    rng = np.random.RandomState(settings.data_seed)
     training = settings.providers * settings.samples
     if training + settings.holdout > len(images.x_train):
         raise BazaarError(
@@ -92,11 +93,13 @@ def prepared(images: Bytes, source: Source, settings: ImageSettings) -> Tensor:
 
 
 def with_wrong_labels(
-    labels: np.ndarray, share: float, which: str, rng: np.random.Generator, classes: int = 10
+    labels: np.ndarray, share: float, which: str, rng: np.random.RandomState, classes: int = 10
 ) -> np.ndarray:
-    """A share of the labels replaced by a wrong one, chosen uniformly."""
+    """A share of the labels replaced by a wrong one: drawn among all classes until it is wrong."""
     count = round(share * len(labels))
     chosen = np.arange(count) if which == "first" else rng.permutation(len(labels))[:count]
     spoilt = labels.copy()
-    spoilt[chosen] = (labels[chosen] + rng.integers(1, classes, count)) % classes
+    for sample in chosen:
+        while spoilt[sample] == labels[sample]:
+            spoilt[sample] = rng.randint(classes)
     return spoilt

@@ -12,6 +12,7 @@ def images(rounds: int, network: str, g_back_check: int, g_max_permutations: int
         providers=100,
         samples=400,
         holdout=1000,
+        data_seed=111,
         per_round=10,
         wrong_labels=(0.0, 0.2, 0.5, 0.9),
         group_sizes=(10, 10, 10, 70),

@@ -23,6 +23,7 @@ class ImageSettings:
     providers: int
     samples: int
     holdout: int
+    data_seed: int
     per_round: int
     wrong_labels: tuple[float, ...]
     group_sizes: tuple[int, ...]
