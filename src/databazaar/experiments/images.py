@@ -18,6 +18,7 @@ from databazaar.oracles import LocalSGD
 from databazaar.provider import Provider
 from databazaar.task import Halving
 
+
 @dataclass(frozen=True)
 class ImageMarket:
     """Providers, and what a consumer needs. `groups[i]` is the place of provider i's share of wrong labels."""
