@@ -23,7 +23,7 @@ from databazaar.oracles import LocalSGD, Oracle
 from databazaar.task import Task, cross_entropy
 
 # The same numbers stand in cnn_kernels.cu, which explains them.
-TAPS_PADDED, LANES, PARTS, SUMS, DOTS, FEW = 32, 8, 7, 7, 4, 8
+TAPS_PADDED, LANES, PARTS, SUMS, DOTS, FEW, HALVES = 32, 8, 14, 14, 8, 8, 2
 CLUSTER, REGISTERS = 8, 128
 """A cluster has at most so many blocks on every GPU that has clusters, and a thread room for so many velocities."""
 
@@ -58,14 +58,15 @@ class Form:
         return int(((self.side - 4) // 2) ** 2)
 
     @property
-    def threads(self) -> int:
-        """Of a block: one for each window, in whole warps."""
-        return -(-self.windows // 32) * 32
+    def threads(self) -> dict[str, int]:
+        """Of a block of each kernel: two for each window, or one, in whole warps."""
+        column = -(-self.windows // 32) * 32
+        return {"epoch": HALVES * column, "features": column}
 
     def shared_bytes(self, batch: int) -> dict[str, int]:
         """The shared memory that a block of each kernel works in."""
         picture = self.side * (self.side + 5)
-        lanes = (3 * self.windows + self.hidden) * LANES + 2 * TAPS_PADDED
+        lanes = ((2 + HALVES) * self.windows + self.hidden) * LANES + 2 * TAPS_PADDED
         layers = self.hidden * (self.windows | 1) + 2 * self.classes * (self.hidden + 2) + 2 * self.hidden
         scratch = PARTS * batch * self.hidden + SUMS * TAPS_PADDED + batch * self.hidden + DOTS * batch * self.classes
         floats = {
@@ -76,12 +77,12 @@ class Form:
 
     def source(self, batch: int, momentum: float) -> str:
         sizes = {"SIDE": self.side, "FILTERS": self.filters, "HIDDEN": self.hidden, "CLASSES": self.classes}
-        given = {**sizes, "BATCH": batch, "MOMENTUM": f"{momentum!r}f", "THREADS": self.threads}
+        given = {**sizes, "BATCH": batch, "MOMENTUM": f"{momentum!r}f", "THREADS": self.threads["epoch"]}
         code = files("databazaar.engines").joinpath("cnn_kernels.cu").read_text(encoding="utf-8")
         return "".join(f"#define {name} {value}\n" for name, value in given.items()) + code
 
     def fits(self, batch: int, bytes_a_block: int) -> bool:
-        small = self.threads <= 256 and self.hidden <= REGISTERS and self.filters <= CLUSTER and batch <= LANES
+        small = self.threads["epoch"] <= 512 and self.hidden <= REGISTERS and self.filters <= CLUSTER and batch <= LANES
         return small and max(self.shared_bytes(batch).values()) <= bytes_a_block
 
 
@@ -102,7 +103,7 @@ def for_gpu(form: Form, batch: int, momentum: float) -> Launch:
         kernel.set_shared_memory_config(room[name])
 
     def launch(name: str, grid: tuple[int, int], args: Sequence[Any]) -> None:
-        kernels[name]((*grid, 1), (form.threads, 1, 1), list(args), room[name])
+        kernels[name]((*grid, 1), (form.threads[name], 1, 1), list(args), room[name])
 
     return launch
 

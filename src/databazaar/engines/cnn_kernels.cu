@@ -24,7 +24,7 @@ BATCH, MOMENTUM and THREADS are defined in front of it. */
 #ifdef __CUDACC_RTC__
 #define DEVICE static __device__ __forceinline__
 #define EACH(i, n) for (int i = threadIdx.x; i < (n); i += blockDim.x)
-#define OWN(i, n) if (int i = threadIdx.x; i < (n))
+#define OWN(v, half) if (int v = threadIdx.x % COLUMN, half = threadIdx.x / COLUMN; v < WINDOWS)
 #define SYNC __syncthreads();
 #define TOLD asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #define HEARD asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -33,13 +33,15 @@ BATCH, MOMENTUM and THREADS are defined in front of it. */
 #define UNROLL4 _Pragma("unroll 4")
 #define UNROLL8 _Pragma("unroll 8")
 #define ALIGNED __align__(16)
-#define VELOCITIES HIDDEN
-#define VELOCITY(o, v) velocity[o]
+#define VELOCITIES HALF
+#define VELOCITY(k, half, v) velocity[k]
 #else
 #include <cmath>
 #define DEVICE static inline
 #define EACH(i, n) for (int i = 0; i < (n); i++)
-#define OWN(i, n) EACH(i, n)
+#define OWN(v, half)                        \
+    for (int half = 0; half < HALVES; half++) \
+        for (int v = 0; v < WINDOWS; v++)
 #define SYNC
 #define TOLD
 #define HEARD
@@ -48,8 +50,8 @@ BATCH, MOMENTUM and THREADS are defined in front of it. */
 #define UNROLL4
 #define UNROLL8
 #define ALIGNED alignas(16)
-#define VELOCITIES (HIDDEN * WINDOWS)
-#define VELOCITY(o, v) velocity[(o) * WINDOWS + (v)]
+#define VELOCITIES (HALVES * HALF * WINDOWS)
+#define VELOCITY(k, half, v) velocity[((half) * HALF + (k)) * WINDOWS + (v)]
 #define __restrict__
 #endif
 
@@ -62,12 +64,15 @@ BATCH, MOMENTUM and THREADS are defined in front of it. */
 #define PIXELS (SIDE * SIDE)
 #define WIDE (SIDE + SIZE) /* an image row in shared memory: 25 taps then lie in 25 banks where SIDE is 32 */
 #define LANES 8            /* a batch of up to 8 samples, side by side */
-#define PARTS 7            /* a sum over the windows is worked out in so many parts, side by side */
+#define COLUMN ((WINDOWS + 31) / 32 * 32)
+#define HALVES (THREADS / COLUMN) /* a thread looks after one window and one half of the hidden units */
+#define HALF ((HIDDEN + HALVES - 1) / HALVES)
+#define PARTS 14 /* a sum over the windows is worked out in so many parts, side by side */
 #define PART ((WINDOWS + PARTS - 1) / PARTS)
 #define STRIPES 4 /* hidden units that one thread sums up at a time */
 #define STRIPE ((HIDDEN + STRIPES - 1) / STRIPES)
-#define SUMS 7            /* a tap's gradient is summed up in so many parts */
-#define DOTS 4            /* and a class's output in so many */
+#define SUMS 14           /* a tap's gradient is summed up in so many parts */
+#define DOTS 8            /* and a class's output in so many */
 #define ROW (WINDOWS | 1) /* an odd distance keeps neighbours in different banks */
 
 /* Where a network's parameters lie in its row. */
@@ -85,7 +90,7 @@ typedef struct ALIGNED { float at[TAPS_PADDED]; } Filter; /* taps, bias, padding
 typedef struct ALIGNED {
     Lanes active[WINDOWS]; /* the features */
     Lanes place[WINDOWS];  /* which pixel the winning place of a window begins at */
-    Lanes back[WINDOWS];
+    Lanes back[HALVES][WINDOWS]; /* what passes back to the features, from each half of the hidden units */
     Lanes slope[HIDDEN];
     Filter tap, tap_v;
     float pictures[2][BATCH * SIDE * WIDE]; /* this batch and the next, by turns */
@@ -134,19 +139,14 @@ DEVICE void fetch(float* picture, const float* __restrict__ images, const whole*
 /* A batch through the filter and its slice; `share` [BATCH, HIDDEN] goes to all blocks of the network. */
 DEVICE void forward(Chip* c, const float* picture, float* __restrict__ share)
 {
-    EACH(v, WINDOWS)
+    EACH(i, BATCH * WINDOWS)
     {
-        Lanes answer = {{0}}, where = {{0}};
-        UNROLL for (int j = 0; j < BATCH; j++) {
-            float seen[(SIZE + 1) * (SIZE + 1)];
-            int which;
-            look(picture + j * SIDE * WIDE + corner(v), seen);
-            float best = strongest(seen, &c->tap, &which);
-            answer.at[j] = best > 0 ? best : 0;
-            where.at[j] = j * SIDE * WIDE + corner(v) + (which / 2) * WIDE + which % 2;
-        }
-        c->active[v] = answer;
-        c->place[v] = where;
+        int j = i / WINDOWS, v = i % WINDOWS, at = j * SIDE * WIDE + corner(v), which;
+        float seen[(SIZE + 1) * (SIZE + 1)];
+        look(picture + at, seen);
+        float best = strongest(seen, &c->tap, &which);
+        c->active[v].at[j] = best > 0 ? best : 0;
+        c->place[v].at[j] = at + (which / 2) * WIDE + which % 2;
     }
     SYNC
     EACH(i, STRIPE * PARTS)
@@ -243,24 +243,27 @@ DEVICE void heads(Chip* c, const float* shares, const whole* __restrict__ labels
     }
 }
 
-/* The filter's slice: its gradient and update, and what passes back to the features. */
+/* The filter's slice: its gradient and update, and what passes back to the features. A thread has one column of it. */
 DEVICE void slice(Chip* c, float* velocity, float rate)
 {
-    OWN(v, WINDOWS)
+    OWN(v, half)
     {
         Lanes seen = c->active[v], sum = {{0}};
-        UNROLL for (int o = 0; o < HIDDEN; o++) {
-            Lanes d = c->slope[o];
-            float weight = c->weight1[o * ROW + v], moved = MOMENTUM * VELOCITY(o, v);
-            UNROLL for (int j = 0; j < BATCH; j++) {
-                sum.at[j] += weight * d.at[j];
-                moved += d.at[j] * seen.at[j];
+        UNROLL for (int k = 0; k < HALF; k++) {
+            int o = half * HALF + k;
+            if (HALVES * HALF == HIDDEN || o < HIDDEN) {
+                Lanes d = c->slope[o];
+                float weight = c->weight1[o * ROW + v], moved = MOMENTUM * VELOCITY(k, half, v);
+                UNROLL for (int j = 0; j < BATCH; j++) {
+                    sum.at[j] += weight * d.at[j];
+                    moved += d.at[j] * seen.at[j];
+                }
+                VELOCITY(k, half, v) = moved;
+                c->weight1[o * ROW + v] = weight - rate * moved;
             }
-            VELOCITY(o, v) = moved;
-            c->weight1[o * ROW + v] = weight - rate * moved;
         }
         UNROLL for (int j = 0; j < BATCH; j++) sum.at[j] = seen.at[j] > 0 ? sum.at[j] : 0;
-        c->back[v] = sum;
+        c->back[half][v] = sum;
     }
 }
 
@@ -273,7 +276,9 @@ DEVICE void taps(Chip* c, const float* picture, float rate)
         float sum = 0;
         if (k <= TAPS)
             UNROLL4 for (int v = i / TAPS_PADDED; v < WINDOWS; v += SUMS) {
-                Lanes passed = c->back[v], where = c->place[v];
+                Lanes passed = c->back[0][v], where = c->place[v];
+                UNROLL for (int half = 1; half < HALVES; half++)
+                    UNROLL for (int j = 0; j < BATCH; j++) passed.at[j] += c->back[half][v].at[j];
                 UNROLL for (int j = 0; j < BATCH; j++) {
                     int at = (int)where.at[j] + (k / SIZE) * WIDE + k % SIZE;
                     sum += passed.at[j] * (k < TAPS ? picture[at] : 1.0f);
@@ -310,7 +315,7 @@ DEVICE void load(Chip* c, float* velocity, const float* __restrict__ params, int
     }
     EACH(o, HIDDEN) c->bias1[o] = params[BIAS1_AT + o], c->bias1_v[o] = 0;
     EACH(k, CLASSES) c->bias2[k] = params[BIAS2_AT + k], c->bias2_v[k] = 0;
-    OWN(v, WINDOWS) UNROLL for (int o = 0; o < HIDDEN; o++) VELOCITY(o, v) = 0;
+    OWN(v, half) UNROLL for (int k = 0; k < HALF; k++) VELOCITY(k, half, v) = 0;
 }
 
 /* The update, w after - w before, goes out: each block its own part, the first one the last layer, too. */
@@ -422,7 +427,7 @@ extern "C" __global__ void __cluster_dims__(FILTERS, 1, 1) __launch_bounds__(THR
     for (int step = 0; step < steps; step++) one_step(&given, chip, velocity, step, steps, blockIdx.x);
     store(chip, given.params, given.update, blockIdx.x);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 3) features(FEATURES_GIVEN)
+extern "C" __global__ void __launch_bounds__(COLUMN, 3) features(FEATURES_GIVEN)
 {
     extern __shared__ __align__(16) char memory[];
     whole row = blockIdx.y;
