@@ -28,7 +28,8 @@ from databazaar.report import Report
 from databazaar.samplers import OSMD, Sampler, settings_of
 from databazaar.summary import report_from
 from databazaar.task import step_at
-from databazaar.utilities import Evaluator, Scores
+from databazaar.utilities import Scores
+from databazaar.wishes import drive
 
 if TYPE_CHECKING:
     from databazaar.runs import RunFolder
@@ -104,30 +105,32 @@ class Arbiter:
         while silent < self.patience:
             p = sampler.probabilities(state)
             draws = sampler.draw(state, draws_stream(self.seed, t), K)  # line 5
-            if not ledger.reserve(t, draws.tolist()):
+            drawn: list[int] = draws.tolist()
+            if not ledger.reserve(t, drawn):
                 break  # T = ⌊B/K⌋ rounds have been played, or prices differ and the rest covers no round
-            asked = list(dict.fromkeys(draws.tolist()))  # whoever is drawn twice is asked once and paid twice
+            asked = list(dict.fromkeys(drawn))  # whoever is drawn twice is asked once and paid twice
             replies = yield Ask(w, asked, t, self.seed)  # line 6
             assert isinstance(replies, Replies)
             step = step_at(self.consumer.step, t)
             scores = yield torch.cat([w[None], w + step * replies.updates])
             assert isinstance(scores, Scores)
             gains, reasons = _marginal_gains(asked, replies, scores, t)
-            drawn_gains = [gains[i] for i in draws.tolist()]
+            drawn_gains = [gains[i] for i in drawn]
             state = sampler.update(state, draws, np.array([g or 0.0 for g in drawn_gains]))  # lines 8 and 9
-            rows = [asked.index(i) for i in draws.tolist() if gains[i] is not None]
+            rows = [asked.index(i) for i in drawn if gains[i] is not None]
             if rows:
-                w = w + (step / len(rows)) * replies.updates[rows].sum(0)  # line 10, in draw order
+                valid = replies.updates if rows == list(range(len(asked))) else replies.updates[rows]
+                w = w + (step / len(rows)) * valid.sum(0)  # line 10, in draw order
             silent = 0 if rows else silent + 1
             settlement = Settlement(
                 drawn_gains,
-                [reasons.get(i) for i in draws.tolist()],
+                [reasons.get(i) for i in drawn],
                 p[draws].tolist(),
                 float(scores.utility[0]),
                 _finite(scores.loss),
                 hash_vector(w) if ledger.hashes_models else "",
             )
-            ledger.settle(t, draws.tolist(), settlement, self._snapshot(t + 1, state, w, ledger))  # line 7
+            ledger.settle(t, drawn, settlement, self._snapshot(t + 1, state, w, ledger))  # line 7
             t += 1
             if tell is not None:
                 paid = tuple(ids[i] for i in asked if gains[i] is not None)
@@ -212,17 +215,6 @@ class Arbiter:
         return module.eval()
 
 
-def drive(play: Generator[Any, Any, Any], engine: Engine, evaluator: Evaluator) -> Any:
-    """Answers the wishes of a run, or of a valuation, one by one, and gives what it returns."""
-    answer: Replies | Scores | None = None
-    while True:
-        try:
-            wish = play.send(answer)
-        except StopIteration as end:
-            return end.value
-        answer = engine.query(wish) if isinstance(wish, Ask) else evaluator.score(wish)
-
-
 def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: int = 1) -> OSMD:
     """OSMD.from_theory, with the budget counted in accesses at the providers' mean price."""
     accesses = consumer.budget * len(providers) // max(1, sum(p.price for p in providers))
@@ -237,15 +229,18 @@ def _marginal_gains(
     if not np.isfinite(base):
         raise BazaarError(f"round {round}: the model's own utility is {base}: lower the steps, or begin elsewhere")
     reasons = dict(replies.failures)
-    gains: dict[int, float | None] = {}
-    for provider, utility in zip(asked, scores.utility[1:], strict=True):
-        if provider not in reasons and not np.isfinite(utility):
-            reasons[provider] = "the updated model has no finite utility"
-        with np.errstate(over="ignore", invalid="ignore"):
-            gain = float(utility - base)
-        if provider not in reasons and not np.isfinite(gain):
-            reasons[provider] = "the gain in utility is beyond what a float can hold"
-        gains[provider] = None if provider in reasons else gain
+    with np.errstate(over="ignore", invalid="ignore"):
+        rises = scores.utility[1:] - base
+    gains: dict[int, float | None] = dict(zip(asked, rises.tolist(), strict=True))
+    for row in np.flatnonzero(~np.isfinite(rises)).tolist():
+        known = np.isfinite(scores.utility[1 + row])
+        why = (
+            "the gain in utility is beyond what a float can hold"
+            if known
+            else "the updated model has no finite utility"
+        )
+        reasons.setdefault(asked[row], why)
+    gains.update(dict.fromkeys(reasons))
     return gains, reasons
 
 

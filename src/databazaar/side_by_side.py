@@ -11,6 +11,7 @@ from torch import Tensor
 
 from databazaar.engines import Ask, Replies, VectorizedEngine
 from databazaar.utilities import Evaluator, Scores
+from databazaar.wishes import Wish
 
 
 def drive_together(
@@ -21,24 +22,36 @@ def drive_together(
     Runs are independent; each gets the same answers as if it were driven alone, up to float tolerance.
     """
     results: list[Any] = [None] * len(plays)
-    answers: dict[int, Replies | Scores | None] = dict.fromkeys(range(len(plays)))
+    answers: dict[int, Any] = dict.fromkeys(range(len(plays)))
     while answers:
-        wishes: dict[int, Ask | Tensor] = {}
+        wishes: dict[int, Any] = {}
         for i, answer in answers.items():
             try:
                 wishes[i] = plays[i].send(answer)
             except StopIteration as end:
                 results[i] = end.value
-        answers = {**_ask_all(wishes, engine), **_score_all(wishes, evaluator)}
+        answers = {
+            **_ask_all(wishes, engine),
+            **_score_all(wishes, evaluator),
+            **_grant_all(wishes, engine, evaluator),
+        }
     return results
 
 
-def _ask_all(wishes: dict[int, Ask | Tensor], engine: VectorizedEngine) -> dict[int, Replies]:
+def _grant_all(wishes: dict[int, Any], engine: VectorizedEngine, evaluator: Evaluator) -> dict[int, Any]:
+    answers: dict[int, Any] = {}
+    for kind in {type(wish) for wish in wishes.values() if isinstance(wish, Wish)}:
+        alike = {i: wish for i, wish in wishes.items() if type(wish) is kind}
+        answers.update(zip(alike, kind.grant(list(alike.values()), engine, evaluator), strict=True))
+    return answers
+
+
+def _ask_all(wishes: dict[int, Any], engine: VectorizedEngine) -> dict[int, Replies]:
     asks = {i: wish for i, wish in wishes.items() if isinstance(wish, Ask)}
     return dict(zip(asks, engine.query_many(list(asks.values())), strict=True)) if asks else {}
 
 
-def _score_all(wishes: dict[int, Ask | Tensor], evaluator: Evaluator) -> dict[int, Scores]:
+def _score_all(wishes: dict[int, Any], evaluator: Evaluator) -> dict[int, Scores]:
     stacks = {i: wish for i, wish in wishes.items() if isinstance(wish, Tensor)}
     if not stacks:
         return {}

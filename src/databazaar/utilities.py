@@ -51,6 +51,7 @@ class Evaluator:
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
         self._fused: FusedOutputs | None = None
+        self.floats_per_model = float("inf")
         if not callable(utility):
             if holdout is None or self._module is None:
                 raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
@@ -65,11 +66,23 @@ class Evaluator:
             else:
                 self._module, self._x = split_fixed_prefix(self._module, self._x)
                 self._floats_per_sample = _activations(self._module, self._x[:1])
+            self.floats_per_model = len(self._x) * self._floats_per_sample
+            self._layout, self._run = task.layout, caller(self._module)
 
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
-        return self.scores(*self._measure(stack))
+        losses, hits = torch.stack(self._measure(stack)).cpu().numpy()
+        return self.scores(losses, hits)
+
+    def utilities(self, stack: Tensor) -> Tensor:
+        """The utilities alone, on the stack's device: nobody waits for them there."""
+        if callable(self._utility):
+            return torch.from_numpy(self.score(stack).utility).to(stack.device)
+        losses, hits = self._measure(stack)
+        if self._utility == "accuracy":
+            return hits
+        return torch.exp(-losses) if self._utility == "exp-loss" else -losses
 
     @property
     def module(self) -> nn.Module | None:
@@ -96,18 +109,21 @@ class Evaluator:
             return float(self._utility(self._module))
 
     @torch.no_grad()
-    def _measure(self, stack: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _measure(self, stack: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy of each row; accuracy is NaN where the outputs are not finite."""
+        count = len(self._x)
+        if len(stack) * count * self._floats_per_sample <= CHUNK_FLOATS:
+            loss, hit = self.judge(self._outputs(stack, self._x), self._y)
+            return loss / count, hit / count
         losses = torch.zeros(len(stack), dtype=torch.float64, device=stack.device)
         hits = torch.zeros_like(losses)
-        for rows in _slices(len(stack), max(1, CHUNK_FLOATS // (len(self._x) * self._floats_per_sample))):
-            for samples in _slices(len(self._x), max(1, CHUNK_FLOATS // self._floats_per_sample)):
+        for rows in _slices(len(stack), max(1, CHUNK_FLOATS // (count * self._floats_per_sample))):
+            for samples in _slices(count, max(1, CHUNK_FLOATS // self._floats_per_sample)):
                 outputs = self._outputs(stack[rows], self._x[samples])
                 loss, hit = self.judge(outputs, self._y[samples])
                 losses[rows] += loss
                 hits[rows] += hit
-        count = len(self._x)
-        return (losses / count).cpu().numpy(), (hits / count).cpu().numpy()
+        return losses / count, hits / count
 
     def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss of each candidate's outputs [R, samples, …], and right answers where the utility counts them."""
@@ -137,9 +153,9 @@ class Evaluator:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
         if self._fused is not None:
             return self._fused(stack, x)
-        module, layout = self._module, self._task.layout
-        assert module is not None
-        run = caller(module.eval())
+        layout, run = self._layout, self._run
+        assert self._module is not None
+        self._module.eval()
         named = layout.unflatten(stack)
         if self._batched:
             try:

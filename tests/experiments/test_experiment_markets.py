@@ -12,7 +12,7 @@ from databazaar.data.datasets import Images
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.experiments.images import market_from, prepared, provider_groups, with_wrong_labels
-from databazaar.experiments.methods import OSMDOncePerRound, run_method
+from databazaar.experiments.methods import METHODS, SHAPLEY, OSMDOncePerRound, run_method
 from databazaar.experiments.mixture import mixture_market
 from databazaar.experiments.protocol_figures import FIGURES
 from databazaar.experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
@@ -78,19 +78,47 @@ def test_a_market_larger_than_the_dataset_is_refused() -> None:
         market_from(synthetic_images(50, 10), SYNTHETIC, QUICK.images["synthetic"])
 
 
-def test_seeds_side_by_side_give_what_each_gives_alone() -> None:
-    settings = changed(
-        QUICK.images["synthetic"],
-        {"rounds": "5", "providers": "8", "samples": "15", "holdout": "60", "per_round": "3"},
-    )
-    market = market_from(synthetic_images(400, 50), SYNTHETIC, settings)
+SMALL = changed(
+    QUICK.images["synthetic"],
+    {
+        "rounds": "5",
+        "providers": "8",
+        "samples": "15",
+        "holdout": "60",
+        "per_round": "3",
+        "g_max_permutations": "60",
+        "g_tolerance": "0.2",
+        "g_back_check": "3",
+    },
+)
+SMALL_MIXTURE = replace(
+    FIGURES.mixture, providers=9, samples=12, dimensions=8, rounds=12, per_round=4, fed_back_check=4, g_back_check=5
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_side_by_side_give_what_each_gives_alone(method: str) -> None:
+    market = market_from(synthetic_images(400, 50), SYNTHETIC, SMALL)
     engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device("cpu"))
-    together = run_method("osmd", market, (0, 1, 2), "cpu", engine=engine)
+    together = run_method(method, market, (0, 1, 2), "cpu", engine=engine)
     for place, seed in enumerate(together.seeds):
-        alone = run_method("osmd", market, (seed,), "cpu", engine=engine)
-        assert np.array_equal(together.pay[place], alone.pay[0])
-        assert together.curve[place] == pytest.approx(alone.curve[0], abs=1e-6)
-    assert (together.pay.sum(1) == settings.rounds * settings.per_round).all()
+        alone = run_method(method, market, (seed,), "cpu", engine=engine)
+        if method in SHAPLEY:
+            assert together.permutations[place] == alone.permutations[0]
+            assert np.abs(together.pay[place] - alone.pay[0]).max() <= 1  # a share may round the other way
+        else:
+            assert np.array_equal(together.pay[place], alone.pay[0])
+            assert together.curve[place] == pytest.approx(alone.curve[0], abs=1e-6)
+    assert (together.pay.sum(1) == SMALL.rounds * SMALL.per_round).all()
+    assert method not in SHAPLEY or len(set(together.permutations)) > 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_progress_is_told_along_the_way(method: str) -> None:
+    shares: list[float] = []
+    run_method(method, mixture_market(SMALL_MIXTURE), (0, 1, 2), "cpu", shares.append)
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert len(set(shares)) >= 5 and 0 < shares[0] < 0.5
 
 
 def test_drawn_twice_counts_once_behind_the_figures() -> None:

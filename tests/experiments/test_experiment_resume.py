@@ -43,6 +43,16 @@ def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
     assert len(missing(other, tmp_path, 1)) == 4, "other settings are another part"
 
 
+def test_a_gpu_takes_more_seeds_of_the_mixture_at_a_time(tmp_path: Path) -> None:
+    plan = tiny_plan("revenue", "mixture", seeds=30, methods=("osmd",))
+    sizes = {"images": [10, 10, 10], "mixture": [25, 5]}
+    for experiment, expected in sizes.items():
+        chores = [chore for chore in missing(plan, tmp_path, 10) if chore.piece.experiment == experiment]
+        assert sorted((len(chore.seeds) for chore in chores), reverse=True) == expected
+        assert {seed for chore in chores for seed in chore.seeds} == set(range(30))
+    assert all(len(chore.seeds) == 1 for chore in missing(plan, tmp_path, 1))
+
+
 def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], workers.do
 

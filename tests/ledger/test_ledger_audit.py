@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter
 from databazaar.arbiter import drive
@@ -31,6 +35,25 @@ def played(make_vector_market) -> tuple[list[Entry], Snapshot]:
     snapshot = ledger.store.snapshot()
     assert snapshot is not None
     return entries, snapshot
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    numbers=st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False)), min_size=4),
+    kind=st.sampled_from(KINDS),
+    provider=st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))),
+    body=st.sampled_from([{}, {"reason": "none"}]),
+)
+def test_every_hash_is_that_of_the_canonical_json(numbers: list[Any], kind: Any, provider: Any, body: Any) -> None:
+    """However an entry's text is put together, it is byte for byte what the format says."""
+    seq, round, draw, amount, *_ = numbers
+    assume(not any(isinstance(number, float) and np.isinf(number) for number in numbers))
+    entry = Entry(seq, kind, round, draw, provider, amount, body)
+    text = json.dumps([seq, kind, round, draw, provider, amount, body], separators=(",", ":"), ensure_ascii=False)
+    assert entry.digest(GENESIS) == hashlib.sha256(f"{GENESIS}\n{text}".encode()).hexdigest()
+    whole = Entry(7, kind, 3, 2, provider, 5, body)
+    text = json.dumps([7, kind, 3, 2, provider, 5, body], separators=(",", ":"), ensure_ascii=False)
+    assert whole.sealed(GENESIS).hash == hashlib.sha256(f"{GENESIS}\n{text}".encode()).hexdigest()
 
 
 def reseal(entries: list[Entry]) -> list[Entry]:

@@ -69,7 +69,6 @@ def test_blocks_of_permutations_do_not_show(batch: int) -> None:
 def test_a_rule_without_an_end_is_capped() -> None:
     coin = np.random.default_rng(0)
     restless = Game(names(2), lambda s: coin.normal(size=len(s)) * 1e6)
-    restless.value = lambda s: coin.normal(size=len(s))  # type: ignore[method-assign]
     result = shapley_monte_carlo(restless, StandardErrorBelow(1e-12), batch=500)
     assert result.cost.permutations == 10_000
 

@@ -32,6 +32,8 @@ PROTOCOLS = {protocol.name: protocol for protocol in (FIGURES, TEXT, QUICK)}
 WHATS = ("revenue", "accuracy", "runtime", "mixture")
 SIDE_BY_SIDE = 10
 """Seeds that a GPU trains in one batch; on a CPU it is one, so that little is lost when it is interrupted."""
+MIXTURES_SIDE_BY_SIDE = 25
+"""The same for the mixture, whose model is so small that a batch of ten leaves a GPU waiting."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Chore:
 
 
 def missing(plan: Plan, folder: Path, together: int) -> list[Chore]:
-    """What is not on disk yet, in bites of at most `together` seeds.
+    """What is not on disk yet, in bites of at most `together` seeds; of the mixture more, unless one by one.
 
     One chore of each kind comes first: that tells the time left, and something of everything is there early.
     """
@@ -119,7 +121,8 @@ def missing(plan: Plan, folder: Path, together: int) -> list[Chore]:
     for piece, count in plan.pieces():
         found = find(folder, piece, range(count))
         left = [seed for seed in range(count) if found is None or seed not in found.seeds]
-        chores += [Chore(piece, tuple(left[i : i + together])) for i in range(0, len(left), together)]
+        size = MIXTURES_SIDE_BY_SIDE if together > 1 and piece.experiment == "mixture" else together
+        chores += [Chore(piece, tuple(left[i : i + size])) for i in range(0, len(left), size)]
     first = {chore.kind: chore for chore in reversed(chores)}
     return sorted(chores, key=lambda chore: first[chore.kind] is not chore)
 

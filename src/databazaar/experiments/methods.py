@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +22,8 @@ from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, Vector, register
 from databazaar.side_by_side import drive_together
 from databazaar.utilities import Evaluator
-from databazaar.valuation import g_shapley
 from databazaar.valuation.fed_shapley import fed_valuing
+from databazaar.valuation.g_shapley import g_valuing
 from databazaar.valuation.market import Market as OpenMarket
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
@@ -44,9 +45,10 @@ class OSMDOncePerRound(OSMD):
     kind: ClassVar[str] = "osmd-once-per-round"
 
     def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
-        _, first = np.unique(draws, return_index=True)
-        once = np.zeros_like(gains)
-        once[first] = gains[first]
+        drawn = draws.tolist()
+        again = [place for place, provider in enumerate(drawn) if provider in drawn[:place]]
+        once = gains.copy()
+        once[again] = 0.0
         return super().update(state, draws, once)
 
 
@@ -152,39 +154,55 @@ def _value(
 def _g_shapley(
     market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
 ) -> list[ValuationResult]:
-    """One seed after the other; the permutations of a seed advance side by side."""
-    results = []
-    for done, seed in enumerate(seeds, 1):
-        results.append(
-            g_shapley(
-                market.consumer(seed),
-                market.providers,
-                stop=_g_rule(market.settings),
-                credit_first=market.settings.g_credits_first,
-                seed=seed,
-                engine=engine,
-                batch=100 if engine.device.type == "cuda" else 25,
-            )
+    """The permutations of all seeds advance side by side; a seed that has stopped leaves the stack."""
+    opened = _open(market, seeds, engine)
+    hear = _mean_share(len(seeds), tell)
+    batch = 100 if engine.device.type == "cuda" and len(seeds) == 1 else 25
+    valuings = [
+        g_valuing(
+            opened[place],
+            stop=_g_rule(market.settings),
+            credit_first=market.settings.g_credits_first,
+            seed=seed,
+            batch=batch,
+            tell=partial(hear, place),
         )
-        tell(done / len(seeds))
-    return results
+        for place, seed in enumerate(seeds)
+    ]
+    return drive_together(valuings, engine, opened[0].evaluator)
 
 
 def _fed_shapley(
     market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
 ) -> list[ValuationResult]:
-    """All seeds train side by side; each values its own rounds."""
+    """All seeds train side by side, and their rounds' coalitions are scored side by side."""
     settings = market.settings
     stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
-    valuings = []
-    for seed in seeds:
-        consumer = market.consumer(seed)
-        evaluator = consumer.evaluator(engine.device)
-        opened = OpenMarket(consumer, tuple(market.providers), engine, evaluator, Tally())
-        valuings.append(fed_valuing(opened, stop=stop, seed=seed, batch=settings.fed_back_check + 10))
-    results: list[ValuationResult] = drive_together(valuings, engine, evaluator)
-    tell(1.0)
-    return results
+    opened = _open(market, seeds, engine)
+    hear = _mean_share(len(seeds), tell)
+    valuings = [
+        fed_valuing(opened[place], stop=stop, seed=seed, tell=partial(hear, place)) for place, seed in enumerate(seeds)
+    ]
+    return drive_together(valuings, engine, opened[0].evaluator)
+
+
+def _open(market: Market, seeds: Sequence[int], engine: VectorizedEngine) -> list[OpenMarket]:
+    """A market for every seed. They share the evaluator, which is the same for all."""
+    evaluator = market.consumer(seeds[0]).evaluator(engine.device)
+    providers = tuple(market.providers)
+    return [OpenMarket(market.consumer(seed), providers, engine, evaluator, Tally()) for seed in seeds]
+
+
+def _mean_share(seeds: int, tell: Callable[[float], None]) -> Callable[[int, float], None]:
+    """Hears each seed's share and tells the mean, once for all seeds that are still at it."""
+    shares = np.zeros(seeds)
+
+    def hear(place: int, share: float) -> None:
+        shares[place] = max(shares[place], share)
+        if share >= 1 or not (shares[place + 1 :] < 1).any():
+            tell(float(shares.mean()))
+
+    return hear
 
 
 def _g_rule(settings: Any) -> Rule:

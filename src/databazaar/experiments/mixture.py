@@ -28,10 +28,10 @@ class MixtureMarket:
 
     def consumer(self, seed: int) -> Consumer:
         settings = self.settings
-        model = nn.Linear(settings.dimensions, 1, bias=False)
-        nn.init.constant_(model.weight, -1.0)
+        linear = nn.Linear(settings.dimensions, 1, bias=False)
+        nn.init.constant_(linear.weight, -1.0)
         return Consumer(
-            model,
+            nn.Sequential(linear),  # of which the engine knows the gradient, and valuations the first layer
             budget=settings.per_round * settings.rounds,
             holdout=self.holdout,
             utility="negative-loss",

@@ -9,10 +9,14 @@ from typing import Any, Protocol
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import Book
-from databazaar.ledger.chain import GENESIS, Entry, Kind, canonical
+from databazaar.ledger.chain import GENESIS, Entry, Kind, canonical, digest
 from databazaar.money import Currency
 
 FORMAT = 1
+
+
+Draft = tuple[Kind, int | None, int | None, str | None, int | None, dict[str, Any]]
+"""An entry that has no number and no hash yet."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Ledger:
         for entry in self.store.entries():
             self._take(entry)
         if self._seq == 0:
-            self._commit([self._entry("open", body=terms.body())])
+            self._commit([self._draft("open", body=terms.body())])
 
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
@@ -144,28 +148,29 @@ class Ledger:
         self.book.apply(entry)
         self.head, self._seq = entry.hash, self._seq + 1
 
-    def _entry(
+    def _draft(
         self,
         kind: Kind,
         body: dict[str, Any] | None = None,
         round: int | None = None,
         draw: int | None = None,
         provider: str | None = None,
-    ) -> Entry:
+    ) -> Draft:
         amount = self.book.prices[provider] if provider is not None else None
-        return Entry(-1, kind, round, draw, provider, amount, body or {})
+        return kind, round, draw, provider, amount, body or {}
 
-    def _seal(self, drafts: Sequence[Entry]) -> list[Entry]:
+    def _seal(self, drafts: Sequence[Draft]) -> list[Entry]:
         sealed = []
         for draft in drafts:
-            entry = Entry(self._seq, *draft.fields[1:]).sealed(self.head)
+            fields = self._seq, *draft
+            entry = Entry(*fields, digest(self.head, fields))
             self.book.apply(entry)
             self.head, self._seq = entry.hash, self._seq + 1
             sealed.append(entry)
         self.book.assert_sound()
         return sealed
 
-    def _commit(self, drafts: Sequence[Entry]) -> None:
+    def _commit(self, drafts: Sequence[Draft]) -> None:
         """Stores the round that was settled last and these entries in one transaction; the invariants hold."""
         entries, snapshot = self._settled
         self.store.append([*entries, *self._seal(drafts)], snapshot)
@@ -185,15 +190,15 @@ class Ledger:
             return True
         if not self.book.covers(sum(self.book.prices[who] for who in ids)):
             return False
-        self._commit([self._entry("reserve", None, round, draw, who) for draw, who in enumerate(ids)])
+        self._commit([self._draft("reserve", None, round, draw, who) for draw, who in enumerate(ids)])
         return True
 
     def settle(self, round: int, draws: Sequence[int], result: Settlement, snapshot: Snapshot) -> None:
         """Pays valid replies and voids failed ones. Durable, with the snapshot, when the next round is reserved."""
         entries = [
-            self._entry("post", None, round, draw, self.terms.ids[i])
+            self._draft("post", None, round, draw, self.terms.ids[i])
             if why is None
-            else self._entry("void", {"reason": _writable(why)}, round, draw, self.terms.ids[i])
+            else self._draft("void", {"reason": _writable(why)}, round, draw, self.terms.ids[i])
             for draw, (i, why) in enumerate(zip(draws, result.failures, strict=True))
         ]
         body = {
@@ -203,7 +208,7 @@ class Ledger:
             "loss": result.loss,
             "model": result.model,
         }
-        self._settled = self._seal([*entries, self._entry("round", body, round)]), snapshot
+        self._settled = self._seal([*entries, self._draft("round", body, round)]), snapshot
 
     def close(self, status: str, message: str, model: str, utility: float, loss: float | None) -> None:
         """Settles the whole run: what was not spent goes back to the consumer."""
@@ -216,7 +221,7 @@ class Ledger:
             "spent": self.book.spent,
             "refunded": self.book.budget - self.book.spent,
         }
-        self._commit([self._entry("close", body)])
+        self._commit([self._draft("close", body)])
 
 
 def _writable(text: str) -> str:

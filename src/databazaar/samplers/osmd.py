@@ -95,6 +95,6 @@ class OSMD:
         p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
         moved = state.copy()
         with np.errstate(over="ignore"):
-            shifts = np.clip(self.eta * gains / (len(draws) * p_drawn), -FARTHEST, FARTHEST)
+            shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)
         np.add.at(moved, draws, shifts)
         return project_clipped_simplex(moved, self.alpha)

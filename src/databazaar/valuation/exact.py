@@ -17,7 +17,7 @@ from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
 from databazaar.provider import Provider
-from databazaar.valuation.games import Game
+from databazaar.valuation.games import Asking, Game
 from databazaar.valuation.market import Market
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.training_game import training_game
@@ -37,7 +37,7 @@ def exact_shapley(
     device: str = "auto",
 ) -> ValuationResult:
     """Trains a model on every coalition of providers and gives their exact Shapley values."""
-    _few_enough(len(providers))
+    few_enough(len(providers))
     with Market.open(consumer, providers, engine, device) as market:
         return market.finished(shapley_exact(training_game(market, rounds, seed)))
 
@@ -49,10 +49,15 @@ def shapley_exact(game: Game) -> ValuationResult:
     >>> shapley_exact(glove).values.round(3)
     array([0.667, 0.167, 0.167])
     """
+    return game.answer(asking_exact(game))
+
+
+def asking_exact(game: Game) -> Asking[ValuationResult]:
+    """`shapley_exact`, with the coalitions that it needs yielded."""
     n = len(game.players)
-    _few_enough(n)
+    few_enough(n)
     start = game.tally.now()
-    values = shapley_from_table(game.table())
+    values = shapley_from_table((yield from game.asking_table()))
     cost = game.tally.cost(start)
     return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
 
@@ -72,7 +77,8 @@ def shapley_from_table(worths: Vector) -> Vector:
     return values
 
 
-def _few_enough(players: int) -> None:
+def few_enough(players: int) -> None:
+    """Refuses more than can be worked out."""
     if players > MOST_PLAYERS:
         raise BazaarError(
             f"exact Shapley values of {players} providers need 2^{players} coalitions: "

@@ -14,12 +14,8 @@ Standard errors are those of sampling permutations, given the course of the trai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine
@@ -27,17 +23,16 @@ from databazaar.errors import BazaarError
 from databazaar.provider import Provider
 from databazaar.randomness import draws_stream
 from databazaar.samplers import Uniform
-from databazaar.valuation.exact import shapley_exact
-from databazaar.valuation.games import Coalitions, Game
+from databazaar.valuation.exact import asking_exact, few_enough
+from databazaar.valuation.games import Asking, Coalitions, Game, all_coalitions
+from databazaar.valuation.history import History
 from databazaar.valuation.market import Market, Valuing
-from databazaar.valuation.monte_carlo import shapley_monte_carlo
-from databazaar.valuation.permutations import Shuffle
+from databazaar.valuation.monte_carlo import asking_permutations
+from databazaar.valuation.permutations import Shuffle, first_block
 from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
-from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
-
-Vector = NDArray[np.float64]
-Aggregate = Literal["sum", "mean"]
+from databazaar.valuation.round_game import Aggregate, Opening, all_are_cheap, along, singles
+from databazaar.valuation.scoring import FirstLayer
+from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
 
 STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
 """Of one round: Appendix A.1 of the paper, and the cap that it lacks."""
@@ -81,30 +76,50 @@ def fed_valuing(
     aggregate: Aggregate = "sum",
     seed: int = 0,
     batch: int = 10,
+    tell: Callable[[float], None] = lambda share: None,
 ) -> Valuing:
-    """`fed_shapley` on a market that is open already, yielding its asks."""
+    """`fed_shapley` on a market that is open already, yielding its wishes. `tell` hears which share is done.
 
-    def value_round(game: Game, t: int) -> ValuationResult:
+    Permutations before the rule can stop are worked out at once, and `batch` at a time after them.
+    """
+    lead = first_block(stop, batch)
+
+    def orders_of(players: int, t: int) -> Shuffle:
+        return Shuffle(players, seed, f"fedsv round {t}")
+
+    def ahead(players: int, cost: float, t: int) -> Coalitions:
+        """All coalitions where they are needed or cost next to nothing, else those of the first permutations."""
         if exact:
-            return shapley_exact(game)
-        shuffle = Shuffle(len(game.players), seed, f"fedsv round {t}")
-        return shapley_monte_carlo(game, stop, shuffle=shuffle, batch=batch)
+            few_enough(players)
+        if exact or all_are_cheap(players, cost):
+            return all_coalitions(players)
+        return along(orders_of(players, t).block(0, lead))
 
-    return value_rounds(market, value_round, "fedsv-exact" if exact else "fedsv", aggregate, rounds, limit, seed)
+    def value_round(game: Game, t: int) -> Asking[ValuationResult]:
+        if exact:
+            return asking_exact(game)
+        return asking_permutations(game, stop, orders_of(len(game.players), t), batch=batch, lead=lead)
+
+    method = "fedsv-exact" if exact else "fedsv"
+    return value_rounds(market, value_round, method, aggregate, rounds, limit, seed, ahead, tell)
 
 
 def value_rounds(
     market: Market,
-    value_round: Callable[[Game, int], ValuationResult],
+    value_round: Callable[[Game, int], Asking[ValuationResult]],
     method: str,
     aggregate: Aggregate,
     rounds: int | None,
     limit: Rule | None,
     seed: int,
+    ahead: Callable[[int, float, int], Coalitions] = lambda players, cost, t: singles(players),
+    tell: Callable[[float], None] = lambda share: None,
 ) -> Valuing:
     """FedAvg with uniform sampling, in which every round's game is valued and the values add up.
 
-    It yields what it asks of the providers, so that several valuations can be answered in one stack.
+    It yields what it asks of the providers and which models it wants scored, so that several valuations can be
+    answered in one stack. `ahead(players, floats per model, t)` are coalitions to be scored as soon as the updates are
+    there, with the providers one by one.
     """
     if aggregate not in ("sum", "mean"):
         raise BazaarError(f'aggregate {aggregate!r} is unknown: use "sum" or "mean"')
@@ -122,14 +137,19 @@ def value_rounds(
             purse -= price
         market.tally.oracle_calls += len(asked)
         replies = yield Ask(w, asked, t, seed)
-        round_game = RoundGame.of(market, layer, w, replies.updates, asked, replies.failures, market.step(t), aggregate)
+        opening = Opening.of(market, layer, w, replies, asked, market.step(t), aggregate)
+        round_game = None
+        if opening is not None:
+            coalitions = ahead(len(opening.rows), opening.scorer.cost, t)
+            round_game = opening.game((yield opening.wish(coalitions)), coalitions)
         if round_game is not None:
-            result = value_round(round_game.game, t)
+            result = yield from round_game.answered(value_round(round_game.game, t))
             values[round_game.members] += result.values
             variances[round_game.members] += result.standard_errors**2
             permutations += result.cost.permutations
-            w = w + (market.step(t) / len(round_game.rows)) * replies.updates[round_game.rows].sum(0)
+            w = w + (market.step(t) / len(round_game.members)) * round_game.updates.sum(0)
         t += 1
+        tell(t / rounds if rounds is not None else 1 - purse / market.consumer.budget)
         if limit is not None:
             spent = market.tally.now()
             history = History(
@@ -149,52 +169,3 @@ def _draw(market: Market, seed: int, t: int) -> list[int]:
     sampler = Uniform(replacement=False)
     draws: list[int] = sampler.draw(sampler.init(n), draws_stream(seed, t), market.consumer.per_round).tolist()
     return draws
-
-
-@dataclass(frozen=True, eq=False)
-class RoundGame:
-    """The game between the providers of one round, who they are in the market, and which replies are theirs."""
-
-    game: Game
-    members: list[int]
-    rows: list[int]
-
-    @classmethod
-    def of(
-        cls,
-        market: Market,
-        layer: FirstLayer | None,
-        w: Tensor,
-        updates: Tensor,
-        asked: Sequence[int],
-        failures: dict[int, str],
-        step: float,
-        aggregate: Aggregate,
-    ) -> RoundGame | None:
-        """None where nobody gave a usable update. Scoring the updates one by one shows who did."""
-        rows = [row for row, provider in enumerate(asked) if provider not in failures]
-        if not rows:
-            return None
-        updates = updates[rows]
-        scorer: Scorer = PlainScorer(market.evaluator, w, updates)
-        if layer is not None and layer.fits(len(rows)):
-            scorer = PrefixScorer(layer, w, updates)
-        alone = scorer(np.concatenate([np.zeros((1, len(rows))), step * np.eye(len(rows))]))
-        if not np.isfinite(alone[0]):
-            raise BazaarError(f"the model's own utility is {alone[0]}: lower the steps, or begin elsewhere")
-        finite = np.flatnonzero(np.isfinite(alone[1:]))
-        if not len(finite):
-            market.tally.evaluations += len(alone)
-            return None
-
-        def worth(coalitions: Coalitions) -> Vector:
-            coefficients = np.zeros((len(coalitions), len(rows)))
-            coefficients[:, finite] = step * coalitions
-            if aggregate == "mean":
-                coefficients /= np.maximum(coalitions.sum(1, keepdims=True), 1)
-            return scorer(coefficients)
-
-        game = Game([market.ids[asked[rows[i]]] for i in finite], worth, tally=market.tally)
-        game.know(np.concatenate([game.nobody, np.eye(len(finite), dtype=bool)]), alone[[0, *(finite + 1)]])
-        players = [rows[i] for i in finite]
-        return cls(game, [asked[row] for row in players], players)

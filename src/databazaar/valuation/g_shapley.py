@@ -2,8 +2,8 @@
 
 Along a permutation the model takes each provider's update in turn, w ← w + γ O_i(w), and the provider is credited with
 the change in utility (Ghorbani & Zou 2019, Algorithm 2; Section 5.1 of the paper). The mean over permutations is the
-value. Several permutations advance side by side, as rows of one stacked computation, and each position's models are
-scored in one batch.
+value. Several permutations, of several valuations if need be, advance side by side, as rows of one stacked computation;
+what their models are worth is fetched when all have come to the end.
 
 Departures from the paper: a player is a provider, and its "gradient step" is its oracle's whole update. Behind the
 paper's figures the first provider of a permutation gets no credit in it; `credit_first=False` does that. Step sizes are
@@ -12,21 +12,26 @@ those of round 0. An update that fails, or after which the model has no finite u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from databazaar.consumer import Consumer
-from databazaar.engines import Ask, Engine
+from databazaar.engines import Ask, Engine, VectorizedEngine
+from databazaar.engines.protocol import LIMIT
 from databazaar.errors import BazaarError
 from databazaar.provider import Provider
 from databazaar.randomness import stream
-from databazaar.valuation.market import Market
-from databazaar.valuation.permutations import Orders, Shuffle, average_permutations, credit_in_order
+from databazaar.utilities import Evaluator, Scores
+from databazaar.valuation.market import Market, Valuing
+from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
+from databazaar.wishes import Wish
 
 Vector = NDArray[np.float64]
 
@@ -47,19 +52,38 @@ def g_shapley(
 ) -> ValuationResult:
     """Gradient Shapley values; `batch` permutations advance side by side."""
     with Market.open(consumer, providers, engine, device) as market:
-        n = len(market.providers)
+        return market.answer(g_valuing(market, stop=stop, credit_first=credit_first, seed=seed, batch=batch))
 
-        def marginals(orders: Orders, first: int) -> Vector:
-            worths = utilities_along(market, orders, [oracle_seed(seed, first + row) for row in range(len(orders))])
-            if not credit_first:
-                worths[:, 0] = worths[:, 1]
-            return credit_in_order(orders, worths)
 
-        running, stopped = average_permutations(
-            marginals, Shuffle(n, seed, "g-shapley"), n, stop, market.tally, batch=batch
-        )
-        cost = market.tally.cost(permutations=running.count)
-        return ValuationResult("g-shapley", market.ids, running.mean, running.standard_errors, stopped, cost)
+def g_valuing(
+    market: Market,
+    *,
+    stop: Rule = STOP,
+    credit_first: bool = True,
+    seed: int = 0,
+    batch: int = 25,
+    tell: Callable[[float], None] = lambda share: None,
+) -> Valuing:
+    """`g_shapley` on a market that is open already, yielding its wishes. `tell` hears which share is done, about."""
+    n, start, step = len(market.providers), market.start(), market.step(0)
+    scores = yield start[None]
+    assert isinstance(scores, Scores)
+    market.tally.evaluations += 1
+    nothing = float(scores.utility[0])
+    if not np.isfinite(nothing):
+        raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
+    averaging = Averaging(Shuffle(n, seed, "g-shapley"), n, stop, market.tally, batch=batch)
+    while averaging.stopped is None:
+        orders, first = averaging.orders(), averaging.running.count
+        seeds = [oracle_seed(seed, first + row) for row in range(len(orders))]
+        after: Vector = yield Walks(start, orders, seeds, step, nothing)
+        market.tally.oracle_calls += orders.size
+        market.tally.evaluations += orders.size
+        before = after[:, :1] if not credit_first else np.full((len(orders), 1), nothing)
+        averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
+        tell(averaging.share)
+    running, cost = averaging.running, market.tally.cost(permutations=averaging.running.count)
+    return ValuationResult("g-shapley", market.ids, running.mean, running.standard_errors, averaging.stopped, cost)
 
 
 def oracle_seed(seed: int, permutation: int) -> int:
@@ -67,21 +91,47 @@ def oracle_seed(seed: int, permutation: int) -> int:
     return int(stream(seed, permutation, "g-shapley oracles").integers(2**31))
 
 
-def utilities_along(market: Market, orders: Orders, seeds: Sequence[int]) -> Vector:
-    """The utility before the first provider's update, after it, after the second's, …: [P, n + 1]."""
-    count, n = orders.shape
-    start = market.start()
-    params = start.expand(count, -1).clone()
-    step = market.step(0)
-    utilities = np.empty((count, n + 1))
-    utilities[:, 0] = market.score(start[None])[0]
-    if not np.isfinite(utilities[0, 0]):
-        raise BazaarError(f"the model's own utility is {utilities[0, 0]}: begin with other parameters")
-    for j, joining in enumerate(orders.T.tolist()):
-        asks = [Ask(w, [provider], 0, seed) for w, provider, seed in zip(params, joining, seeds, strict=True)]
-        moved = params + step * torch.cat([reply.updates for reply in market.ask(asks)])
-        after = market.score(moved)
-        fine = np.isfinite(after)
-        utilities[:, j + 1] = np.where(fine, after, utilities[:, j])
-        params = moved if fine.all() else torch.where(torch.from_numpy(fine).to(moved.device)[:, None], moved, params)
-    return utilities
+@dataclass(frozen=True, eq=False)
+class Walks(Wish):
+    """A wish for the utilities after the first provider's update, after the second's, …, along each order: [P, n].
+
+    Walk r begins at `start`, which is worth `nothing`, and its oracles' randomness derives from seeds[r].
+    """
+
+    start: Tensor
+    orders: Orders
+    seeds: Sequence[int]
+    step: float
+    nothing: float
+
+    @staticmethod
+    def grant(wishes: Sequence[Walks], engine: Engine, evaluator: Evaluator) -> list[Vector]:
+        """All walks as rows of one stack. Nothing is fetched from the device before the end."""
+        counts = [len(wish.orders) for wish in wishes]
+        orders = np.concatenate([wish.orders for wish in wishes])
+        seeds = [seed for wish in wishes for seed in wish.seeds]
+        params = torch.cat([wish.start.expand(len(wish.orders), -1) for wish in wishes])
+        each = np.repeat([[wish.step, wish.nothing] for wish in wishes], counts, axis=0)
+        steps, worth = torch.from_numpy(each).to(params.device).T
+        steps = steps.to(params.dtype)[:, None]
+        along = []
+        for joining in orders.T.tolist():
+            moved = torch.addcmul(params, steps, updates_of(engine, params, joining, seeds))
+            after = evaluator.utilities(moved)
+            fine = torch.isfinite(after)
+            worth = torch.where(fine, after, worth)
+            params = torch.where(fine[:, None], moved, params)
+            along.append(worth)
+        found = torch.stack(along, 1).cpu().numpy()
+        ends = np.cumsum(counts).tolist()
+        return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def updates_of(engine: Engine, params: Tensor, providers: Sequence[int], seeds: Sequence[int]) -> Tensor:
+    """Row r: provider r's update of parameters r in round 0, or zero where it fails. [R, d]"""
+    if isinstance(engine, VectorizedEngine):
+        updates = engine.updates(params, providers, [(seed, 0) for seed in seeds])
+        valid = updates.abs().amax(1, keepdim=True) <= LIMIT  # not so for NaN, either
+        return torch.where(valid, updates, 0.0)
+    asks = (Ask(w, [provider], 0, seed) for w, provider, seed in zip(params, providers, seeds, strict=True))
+    return torch.cat([engine.query(ask).updates for ask in asks])

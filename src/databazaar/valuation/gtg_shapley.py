@@ -24,11 +24,12 @@ from databazaar.engines import Engine
 from databazaar.errors import BazaarError
 from databazaar.provider import Provider
 from databazaar.randomness import stream
-from databazaar.valuation.fed_shapley import Aggregate, value_rounds
-from databazaar.valuation.games import Game
+from databazaar.valuation.fed_shapley import value_rounds
+from databazaar.valuation.games import Asking, Game
 from databazaar.valuation.market import Market
-from databazaar.valuation.monte_carlo import shapley_monte_carlo
+from databazaar.valuation.monte_carlo import asking_permutations
 from databazaar.valuation.result import Cost, ValuationResult
+from databazaar.valuation.round_game import Aggregate
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
 
 STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
@@ -54,14 +55,16 @@ def gtg_shapley(
         if not tolerance >= 0:
             raise BazaarError(f"{name} = {tolerance} must be zero or more: zero turns that truncation off")
 
-    def value_round(game: Game, t: int) -> ValuationResult:
-        before, after = game.value(np.concatenate([game.nobody, game.everybody]))
+    def value_round(game: Game, t: int) -> Asking[ValuationResult]:
+        before, after = yield from game.asking(np.concatenate([game.nobody, game.everybody]))
         if abs(after - before) < between_rounds:
             zeros = np.zeros(len(game.players))
             return ValuationResult("gtg", game.players, zeros, zeros, "the round moved nothing", Cost())
         shuffle = GuidedShuffle(len(game.players), seed, f"gtg round {t}")
-        return shapley_monte_carlo(
-            game, stop, truncation=within_round, shuffle=shuffle, batch=batch, check_every=len(game.players)
+        return (
+            yield from asking_permutations(
+                game, stop, shuffle, within_round, batch=batch, check_every=len(game.players)
+            )
         )
 
     with Market.open(consumer, providers, engine, device) as market:

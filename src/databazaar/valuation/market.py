@@ -6,13 +6,14 @@ import copy
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.arbiter import drive
 from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine, Replies, VectorizedEngine, make_engine
 from databazaar.errors import BazaarError
@@ -21,9 +22,10 @@ from databazaar.task import step_at
 from databazaar.utilities import Evaluator
 from databazaar.valuation.result import Trained, ValuationResult
 from databazaar.valuation.tally import Tally
+from databazaar.wishes import Wish, drive
 
-Valuing = Generator[Ask, Replies, ValuationResult]
-"""A valuation that yields its asks and is sent the replies."""
+Valuing = Generator[Ask | Tensor | Wish, Any, ValuationResult]
+"""A valuation that yields its wishes and is sent the answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class Market:
             if own:
                 engine.close()
 
-    @property
+    @cached_property
     def ids(self) -> tuple[str, ...]:
         return tuple(provider.id for provider in self.providers)
 
@@ -75,7 +77,7 @@ class Market:
         return [self.engine.query(ask) for ask in asks]
 
     def answer(self, valuing: Valuing) -> ValuationResult:
-        """Answers a valuation's asks one by one, to its end."""
+        """Grants a valuation's wishes one by one, to its end."""
         result: ValuationResult = drive(valuing, self.engine, self.evaluator)
         return result
 

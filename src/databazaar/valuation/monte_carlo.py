@@ -19,9 +19,9 @@ from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
 from databazaar.provider import Provider
-from databazaar.valuation.games import Game
+from databazaar.valuation.games import Asking, Game
 from databazaar.valuation.market import Market
-from databazaar.valuation.permutations import Orders, Shuffle, average_permutations, credit_in_order
+from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import GhorbaniZou, MaxPermutations, Rule
 from databazaar.valuation.training_game import training_game
@@ -66,31 +66,43 @@ def shapley_monte_carlo(
     >>> shapley_monte_carlo(game, MaxPermutations(3)).values
     array([2., 3.])
     """
+    sampled = asking_permutations(
+        game, stop, shuffle or Shuffle(len(game.players), seed), truncation, batch=batch, check_every=check_every
+    )
+    return game.answer(sampled)
+
+
+def asking_permutations(
+    game: Game,
+    stop: Rule,
+    shuffle: Callable[[int], NDArray[np.int64]],
+    truncation: float | None = None,
+    *,
+    batch: int = 10,
+    lead: int = 0,
+    check_every: int = 1,
+) -> Asking[ValuationResult]:
+    """`shapley_monte_carlo`, with the coalitions that it needs yielded; the first block has `lead` permutations."""
     if truncation is not None and not truncation >= 0:
         raise BazaarError(f"truncation = {truncation} must be zero or more: it is a share of the whole's worth")
-    n = len(game.players)
     start = game.tally.now()
-
-    def marginals(orders: Orders, _first: int) -> Vector:
-        return credit_in_order(orders, worths_along(game, orders, truncation))
-
-    running, stopped = average_permutations(
-        marginals, shuffle or Shuffle(n, seed), n, stop, game.tally, batch=batch, check_every=check_every
-    )
+    averaging = Averaging(shuffle, len(game.players), stop, game.tally, batch=batch, lead=lead, check_every=check_every)
+    while averaging.stopped is None:
+        orders = averaging.orders()
+        averaging.add(credit_in_order(orders, (yield from asking_along(game, orders, truncation))))
+    running = averaging.running
     cost = game.tally.cost(start, running.count)
-    return ValuationResult("monte-carlo", game.players, running.mean, running.standard_errors, stopped, cost)
+    return ValuationResult("monte-carlo", game.players, running.mean, running.standard_errors, averaging.stopped, cost)
 
 
-def worths_along(game: Game, orders: Orders, truncation: float | None = None) -> Vector:
+def asking_along(game: Game, orders: Orders, truncation: float | None = None) -> Asking[Vector]:
     """The worth of nobody, of the first player, of the first two, …: [P, n + 1] for orders [P, n]."""
+    if truncation is None:
+        return (yield from game.asking_along(orders))
     count, n = orders.shape
     worths = np.empty((count, n + 1))
-    worths[:, 0] = nothing = game.value(game.nobody)[0]
-    if truncation is None:
-        joined = np.argsort(orders, axis=1)[:, None, :] <= np.arange(n)[:, None]
-        worths[:, 1:] = game.value(joined.reshape(-1, n)).reshape(count, n)
-        return worths
-    whole = game.value(game.everybody)[0]
+    worths[:, 0] = nothing = (yield from game.asking(game.nobody))[0]
+    whole = (yield from game.asking(game.everybody))[0]
     close = truncation * abs(whole - nothing)
     members = np.zeros((count, n), dtype=bool)
     for j in range(n):
@@ -98,5 +110,5 @@ def worths_along(game: Game, orders: Orders, truncation: float | None = None) ->
         going = np.abs(whole - worths[:, j]) >= close
         worths[:, j + 1] = worths[:, j]
         if going.any():
-            worths[going, j + 1] = game.value(members[going])
+            worths[going, j + 1] = yield from game.asking(members[going])
     return worths

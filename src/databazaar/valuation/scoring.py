@@ -2,13 +2,16 @@
 
 `PlainScorer` forms every model and scores it. `PrefixScorer` uses that a first linear layer is linear in its weights,
 X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done once, and a model's first layer costs
-one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance.
+one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance,
+and both score several runs, each with its own w and g, as one stack.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,40 +20,95 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.consumer import Consumer
+from databazaar.engines import Engine
 from databazaar.engines.dual import split_first_linear
 from databazaar.models import caller
 from databazaar.utilities import Evaluator
+from databazaar.wishes import Wish
 
 CHUNK_FLOATS = 2**21
-"""First-layer activations of one batch: about what stays near the processor (8 MiB); more on a GPU."""
+"""First-layer activations of one batch: about what stays near the processor (8 MiB)."""
+
+DEVICE_FLOATS = 2**28
+"""The same on a GPU (1 GiB)."""
+
+PLAIN_FLOATS = 2**26
+"""Parameters of the models that are formed at a time (256 MiB)."""
 
 KEPT_FLOATS = 2**28
 """Activations of all updates of a round are kept only under this many floats (1 GiB)."""
 
 
+Weights = NDArray[np.float64]
+"""Coefficients c, one model per row: [m, K]."""
+
+
 class Scorer(Protocol):
     """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]."""
 
-    def __call__(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def evaluator(self) -> Evaluator:
+        """Who judges."""
+
+    @property
+    def cost(self) -> float:
+        """Floats that scoring one model makes; without end where a function of the user's is asked."""
+
+    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
         """One utility per row."""
+
+    @staticmethod
+    def together(scorers: Sequence[Any], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
+        """What several scorers of this kind, with one evaluator, say to their own coefficients, in one go."""
+
+
+@dataclass(frozen=True, eq=False)
+class Combinations(Wish):
+    """A wish for the utilities of w + Σ_i c_i g_i. Several runs' wishes are granted in one go."""
+
+    scorer: Scorer
+    coefficients: Weights
+
+    @staticmethod
+    def grant(wishes: Sequence[Combinations], engine: Engine, evaluator: Evaluator) -> list[NDArray[np.float64]]:
+        answers: dict[int, NDArray[np.float64]] = {}
+        kinds: dict[tuple[type, int], list[int]] = {}
+        for place, wish in enumerate(wishes):
+            kinds.setdefault((type(wish.scorer), id(wish.scorer.evaluator)), []).append(place)
+        for (kind, _), places in kinds.items():
+            alike = [wishes[place] for place in places]
+            scored = kind.together([wish.scorer for wish in alike], [wish.coefficients for wish in alike])  # type: ignore[attr-defined]
+            answers.update(zip(places, scored, strict=True))
+        return [answers[place] for place in range(len(wishes))]
 
 
 class PlainScorer:
     """Forms every model: right for any model and any utility."""
 
     def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
-        self._evaluator = evaluator
+        self.evaluator = evaluator
+        self.cost = len(params) + evaluator.floats_per_model
         self._params = params
         self._updates = updates
 
-    def __call__(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        weights = torch.from_numpy(coefficients).to(self._updates)
-        size = max(1, 2**26 // len(self._params))
-        parts = [
-            self._evaluator.score(torch.addmm(self._params, part, self._updates)).utility
-            for part in torch.split(weights, size)
-        ]
-        return np.concatenate(parts)
+    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
+        return self.together([self], [coefficients])[0]
+
+    @staticmethod
+    def together(scorers: Sequence[PlainScorer], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
+        """Models are formed run by run and scored together, as many as fit."""
+        found: list[NDArray[np.float64]] = []
+        waiting: list[Tensor] = []
+        most = max(1, PLAIN_FLOATS // len(scorers[0]._params))
+        for scorer, rows in zip(scorers, coefficients, strict=True):
+            weights = torch.from_numpy(rows).to(scorer._updates)
+            for part in torch.split(weights, most):
+                if waiting and sum(map(len, waiting)) + len(part) > most:
+                    found.append(scorer.evaluator.score(torch.cat(waiting)).utility)
+                    waiting = []
+                waiting.append(torch.addmm(scorer._params, part, scorer._updates))
+        found.append(scorers[0].evaluator.score(torch.cat(waiting)).utility)
+        return _split(np.concatenate(found), coefficients)
 
 
 class FirstLayer:
@@ -78,12 +136,14 @@ class FirstLayer:
         module = above.to(self.x.device).eval()
         if len(module) and type(module[0]) is nn.ReLU:
             module[0].inplace = True  # its input is made here and used by nobody else
-        self.outputs = vmap(caller(module))
+        self.outputs = vmap(caller(module)) if len(module) else lambda _, z: z
+        outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
+        self.width = self.x.shape[:-1].numel() * outputs
+        self.cost = self.width if not len(module) else evaluator.floats_per_model
 
     def fits(self, updates: int) -> bool:
         """Whether the activations of that many updates can be kept."""
-        width = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
-        return (updates + 1) * self.x.shape[:-1].numel() * width <= KEPT_FLOATS
+        return (updates + 1) * self.width <= KEPT_FLOATS
 
     def activations(self, stack: Tensor) -> Tensor:
         """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
@@ -101,29 +161,104 @@ class FirstLayer:
 class PrefixScorer:
     """Multiplies the hold-out with every update once, whatever the number of models."""
 
-    @torch.no_grad()
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
+        self.evaluator = layer.evaluator
+        self.cost = float(layer.cost)
         self._layer = layer
-        self._moves = layer.activations(torch.cat([params[None], updates]))  # the first is the start itself
-        self._rest = layer.rest(params)
-        self._rest_moves = layer.rest(updates)
+        self._params, self._updates = params, updates
+        self._moves: Tensor | None = None
 
+    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
+        return self.together([self], [coefficients])[0]
+
+    @staticmethod
     @torch.no_grad()
-    def __call__(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        layer, samples = self._layer, len(self._layer.x)
-        weights = torch.from_numpy(np.pad(coefficients, ((0, 0), (1, 0)), constant_values=1.0)).to(self._moves)
-        size = max(1, (CHUNK_FLOATS if weights.device.type == "cpu" else 2**28) // self._moves.shape[1])
-        buffer = self._moves.new_empty(min(size, len(weights)), self._moves.shape[1])
-        losses, hits = [], []
-        for start in range(0, len(weights), size):
-            rows = weights[start : start + size]
-            part = rows[:, 1:]
-            z = torch.mm(rows, self._moves, out=buffer[: len(rows)]).view(len(rows), *layer.x.shape[:-1], -1)
-            w = {
-                name: value + torch.tensordot(part, self._rest_moves[name], dims=1)
-                for name, value in self._rest.items()
-            }
-            loss, hit = layer.evaluator.judge(layer.outputs(w, z), layer.y)
-            losses.append(loss / samples)
-            hits.append(hit / samples)
-        return layer.evaluator.scores(torch.cat(losses).cpu().numpy(), torch.cat(hits).cpu().numpy()).utility
+    def together(scorers: Sequence[PrefixScorer], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
+        """Runs of equally many updates are stacked, as many as fit; what the device found is fetched once."""
+        layer = scorers[0]._layer
+        limit = CHUNK_FLOATS if layer.x.device.type == "cpu" else DEVICE_FLOATS
+        judged: dict[int, Tensor] = {}
+        for places in _alike(scorers, coefficients, limit):
+            group = [scorers[place] for place in places]
+            rows = [coefficients[place] for place in places]
+            _multiply(layer, group)
+            if len(group) == 1:
+                size = min(len(rows[0]), max(1, limit // layer.width))
+                parts = [rows[0][start : start + size] for start in range(0, len(rows[0]), size)]
+                buffer = group[0]._params.new_empty(1, size, layer.width)
+                judged[places[0]] = torch.cat([_judge(layer, group, [part], buffer)[0] for part in parts], 1)
+            else:
+                judged.update(zip(places, _judge(layer, group, rows), strict=True))
+        ordered = torch.cat([judged[place] for place in range(len(scorers))], 1)
+        losses, hits = (ordered / len(layer.x)).cpu().numpy()
+        return _split(layer.evaluator.scores(losses, hits).utility, coefficients)
+
+
+def _alike(scorers: Sequence[PrefixScorer], coefficients: Sequence[Weights], limit: int) -> Iterator[list[int]]:
+    """Places of runs that can be stacked: equally many updates, and padded to the longest, not more than fits."""
+    by_updates: dict[int, list[int]] = {}
+    for place, scorer in enumerate(scorers):
+        by_updates.setdefault(len(scorer._updates), []).append(place)
+    for updates, places in by_updates.items():
+        most = max(updates + 1, *(len(coefficients[place]) for place in places))
+        size = max(1, limit // (most * scorers[0]._layer.width))
+        yield from (places[start : start + size] for start in range(0, len(places), size))
+
+
+def _multiply(layer: FirstLayer, scorers: Sequence[PrefixScorer]) -> None:
+    """The products with the hold-out, for those that do not have them yet."""
+    new = [scorer for scorer in scorers if scorer._moves is None]
+    if not new:
+        return
+    everything = torch.cat([part for scorer in new for part in (scorer._params[None], scorer._updates)])
+    moves = layer.activations(everything)  # the first of each run is the start itself
+    for scorer, own in zip(new, torch.split(moves, [1 + len(scorer._updates) for scorer in new]), strict=True):
+        scorer._moves = own
+
+
+def _judge(
+    layer: FirstLayer,
+    scorers: Sequence[PrefixScorer],
+    coefficients: Sequence[Weights],
+    buffer: Tensor | None = None,
+) -> list[Tensor]:
+    """Summed losses and right answers [2, m] of each run's models. A buffer is for the first layer's activations."""
+    runs, most = len(scorers), max(map(len, coefficients))
+    moves = _stacked([scorer._moves for scorer in scorers if scorer._moves is not None])
+    if all(rows is coefficients[0] for rows in coefficients):
+        weights = torch.from_numpy(_with_start(coefficients[0])).to(moves).expand(runs, -1, -1)
+    else:
+        padded = np.zeros((runs, most, coefficients[0].shape[1] + 1), dtype=np.float32)
+        for run, rows in zip(padded, coefficients, strict=True):
+            run[: len(rows)] = _with_start(rows)
+        weights = torch.from_numpy(padded).to(moves)
+    z = torch.bmm(weights, moves, out=None if buffer is None else buffer[:, :most]).view(
+        runs * most, *layer.x.shape[:-1], -1
+    )
+    w = {}
+    if layer.above:
+        starts = layer.rest(_stacked([scorer._params for scorer in scorers]))
+        updates = layer.rest(_stacked([scorer._updates for scorer in scorers]))
+        for name, start in starts.items():
+            moved = torch.bmm(weights[:, :, 1:], updates[name].flatten(2)).view(runs, most, *start.shape[1:])
+            w[name] = (moved + start[:, None]).flatten(0, 1)
+    losses, hits = layer.evaluator.judge(layer.outputs(w, z), layer.y)
+    found = torch.stack([losses, hits]).view(2, runs, most)
+    return [found[:, run, : len(rows)] for run, rows in enumerate(coefficients)]
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """As torch.stack, without a copy where there is one alone."""
+    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
+
+
+def _with_start(coefficients: Weights) -> NDArray[np.float32]:
+    """Coefficients of the start, which are 1, before those of the updates."""
+    weights = np.ones((len(coefficients), coefficients.shape[1] + 1), dtype=np.float32)
+    weights[:, 1:] = coefficients
+    return weights
+
+
+def _split(values: NDArray[np.float64], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
+    ends = np.cumsum([len(rows) for rows in coefficients]).tolist()
+    return [values[end - len(rows) : end] for end, rows in zip(ends, coefficients, strict=True)]

@@ -1,13 +1,13 @@
 """When to stop sampling permutations: rules that compose with `|` (either) and `&` (both).
 
 A rule is a pure function of a `History`. It answers with the reason to stop, in words, or with None. Methods check
-it after every permutation, and `capped` makes sure that none of them can go on without end.
+it after every permutation, and `capped` makes sure that none of them can go on without end. Permutations come in
+blocks, so a rule may also judge a whole `Course` of histories at once; what it says must be the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,23 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.valuation.history import Course, History
 
 Vector = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 MOST_PERMUTATIONS = 10_000
 """The cap that a rule gets which has none of its own."""
-
-
-@dataclass(frozen=True)
-class History:
-    """How far a method has come: estimates after each of the latest permutations (the newest last), and costs."""
-
-    estimates: Sequence[Vector]
-    standard_errors: Vector
-    permutations: int
-    seconds: float = 0.0
-    oracle_calls: float = 0
-    evaluations: float = 0
 
 
 class Rule:
@@ -48,9 +38,17 @@ class Rule:
         """Why to stop now, or None to go on."""
         raise NotImplementedError
 
+    def stops(self, course: Course) -> Flags:
+        """Where along a block it has a reason to stop: `reason` at every row, in one go where a rule knows how."""
+        return np.array([self.reason(course.at(row)) is not None for row in range(len(course))])
+
     def permutations_left(self, history: History) -> float:
         """After how many more permutations it may stop at the latest, at the cost per permutation so far."""
         return math.inf
+
+    def share(self, history: History) -> float:
+        """A guess which share of the way is gone, for progress bars; 0 where there is none."""
+        return 0.0
 
     def __or__(self, other: Rule) -> Rule:
         return Either(self, other)
@@ -74,8 +72,14 @@ class Either(Rule):
     def reason(self, history: History) -> str | None:
         return self.left.reason(history) or self.right.reason(history)
 
+    def stops(self, course: Course) -> Flags:
+        return self.left.stops(course) | self.right.stops(course)
+
     def permutations_left(self, history: History) -> float:
         return min(self.left.permutations_left(history), self.right.permutations_left(history))
+
+    def share(self, history: History) -> float:
+        return max(self.left.share(history), self.right.share(history))
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,14 @@ class Both(Rule):
         reasons = self.left.reason(history), self.right.reason(history)
         return None if None in reasons else f"{reasons[0]} and {reasons[1]}"
 
+    def stops(self, course: Course) -> Flags:
+        return self.left.stops(course) & self.right.stops(course)
+
     def permutations_left(self, history: History) -> float:
         return max(self.left.permutations_left(history), self.right.permutations_left(history))
+
+    def share(self, history: History) -> float:
+        return min(self.left.share(history), self.right.share(history))
 
 
 @dataclass(frozen=True)
@@ -118,11 +128,34 @@ class BackCheck(Rule):
         if len(history.estimates) <= self.length:
             return None
         now, before = history.estimates[-1], history.estimates[-1 - self.length]
-        valued = now != 0
-        if not valued.any():
-            return None if before.any() else "all values are zero"
-        change = float(np.mean(np.abs(now - before)[valued] / np.abs(now)[valued]))
-        return f"values moved by {change:.2g} in {self.length} permutations" if change < self.tolerance else None
+        change = float(_changes(now, before))
+        if not change < self.tolerance:
+            return None
+        return f"values moved by {change:.2g} in {self.length} permutations" if now.any() else "all values are zero"
+
+    def stops(self, course: Course) -> Flags:
+        stops = np.zeros(len(course), dtype=bool)
+        row = max(0, self.length - course.earlier)  # the first that has an estimate so far back
+        now = course.estimates[course.earlier + row :]
+        before = course.estimates[course.earlier + row - self.length :][: len(now)]
+        stops[row:] = _changes(now, before) < self.tolerance
+        return stops
+
+    def share(self, history: History) -> float:
+        """The change falls as 1/t, so that tolerance/change of the way is gone."""
+        if len(history.estimates) <= self.length:
+            return 0.0
+        change = float(_changes(history.estimates[-1], history.estimates[-1 - self.length]))
+        return min(1.0, self.tolerance / change) if change else 1.0
+
+
+def _changes(now: Vector, before: Vector) -> Vector:
+    """Row by row the mean of |now − before| / |now| where now ≠ 0; over nobody it is 0, or ∞ if something was there."""
+    valued = now != 0
+    count = valued.sum(-1)
+    moved = np.divide(np.abs(now - before), np.abs(now), out=np.zeros(now.shape), where=valued)
+    nobody = np.where(before.any(-1), np.inf, 0.0)
+    return np.where(count > 0, moved.sum(-1) / np.maximum(count, 1), nobody)
 
 
 @dataclass(frozen=True)
@@ -144,7 +177,7 @@ class GhorbaniZou(Rule):
         if len(history.estimates) <= self.window:
             return None
         now = history.estimates[-1]
-        past = np.stack(history.estimates[-1 - self.window : -1])
+        past = np.asarray(history.estimates[-1 - self.window : -1])
         change = float((np.abs(past - now) / (np.abs(now) + 1e-12)).mean(1).max())
         if change >= self.tolerance:
             return None
@@ -166,6 +199,9 @@ class StandardErrorBelow(Rule):
         largest = float(history.standard_errors.max())
         return f"the largest standard error is {largest:.2g}" if largest < self.size else None
 
+    def stops(self, course: Course) -> Flags:
+        return np.asarray((course.standard_errors.max(1) < self.size) & (course.permutations >= 2))
+
 
 @dataclass(frozen=True)
 class _Most(Rule):
@@ -173,12 +209,20 @@ class _Most(Rule):
 
     count: float
     unit: ClassVar[str] = ""
+    cost: ClassVar[str] = ""
+    """What it limits, as histories name it."""
 
     def __post_init__(self) -> None:
         _positive(count=self.count)
 
     def spent(self, history: History) -> float:
-        raise NotImplementedError
+        return float(getattr(history, self.cost))
+
+    def stops(self, course: Course) -> Flags:
+        return np.asarray(course.spent(self.cost) >= self.count)
+
+    def share(self, history: History) -> float:
+        return min(1.0, self.spent(history) / self.count)
 
     def reason(self, history: History) -> str | None:
         return f"the cap of {self.count:,} {self.unit}" if self.spent(history) >= self.count else None
@@ -193,14 +237,15 @@ class MaxPermutations(_Most):
     """At most `count` permutations."""
 
     unit: ClassVar[str] = "permutations"
+    cost: ClassVar[str] = "permutations"
     ends = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "earliest", math.ceil(self.count))
 
-    def spent(self, history: History) -> float:
-        return history.permutations
+    def stops(self, course: Course) -> Flags:
+        return np.asarray(course.permutations >= self.count)
 
     def permutations_left(self, history: History) -> float:
         return max(0.0, self.count - history.permutations)
@@ -211,10 +256,8 @@ class MaxSeconds(_Most):
     """About `count` seconds of wall time: the permutations under way are finished."""
 
     unit: ClassVar[str] = "seconds"
+    cost: ClassVar[str] = "seconds"
     ends = True
-
-    def spent(self, history: History) -> float:
-        return history.seconds
 
 
 @dataclass(frozen=True)
@@ -222,9 +265,7 @@ class MaxOracleCalls(_Most):
     """About `count` oracle calls: the permutation under way is finished."""
 
     unit: ClassVar[str] = "oracle calls"
-
-    def spent(self, history: History) -> float:
-        return history.oracle_calls
+    cost: ClassVar[str] = "oracle_calls"
 
 
 @dataclass(frozen=True)
@@ -232,9 +273,7 @@ class MaxEvaluations(_Most):
     """About `count` utility evaluations: the permutation under way is finished."""
 
     unit: ClassVar[str] = "utility evaluations"
-
-    def spent(self, history: History) -> float:
-        return history.evaluations
+    cost: ClassVar[str] = "evaluations"
 
 
 def capped(rule: Rule, most: int = MOST_PERMUTATIONS) -> Rule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from databazaar.valuation.result import Cost
@@ -25,18 +24,6 @@ class Spent:
             self.evaluations - other.evaluations,
             self.trainings - other.trainings,
         )
-
-    def spread(self, end: Spent, parts: int) -> Iterator[Spent]:
-        """The moments at 1/parts, 2/parts, … of the way from here to `end`."""
-        whole = end - self
-        for part in range(1, parts + 1):
-            share = part / parts
-            yield Spent(
-                self.seconds + share * whole.seconds,
-                self.oracle_calls + share * whole.oracle_calls,
-                self.evaluations + share * whole.evaluations,
-                self.trainings + share * whole.trainings,
-            )
 
 
 class Tally:
