@@ -31,6 +31,8 @@ from databazaar.valuation.tally import Tally
 
 METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
 SHAPLEY = ("g-shapley", "fedsv")
+GPU_ROWS = 500
+"""Permutations that a GPU walks at a time, of all seeds: a CUDA graph of 512 rows holds them."""
 Floats = NDArray[np.float64]
 Market = ImageMarket | MixtureMarket
 Measure = Callable[[Tensor], Floats]
@@ -157,7 +159,7 @@ def _g_shapley(
     """The permutations of all seeds advance side by side; a seed that has stopped leaves the stack."""
     opened = _open(market, seeds, engine)
     hear = _mean_share(len(seeds), tell)
-    batch = 100 if engine.device.type == "cuda" and len(seeds) == 1 else 25
+    batch = min(100, max(20, GPU_ROWS // len(seeds))) if engine.device.type == "cuda" else 25
     valuings = [
         g_valuing(
             opened[place],

@@ -235,13 +235,13 @@ def _judge(
     z = torch.bmm(weights, moves, out=None if buffer is None else buffer[:, :most]).view(
         runs * most, *layer.x.shape[:-1], -1
     )
+    starts = [layer.rest(scorer._params) for scorer in scorers]
+    updates = [layer.rest(scorer._updates) for scorer in scorers]
     w = {}
-    if layer.above:
-        starts = layer.rest(_stacked([scorer._params for scorer in scorers]))
-        updates = layer.rest(_stacked([scorer._updates for scorer in scorers]))
-        for name, start in starts.items():
-            moved = torch.bmm(weights[:, :, 1:], updates[name].flatten(2)).view(runs, most, *start.shape[1:])
-            w[name] = (moved + start[:, None]).flatten(0, 1)
+    for name in layer.above.values():
+        start = _stacked([parts[name] for parts in starts])
+        changes = _stacked([parts[name] for parts in updates]).flatten(2)
+        w[name] = torch.baddbmm(start.flatten(1)[:, None], weights[:, :, 1:], changes).view(-1, *start.shape[1:])
     losses, hits = layer.evaluator.judge(layer.outputs(w, z), layer.y)
     found = torch.stack([losses, hits]).view(2, runs, most)
     return [found[:, run, : len(rows)] for run, rows in enumerate(coefficients)]
