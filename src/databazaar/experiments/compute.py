@@ -152,6 +152,7 @@ def compute(
     begun = time.monotonic()
     free = [(place, chore) for place, chore in enumerate(chores) if not alone[place]]
     rest = [(place, chore) for place, chore in enumerate(chores) if alone[place]]
+    rest.sort(key=lambda numbered: (numbered[1].piece.dataset, numbered[1].piece.settings.providers))  # loads each once
     try:
         with looking(watch):
             if jobs > 1:
