@@ -128,7 +128,7 @@ class Arbiter:
                 p[draws].tolist(),
                 float(scores.utility[0]),
                 _finite(scores.loss),
-                hash_vector(w) if ledger.hashes_models else "",
+                hash_vector(w) if ledger.records else "",
             )
             ledger.settle(t, drawn, settlement, self._snapshot(t + 1, state, w, ledger))  # line 7
             t += 1

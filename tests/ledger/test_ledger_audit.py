@@ -56,6 +56,19 @@ def test_every_hash_is_that_of_the_canonical_json(numbers: list[Any], kind: Any,
     assert whole.sealed(GENESIS).hash == hashlib.sha256(f"{GENESIS}\n{text}".encode()).hexdigest()
 
 
+def test_without_records_the_book_is_the_same(make_vector_market) -> None:
+    """Prices differ and one provider fails: pay, voids and the end are those of a ledger that keeps everything."""
+    market = make_vector_market(budget=40, prices=[1, 2, 3, 1], oracles={3: lambda w: w * np.nan})
+    books = []
+    for records in (True, False):
+        arbiter = Arbiter(*market, OSMD(0.6, 0.2), engine="loop", seed=8)
+        ledger = Ledger(arbiter.terms(), records=records)
+        drive(arbiter.play(ledger), arbiter._engine, market[0].evaluator(torch.device("cpu")))
+        books.append(ledger.book)
+        assert bool(list(ledger.store.entries())) == (ledger.head != GENESIS) == records
+    assert books[0] == books[1] and books[1].closed and books[1].failures and books[1].pay
+
+
 def reseal(entries: list[Entry]) -> list[Entry]:
     """What an attacker with full access to the database would do: number and hash everything anew."""
     head, sealed = GENESIS, []

@@ -103,7 +103,7 @@ def _train(
         arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
         if isinstance(market, MixtureMarket):
             curves[seed].append(measure(arbiter.parameters.to(engine.device)))
-        ledger = Ledger(arbiter.terms(), hashes_models=False)
+        ledger = Ledger(arbiter.terms(), records=False)
 
         def hear(progress: Progress, seed: int = seed) -> None:
             if progress.round in points:

@@ -120,13 +120,13 @@ class MemoryStore:
 class Ledger:
     """The only way to the money of a run. Opening one that has entries continues it, if the terms are the same.
 
-    Every round records the hash of the model it ends with; experiments in which nobody resumes or audits anything may
-    save that time.
+    Experiments in which nobody resumes or audits anything can do without records: the book is kept by the same rules,
+    but entries and models are not hashed, and entries are forgotten.
     """
 
-    def __init__(self, terms: Terms, store: Store | None = None, *, hashes_models: bool = True) -> None:
+    def __init__(self, terms: Terms, store: Store | None = None, *, records: bool = True) -> None:
         self.terms = terms
-        self.hashes_models = hashes_models
+        self.records = records
         self.store = store or MemoryStore()
         self.book = Book(terms.budget, terms.prices, terms.owners)
         self.head = GENESIS
@@ -163,10 +163,12 @@ class Ledger:
         sealed = []
         for draft in drafts:
             fields = self._seq, *draft
-            entry = Entry(*fields, digest(self.head, fields))
+            entry = Entry(*fields, digest(self.head, fields) if self.records else "")
             self.book.apply(entry)
-            self.head, self._seq = entry.hash, self._seq + 1
-            sealed.append(entry)
+            self._seq += 1
+            if self.records:
+                self.head = entry.hash
+                sealed.append(entry)
         self.book.assert_sound()
         return sealed
 
