@@ -12,7 +12,7 @@ from databazaar.data.datasets import Images
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
 from databazaar.experiments.images import market_from, prepared, provider_groups, with_wrong_labels
-from databazaar.experiments.methods import METHODS, SHAPLEY, OSMDOncePerRound, run_method
+from databazaar.experiments.methods import METHODS, SHAPLEY, OSMDOncePerRound, OSMDWithoutReplacement, run_method
 from databazaar.experiments.mixture import mixture_market
 from databazaar.experiments.protocol_figures import FIGURES
 from databazaar.experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
@@ -129,3 +129,17 @@ def test_drawn_twice_counts_once_behind_the_figures() -> None:
     repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2])
     assert once.update(state, *repeated)[2] < twice.update(state, *repeated)[2]
     assert once.kind != twice.kind
+
+
+def test_without_replacement_nobody_is_drawn_twice_and_the_likely_come_first() -> None:
+    sampler = OSMDWithoutReplacement(0.1, 0.1)
+    state = np.log(np.array([0.5, 0.3, 0.1, 0.05, 0.05]))
+    rng = np.random.default_rng(0)
+    rounds = np.array([sampler.draw(state, rng, 3) for _ in range(2_000)])
+    assert all(len(set(draws)) == 3 for draws in rounds.tolist())
+    assert np.bincount(rounds[:, 0], minlength=5) / 2_000 == pytest.approx(np.exp(state), abs=0.04)
+    counts = np.bincount(rounds.ravel(), minlength=5)
+    assert counts[0] < 2_000 * 3 * 0.5 and (np.diff(counts[:4]) < 0).all()  # fewer than K p for the likeliest
+    market = market_from(synthetic_images(400, 50), SYNTHETIC, replace(SMALL, repeats="never"))
+    pay = run_method("osmd", market, (0,), "cpu").pay[0]
+    assert pay.max() <= SMALL.rounds and pay.sum() == SMALL.rounds * SMALL.per_round

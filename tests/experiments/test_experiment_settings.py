@@ -13,9 +13,7 @@ from databazaar.experiments.methods import METHODS
 from databazaar.experiments.protocol_figures import FIGURES
 from databazaar.experiments.settings import changed, checked
 
-DIFFERS = (
-    "corrupt normalise global_step local_step momentum halve_every eta multiplicity pay g_criterion g_credits_first"
-)
+DIFFERS = "corrupt normalise global_step local_step momentum halve_every eta repeats pay g_criterion g_credits_first"
 
 
 def test_the_protocol_files_compare_line_by_line() -> None:
@@ -74,7 +72,7 @@ def test_an_unknown_setting_is_refused_with_the_list(changes: dict[str, str], wo
     assert "momentum" in str(refused.value) and "mixture.NAME" in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "value"), [("rounds", "many"), ("multiplicity", "maybe"), ("network", "rnn")])
+@pytest.mark.parametrize(("name", "value"), [("rounds", "many"), ("repeats", "maybe"), ("network", "rnn")])
 def test_a_value_of_the_wrong_kind_is_refused(name: str, value: str) -> None:
     with pytest.raises(BazaarError, match=f"--set {name}={value}"):
         changed(FIGURES.images["mnist"], {name: value})

@@ -83,6 +83,8 @@ REVENUE_MISS = Miss(REVENUE, "mnist", "fedsv", "figures", units=3.0, least=True)
         (REVENUE_MISS, "SV − min(SV)"),
         (replace(REVENUE_MISS, units=20.0), UNKNOWN),  # the data are the authors'
         (replace(REVENUE_MISS, least=False), UNKNOWN),
+        (replace(REVENUE_MISS, method="osmd", units=20.0, least=False), "without replacement"),
+        (replace(REVENUE_MISS, method="osmd", dataset="mixture", units=20.0, least=False), UNKNOWN),
         (replace(REVENUE_MISS, target="final test accuracy"), UNKNOWN),
         (replace(REVENUE_MISS, protocol="text"), "other settings than the paper’s text"),
         (replace(REVENUE_MISS, protocol="quick"), "small synthetic market"),

@@ -42,7 +42,7 @@ Measure = Callable[[Tensor], Floats]
 @register
 @dataclass(frozen=True)
 class OSMDOncePerRound(OSMD):
-    """OSMD as behind the published figures: who is drawn twice in a round counts once in the estimate."""
+    """Who is drawn twice in a round counts once in the estimate."""
 
     kind: ClassVar[str] = "osmd-once-per-round"
 
@@ -52,6 +52,23 @@ class OSMDOncePerRound(OSMD):
         once = gains.copy()
         once[again] = 0.0
         return super().update(state, draws, once)
+
+
+@register
+@dataclass(frozen=True)
+class OSMDWithoutReplacement(OSMD):
+    """OSMD whose draws of a round are of different providers, one after the other in proportion to p. The estimate
+    stays gain/(K p), which is then no longer unbiased: whoever is likely is drawn less often than K p times."""
+
+    kind: ClassVar[str] = "osmd-without-replacement"
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
+        p = self.probabilities(state)
+        draws: Draws = rng.choice(len(p), size, replace=False, p=p / p.sum())
+        return draws
+
+
+OSMD_BY_REPEATS = {"count": OSMD, "once": OSMDOncePerRound, "never": OSMDWithoutReplacement}
 
 
 @dataclass
@@ -128,8 +145,7 @@ def _sampler(method: str, market: Market) -> Sampler:
     settings = market.settings
     if method == "uniform":
         return Uniform(replacement=settings.uniform == "with replacement")
-    kind = OSMD if settings.multiplicity else OSMDOncePerRound
-    return kind(settings.eta, settings.alpha)
+    return OSMD_BY_REPEATS[settings.repeats](settings.eta, settings.alpha)
 
 
 def _measure(market: Market, device: torch.device) -> Measure:

@@ -14,6 +14,11 @@ from databazaar.reports.markup import figure_card
 from databazaar.reports.svg import inline_svg
 from databazaar.reports.wording import count, escape
 
+REPLACEMENT = (
+    "OSMD draws the providers of a round with replacement here, as Algorithm 1 says. Behind the published figures it "
+    "draws without: the likeliest providers then get a little less and those after them a little more, and pay differs "
+    "less from seed to seed. <code>--set repeats=never</code> draws so."
+)
 RINGS = "Filled marks are measured here; hollow rings are the published means."
 
 
@@ -78,6 +83,8 @@ def _revenue(results: Results) -> str:
         f'<p class="hint">A dot a provider: the mean over the seeds, with a bar of one standard deviation each way. '
         f"Bands mark the groups by their share β of wrong labels. {RINGS}</p>",
     ]
+    if results.plan.protocol == "figures" and not any(name.endswith("repeats") for name in results.plan.changes or {}):
+        parts.append(f'<p class="hint">{REPLACEMENT}</p>')
     for dataset in results.datasets:
         name = DATASET_NAMES[dataset]
         about = (f"Revenue on {name}", "Pay of every provider under the four methods.")

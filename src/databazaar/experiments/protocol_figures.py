@@ -25,7 +25,7 @@ def images(rounds: int, network: str, g_back_check: int, g_max_permutations: int
         halve_every=200,
         eta=0.2,  # 1.0 for a utility that is the negative loss divided by 5
         alpha=0.01,
-        multiplicity=False,
+        repeats="once",  # "never" comes closer to the published pay: see docs/results.md
         uniform="without replacement",
         pay="shifted",
         g_criterion="back-check",
@@ -58,7 +58,7 @@ FIGURES = Protocol(
         step=0.01,
         eta=0.001,
         alpha=0.01,
-        multiplicity=False,
+        repeats="once",
         uniform="without replacement",
         pay="shifted",
         g_criterion="back-check",

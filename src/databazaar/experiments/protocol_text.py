@@ -25,7 +25,7 @@ def images(rounds: int, network: str, g_back_check: int, g_max_permutations: int
         halve_every=1_000_000,
         eta=1.0,  # for a utility that is the negative loss
         alpha=0.01,
-        multiplicity=True,
+        repeats="count",
         uniform="without replacement",
         pay="positive",
         g_criterion="ghorbani-zou",
@@ -58,7 +58,7 @@ TEXT = Protocol(
         step=0.01,
         eta=0.001,
         alpha=0.01,
-        multiplicity=True,
+        repeats="count",
         uniform="without replacement",
         pay="positive",
         g_criterion="ghorbani-zou",

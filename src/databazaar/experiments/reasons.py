@@ -47,6 +47,11 @@ REASONS: tuple[tuple[Callable[[Miss], bool], str], ...] = (
         "Off by {units:.1f} units on the group that earns least. Its pay is SV − min(SV), so that the one provider "
         "with the lowest value moves it; 15 % of so little is a narrow band.",
     ),
+    (
+        lambda miss: miss.target == REVENUE and miss.method == "osmd" and miss.dataset != "mixture",
+        "Behind the published figures OSMD draws the providers of a round without replacement; here it draws with "
+        "replacement, as Algorithm 1 says. --set repeats=never draws without.",
+    ),
 )
 
 

@@ -10,6 +10,9 @@ from databazaar.errors import BazaarError
 
 Sampling = Literal["with replacement", "without replacement"]
 PayMode = Literal["shifted", "positive"]
+Repeats = Literal["count", "once", "never"]
+"""OSMD's draws with replacement may name a provider twice in a round. In the estimate that counts twice, as Algorithm 1
+has it, or once; or it never happens, because the draws are without replacement."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ImageSettings:
     halve_every: int
     eta: float
     alpha: float
-    multiplicity: bool
+    repeats: Repeats
     uniform: Sampling
     pay: PayMode
     g_criterion: Literal["back-check", "ghorbani-zou"]
@@ -72,7 +75,7 @@ class MixtureSettings:
     step: float
     eta: float
     alpha: float
-    multiplicity: bool
+    repeats: Repeats
     uniform: Sampling
     pay: PayMode
     g_criterion: Literal["back-check", "ghorbani-zou"]
@@ -151,6 +154,7 @@ def _written(value: Any) -> str:
 WORDS: dict[str, tuple[str, ...]] = {
     "network": ("mlp", "cnn"),
     "corrupt": ("first", "random"),
+    "repeats": get_args(Repeats),
     "uniform": get_args(Sampling),
     "pay": get_args(PayMode),
     "g_criterion": ("back-check", "ghorbani-zou"),
