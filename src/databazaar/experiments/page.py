@@ -15,9 +15,9 @@ from databazaar.reports.svg import inline_svg
 from databazaar.reports.wording import count, escape
 
 REPLACEMENT = (
-    "OSMD draws the providers of a round with replacement here, as Algorithm 1 says. Behind the published figures it "
-    "draws without: the likeliest providers then get a little less and those after them a little more, and pay differs "
-    "less from seed to seed. <code>--set repeats=never</code> draws so."
+    "OSMD draws the providers of a round with replacement here, as Algorithm 1 says. Most likely it drew without "
+    "behind the published figures: the likeliest then get a little less and those after them a little more, and pay "
+    "differs less from seed to seed. <code>--set repeats=never</code> draws so."
 )
 RINGS = "Filled marks are measured here; hollow rings are the published means."
 

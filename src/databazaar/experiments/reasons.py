@@ -49,8 +49,8 @@ REASONS: tuple[tuple[Callable[[Miss], bool], str], ...] = (
     ),
     (
         lambda miss: miss.target == REVENUE and miss.method == "osmd" and miss.dataset != "mixture",
-        "Behind the published figures OSMD draws the providers of a round without replacement; here it draws with "
-        "replacement, as Algorithm 1 says. --set repeats=never draws without.",
+        "Most likely OSMD drew the providers of a round without replacement behind the published figures; here it "
+        "draws with replacement, as Algorithm 1 says. --set repeats=never draws without.",
     ),
 )
 
