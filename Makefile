@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 APT := DEBIAN_FRONTEND=noninteractive apt-get
 CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
 help:  ## Show this help
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 26
