@@ -1,4 +1,4 @@
-"""One running federation, shared by the tests that leave it as they found it."""
+"""One running federation for the tests of a file, so that files may run in any order and side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopback import WAIT, Federation
 from databazaar.federation.transport import FlareTransport
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     made = Federation(tmp_path_factory.mktemp("federation"))
     try:

@@ -115,7 +115,7 @@ def test_a_revoked_provider_is_out_at_once_and_for_good(transport: FlareTranspor
     federation.start("bank9")
     assert eventually(lambda: "Reject disabled client registration: bank9" in server_log(federation))
     assert "bank9" not in transport.connected()
-    assert server.status(federation.market).revoked == ["bank9"]
+    assert "bank9" in server.status(federation.market).revoked
     with pytest.raises(BazaarError, match="under a new name"):
         onboarding.invite(federation.market, "bank9")
     federation.kill("bank9")
