@@ -119,8 +119,8 @@ class Arbiter:
             state = sampler.update(state, draws, np.array([g or 0.0 for g in drawn_gains]))  # lines 8 and 9
             rows = [asked.index(i) for i in drawn if gains[i] is not None]
             if rows:
-                valid = replies.updates if rows == list(range(len(asked))) else replies.updates[rows]
-                w = w + (step / len(rows)) * valid.sum(0)  # line 10, in draw order
+                valid = torch.tensor(rows).to(w.device, non_blocking=True)  # a plain list would wait for the device
+                w = w + (step / len(rows)) * replies.updates[valid].sum(0)  # line 10, in draw order
             silent = 0 if rows else silent + 1
             settlement = Settlement(
                 drawn_gains,

@@ -6,11 +6,13 @@ themselves how several of them are granted in one go.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
 
 from databazaar.engines import Ask, Engine
 from databazaar.utilities import Evaluator
+
+T = TypeVar("T")
 
 
 class Wish:
@@ -24,15 +26,25 @@ class Wish:
 
 def drive(play: Generator[Any, Any, Any], engine: Engine, evaluator: Evaluator) -> Any:
     """Grants the wishes of a run, or of a valuation, one by one, and gives what it returns."""
-    answer: Any = None
+
+    def granted(wish: Any) -> Any:
+        if isinstance(wish, Ask):
+            return engine.query(wish)
+        if isinstance(wish, Wish):
+            (answer,) = wish.grant([wish], engine, evaluator)
+            return answer
+        return evaluator.score(wish)
+
+    return finish(play, granted)
+
+
+def finish(asking: Generator[Any, Any, T], answer: Callable[[Any], Any]) -> T:
+    """Answers all that a generator asks for, to its end, and gives what it returns."""
+    found: Any = None
     while True:
         try:
-            wish = play.send(answer)
+            question = asking.send(found)
         except StopIteration as end:
-            return end.value
-        if isinstance(wish, Ask):
-            answer = engine.query(wish)
-        elif isinstance(wish, Wish):
-            (answer,) = wish.grant([wish], engine, evaluator)
-        else:
-            answer = evaluator.score(wish)
+            returned: T = end.value
+            return returned
+        found = answer(question)

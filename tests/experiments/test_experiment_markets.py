@@ -140,6 +140,8 @@ def test_without_replacement_nobody_is_drawn_twice_and_the_likely_come_first() -
     assert np.bincount(rounds[:, 0], minlength=5) / 2_000 == pytest.approx(np.exp(state), abs=0.04)
     counts = np.bincount(rounds.ravel(), minlength=5)
     assert counts[0] < 2_000 * 3 * 0.5 and (np.diff(counts[:4]) < 0).all()  # fewer than K p for the likeliest
+    with pytest.raises(BazaarError, match="per_round = 6 cannot be drawn without replacement from 5 providers"):
+        sampler.draw(state, rng, 6)
     market = market_from(synthetic_images(400, 50), SYNTHETIC, replace(SMALL, repeats="never"))
     pay = run_method("osmd", market, (0,), "cpu").pay[0]
     assert pay.max() <= SMALL.rounds and pay.sum() == SMALL.rounds * SMALL.per_round

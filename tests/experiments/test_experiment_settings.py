@@ -72,6 +72,16 @@ def test_an_unknown_setting_is_refused_with_the_list(changes: dict[str, str], wo
     assert "momentum" in str(refused.value) and "mixture.NAME" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [("rounds", "-3", 1), ("per_round", "0", 1), ("eta", "-1", 0), ("eta", "nan", 0), ("wrong_labels", "0,inf,0,0", 0)],
+)
+def test_a_number_out_of_range_is_refused_by_the_name_it_was_given(name: str, value: str, least: int) -> None:
+    with pytest.raises(BazaarError, match=f"--set {name}={value}: take a number of at least {least}"):
+        changed(FIGURES.images["mnist"], {name: value})
+    assert changed(FIGURES.images["mnist"], {"data_seed": "0"}).data_seed == 0
+
+
 @pytest.mark.parametrize(("name", "value"), [("rounds", "many"), ("repeats", "maybe"), ("network", "rnn")])
 def test_a_value_of_the_wrong_kind_is_refused(name: str, value: str) -> None:
     with pytest.raises(BazaarError, match=f"--set {name}={value}"):

@@ -8,6 +8,7 @@ there is no such GPU or compiler, engines/stacked.py does the same work.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +31,7 @@ CLUSTER, REGISTERS = 8, 128
 
 @dataclass(frozen=True)
 class Form:
-    """The sizes of such a network. Padded sizes are powers of two, as Triton wants them."""
+    """The sizes of such a network."""
 
     side: int
     filters: int
@@ -108,9 +109,21 @@ def for_gpu(form: Form, batch: int, momentum: float) -> Launch:
     return launch
 
 
+@cache
+def compiles() -> bool:
+    """Whether torch can compile a kernel here. What it does that with is not part of its promised interface."""
+    try:
+        torch.cuda._compile_kernel('extern "C" __global__ void nothing() {}', "nothing")
+    except Exception as reason:
+        text = " ".join(str(reason).split())[:200]
+        warnings.warn(f"small CNNs train without kernels of their own, and more slowly: {text}", stacklevel=2)
+        return False
+    return True
+
+
 def room_on(device: torch.device) -> int:
     """Bytes of shared memory that a block may have there; 0 where these kernels cannot run."""
-    if device.type != "cuda" or torch.version.hip is not None or not hasattr(torch.cuda, "_compile_kernel"):
+    if device.type != "cuda" or torch.version.hip is not None or not compiles():
         return 0
     about = torch.cuda.get_device_properties(device)
     room: int = getattr(about, "shared_memory_per_block_optin", 0)

@@ -19,7 +19,7 @@ from databazaar.experiments.images import ImageMarket
 from databazaar.experiments.mixture import MixtureMarket
 from databazaar.ledger import Ledger
 from databazaar.samplers import OSMD, Sampler, Uniform
-from databazaar.samplers.protocol import Draws, Vector, register
+from databazaar.samplers.protocol import Draws, Vector, refuse_too_many, register
 from databazaar.side_by_side import drive_together
 from databazaar.utilities import Evaluator
 from databazaar.valuation.fed_shapley import fed_valuing
@@ -64,6 +64,7 @@ class OSMDWithoutReplacement(OSMD):
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
         p = self.probabilities(state)
+        refuse_too_many(size, len(p))
         draws: Draws = rng.choice(len(p), size, replace=False, p=p / p.sum())
         return draws
 

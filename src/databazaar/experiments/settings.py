@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
@@ -135,6 +136,16 @@ def checked(changes: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _read(name: str, text: str, now: Any) -> Any:
+    """The value that a text stands for. Seeds and shares may be zero; whatever is counted is one or more."""
+    value = _parsed(name, text, now)
+    for number in value if isinstance(value, tuple) else (value,):
+        least = 1 if type(number) is int and not name.endswith("data_seed") else 0
+        if type(number) in (int, float) and not least <= number < math.inf:
+            raise BazaarError(f"--set {name}={text}: take a number of at least {least}")
+    return value
+
+
+def _parsed(name: str, text: str, now: Any) -> Any:
     try:
         if isinstance(now, bool):
             return {"true": True, "false": False}[text.lower()]

@@ -66,6 +66,15 @@ def from_settings(settings: dict[str, Any]) -> Sampler:
     return sampler
 
 
+def refuse_too_many(draws: int, providers: int) -> None:
+    """For samplers that draw without replacement."""
+    if draws > providers:
+        raise BazaarError(
+            f"per_round = {draws} cannot be drawn without replacement from {providers} providers: "
+            "lower per_round, or draw with replacement"
+        )
+
+
 def refuse_non_finite(gains: Vector) -> None:
     """One NaN would make every probability NaN, so it never gets in."""
     if not np.isfinite(gains).all():

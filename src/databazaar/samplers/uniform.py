@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from databazaar.errors import BazaarError
-from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, register
+from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, refuse_too_many, register
 
 
 @register
@@ -34,11 +33,7 @@ class Uniform:
         n = len(state)
         if self.replacement:
             return np.minimum((rng.random(size) * n).astype(np.int64), n - 1)
-        if size > n:
-            raise BazaarError(
-                f"per_round = {size} cannot be drawn without replacement from {n} providers: "
-                "lower per_round, or draw with replacement"
-            )
+        refuse_too_many(size, n)
         return np.argsort(rng.random(n), kind="stable")[:size].astype(np.int64)
 
     def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.valuation.tally import Tally
+from databazaar.wishes import finish
 
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""
@@ -78,14 +79,7 @@ class Game:
 
     def answer(self, asking: Asking[T]) -> T:
         """Works out what a computation asks for, to its end."""
-        worths: Any = None
-        while True:
-            try:
-                coalitions = asking.send(worths)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            worths = self._work_out(coalitions)
+        return finish(asking, self._work_out)
 
     def know(self, coalitions: Coalitions, worths: Vector) -> None:
         """Takes worths that were worked out, and counted, elsewhere. One that is not finite is not known."""
