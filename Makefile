@@ -60,12 +60,12 @@ constraints:  ## Pin anew what an empty environment gets (torch stays)
 		if $(CAN_APT); then $(APT) update -qq && $(APT) install -yqq python3-venv && $(PYTHON) -m venv .venv; \
 		else echo "make: $(PYTHON) cannot make a virtual environment: install python3-venv" >&2; exit 1; fi; }
 
-.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --quiet -c constraints.txt -e .
+.venv/.installed: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet -c constraints.txt -e . -e experiments
 	@touch $@
 
-.venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[test]'
+.venv/.installed-test: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet -c constraints.txt -e '.[test]' -e experiments
 	@touch $@ .venv/.installed
 
 # The browser tests want Chromium. In CI it must be there.

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Ask, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
-from databazaar.models import Layout
+from databazaar.learning.losses import cross_entropy
+from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
-from databazaar.task import cross_entropy
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)
 PROVIDERS, SAMPLES, HOLDOUT = 10, 400, 1000

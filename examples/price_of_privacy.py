@@ -25,7 +25,7 @@ import torch
 from databazaar import OSMD, Arbiter, Consumer, Provider, build_model
 from databazaar.data.fraud import fraud_banks
 from databazaar.data.schema import Schema
-from databazaar.engines.federated import FederatedEngine
+from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
 from databazaar.federation.privacy import Accountant, PrivateUpdates
 from databazaar.federation.transport import LocalTransport

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.config import TEMPLATE, load_market, parse_market
-from databazaar.data.market_files import load_tables
+from databazaar.config.market_file import TEMPLATE, load_market, parse_market
+from databazaar.config.tables import load_tables
 from databazaar.errors import BazaarError
 
 MINIMAL: dict[str, Any] = {
@@ -304,7 +304,7 @@ def test_a_file_that_is_no_market(tmp_path: Path, content: bytes | None, parts: 
 
 
 def test_importing_the_configuration_needs_no_pandas() -> None:
-    code = "import sys, databazaar.config_sections, databazaar.config; print('pandas' in sys.modules)"
+    code = "import sys, databazaar.config.sections, databazaar.config.market_file; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

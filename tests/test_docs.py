@@ -9,8 +9,8 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from databazaar import config_sections
 from databazaar.cli.app import app
+from databazaar.config import sections as config_sections
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -8,18 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from databazaar.arbiter import Arbiter, Progress
-    from databazaar.checks import check_engine, check_sampler
-    from databazaar.consumer import Consumer
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
+    from databazaar.engines.check import check_engine
     from databazaar.errors import BazaarError, LedgerError
-    from databazaar.models import build_model
+    from databazaar.learning.models import build_model
+    from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
+    from databazaar.learning.task import Halving
+    from databazaar.market.arbiter import Arbiter, Progress
     from databazaar.money import Currency
-    from databazaar.oracles import FullGradient, LocalSGD, StochasticGradient
-    from databazaar.provider import Provider
-    from databazaar.report import Report
+    from databazaar.parties.consumer import Consumer
+    from databazaar.parties.provider import Provider
+    from databazaar.runs.report import Report
     from databazaar.samplers import OSMD, Sampler, Uniform
-    from databazaar.task import Halving
+    from databazaar.samplers.check import check_sampler
 
 __version__ = "0.1.0"
 
@@ -50,11 +51,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Arbiter": "arbiter",
-    "Progress": "arbiter",
-    "check_engine": "checks",
-    "check_sampler": "checks",
-    "Consumer": "consumer",
+    "Arbiter": "market.arbiter",
+    "Progress": "market.arbiter",
+    "check_engine": "engines.check",
+    "check_sampler": "samplers.check",
+    "Consumer": "parties.consumer",
     "Ask": "engines",
     "Engine": "engines",
     "LoopEngine": "engines",
@@ -62,17 +63,17 @@ _MODULES = {
     "VectorizedEngine": "engines",
     "BazaarError": "errors",
     "LedgerError": "errors",
-    "build_model": "models",
+    "build_model": "learning.models",
     "Currency": "money",
-    "FullGradient": "oracles",
-    "LocalSGD": "oracles",
-    "StochasticGradient": "oracles",
-    "Provider": "provider",
-    "Report": "report",
+    "FullGradient": "learning.oracles",
+    "LocalSGD": "learning.oracles",
+    "StochasticGradient": "learning.oracles",
+    "Provider": "parties.provider",
+    "Report": "runs.report",
     "OSMD": "samplers",
     "Sampler": "samplers",
     "Uniform": "samplers",
-    "Halving": "task",
+    "Halving": "learning.task",
 }
 
 

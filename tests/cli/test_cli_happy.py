@@ -13,7 +13,7 @@ import pytest
 from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, write_market
 
 from databazaar import __version__
-from databazaar.config import TEMPLATE
+from databazaar.config.market_file import TEMPLATE
 
 COMMANDS = ("demo", "init", "run", "resume", "report", "statement", "audit", "compare", "reproduce")
 

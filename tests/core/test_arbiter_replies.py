@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, Ask, BazaarError, Consumer, FullGradient, LocalSGD, Provider, Replies, Uniform
-from databazaar.arbiter import drive
 from databazaar.ledger import Ledger, audit_entries
+from databazaar.market.arbiter import drive
 from databazaar.randomness import draws_stream
 
 BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {

@@ -13,11 +13,11 @@ import torch
 
 from databazaar import OSMD, Arbiter, BazaarError, Consumer, Engine, LocalSGD, Provider
 from databazaar.engines import Ask, LoopEngine, Replies
+from databazaar.learning.models import hash_vector
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import Snapshot
 from databazaar.ledger.sql import SqlStore
-from databazaar.models import hash_vector
-from databazaar.runs import LEDGER, MODEL, SUMMARY, RunFolder
+from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 
 
 class PowerCutError(Exception):
@@ -86,7 +86,7 @@ def test_stopped_at_every_append(
             patch.setattr(FailingStore, "at", at)
             patch.setattr(FailingStore, "after", after)
             patch.setattr(FailingStore, "seen", 0)
-            patch.setattr("databazaar.runs.SqlStore", FailingStore)
+            patch.setattr("databazaar.runs.folder.SqlStore", FailingStore)
             with pytest.raises(PowerCutError):
                 make_arbiter().run(path)
         assert not RunFolder(path).finished
@@ -103,7 +103,7 @@ def test_stopped_at_every_append_of_one_and_the_same_run(
     with monkeypatch.context() as patch:
         patch.setattr(FailingStore, "at", 1)
         patch.setattr(FailingStore, "after", True)
-        patch.setattr("databazaar.runs.SqlStore", FailingStore)
+        patch.setattr("databazaar.runs.folder.SqlStore", FailingStore)
         for _ in range(appends(undisturbed)):
             patch.setattr(FailingStore, "seen", 0)
             with pytest.raises(PowerCutError):
@@ -148,7 +148,7 @@ def test_stopped_while_providers_work(undisturbed: dict[str, Any], tmp_path: Pat
 def test_stopped_between_the_close_and_the_summary(
     undisturbed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    import databazaar.runs as runs
+    import databazaar.runs.folder as runs
 
     path, write = tmp_path / "run", runs.write_whole
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
-from databazaar import utilities as utilities_module
-from databazaar.task import Task, cross_entropy, squared_error
-from databazaar.utilities import BUILT_IN, Evaluator
+from databazaar.learning import utilities as utilities_module
+from databazaar.learning.losses import cross_entropy, squared_error
+from databazaar.learning.task import Task
+from databazaar.learning.utilities import BUILT_IN, Evaluator
 
 CPU = torch.device("cpu")
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from databazaar.config import load_market
+from databazaar.config.market_file import load_market
+from databazaar.config.tables import load_tables
 from databazaar.data.fraud import TARGET, FraudBanks, fraud_banks, write_fraud_files
-from databazaar.data.market_files import load_tables
 from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
 

@@ -13,12 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from databazaar.engines.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
+from databazaar.engines.kernels.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
 from databazaar.engines.orders import Planner, Rows
 from databazaar.engines.stacked import Data, Plan, StackedOracle
-from databazaar.models import build_model, caller, split_fixed_prefix
-from databazaar.oracles import FullGradient, LocalSGD
-from databazaar.task import Task, cross_entropy, squared_error
+from databazaar.learning.losses import cross_entropy, squared_error
+from databazaar.learning.models import build_model, caller, split_fixed_prefix
+from databazaar.learning.oracles import FullGradient, LocalSGD
+from databazaar.learning.task import Task
 
 SIDE = 14
 ROOM = 227 * 1024

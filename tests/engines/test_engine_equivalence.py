@@ -25,9 +25,10 @@ from databazaar import (
     check_engine,
 )
 from databazaar.engines import vectorized as vectorized_module
-from databazaar.oracles import Oracle, compute_update
+from databazaar.learning.losses import cross_entropy, squared_error
+from databazaar.learning.oracles import Oracle, compute_update
+from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
-from databazaar.task import Task, cross_entropy, squared_error
 
 CPU = torch.device("cpu")
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from databazaar import Arbiter, Ask, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, Uniform, VectorizedEngine
 from databazaar.engines import make_engine
 from databazaar.engines.protocol import LIMIT
-from databazaar.task import Task, cross_entropy
+from databazaar.learning.losses import cross_entropy
+from databazaar.learning.task import Task
 
 CPU = torch.device("cpu")
 

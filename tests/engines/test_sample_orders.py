@@ -12,10 +12,11 @@ from scipy.stats import chi2
 
 from databazaar import Ask, FullGradient, LocalSGD, LoopEngine, Provider, StochasticGradient, VectorizedEngine
 from databazaar.engines.orders import Planner, Rows, sample_orders
-from databazaar.models import build_model
-from databazaar.oracles import Oracle
+from databazaar.learning.losses import cross_entropy
+from databazaar.learning.models import build_model
+from databazaar.learning.oracles import Oracle
+from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key, oracle_keys, provider_tags, sample_order, words
-from databazaar.task import Task, cross_entropy
 
 CPU = torch.device("cpu")
 WORD = 2**64

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from databazaar import Consumer, Halving, LocalSGD, Provider
-from databazaar.engines.federated import FederatedEngine
+from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
 from databazaar.federation.transport import Transport
 

@@ -13,8 +13,8 @@ from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, Provider, check_engine
 from databazaar.data.tables import Schema
-from databazaar.engines.federated import SET_ASIDE, FederatedEngine, Quarantine
 from databazaar.federation import messages
+from databazaar.federation.engine import SET_ASIDE, FederatedEngine, Quarantine
 from databazaar.federation.messages import (
     Reply,
     TaskMessage,
@@ -26,7 +26,7 @@ from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, Table
-from databazaar.models import KINDS, build_model
+from databazaar.learning.models import KINDS, build_model
 
 NAMES = ["bank1", "bank2", "bank3"]
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
 from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
-from databazaar.engines.federated import SET_ASIDE, Quarantine
 from databazaar.federation import messages, server
+from databazaar.federation.engine import SET_ASIDE, Quarantine
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter
-from databazaar.arbiter import drive
 from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.ledger.chain import GENESIS, KINDS, canonical
 from databazaar.ledger.ledger import Snapshot
+from databazaar.market.arbiter import drive
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from databazaar import OSMD, Arbiter, LedgerError
 from databazaar.ledger import Ledger
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs import RunFolder
+from databazaar.runs.folder import RunFolder
 
 BINARIES = [Path("/usr/lib/postgresql/15/bin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
 

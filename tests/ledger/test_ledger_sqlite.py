@@ -14,7 +14,7 @@ import pytest
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
 from databazaar.ledger import Ledger
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs import LEDGER, MODEL, SUMMARY, RunFolder
+from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import markets
 import numpy as np
+import pinned_markets as markets
 import pytest
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from databazaar.money import Currency
-from databazaar.report import Access, Payout, Report, Round
+from databazaar.runs.report import Access, Payout, Report, Round
 
 
 def sample_report(

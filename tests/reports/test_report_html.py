@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from report_samples import sample_report
 
 from databazaar.money import Currency
-from databazaar.report import Report
 from databazaar.reports import AuditView, render
+from databazaar.runs.report import Report
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (

@@ -20,7 +20,7 @@ import pytest
 
 from databazaar.data.fraud import write_fraud_files
 from databazaar.errors import BazaarError
-from databazaar.runs import RunFolder
+from databazaar.runs.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 ROUNDS = 80

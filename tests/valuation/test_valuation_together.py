@@ -12,12 +12,12 @@ from valuation_games import additive_market, classification_market, regression_m
 
 from databazaar import Consumer, FullGradient, Provider
 from databazaar.engines import VectorizedEngine
-from databazaar.side_by_side import drive_together
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult, fed_shapley, g_shapley, gtg_shapley
 from databazaar.valuation.fed_shapley import fed_valuing
 from databazaar.valuation.g_shapley import Walks, g_valuing
 from databazaar.valuation.market import Market, Valuing
 from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
+from databazaar.valuation.side_by_side import drive_together
 from databazaar.valuation.tally import Tally
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
-from databazaar.cli.reproduce import reproduce
+from databazaar.cli.plugins import add_commands
 from databazaar.errors import BazaarError
 
 NOBODY_ANSWERED = 3
@@ -50,7 +50,7 @@ def demo(
 ) -> None:
     """One bank buys a fraud model from nine others: the paper's story, offline, in under a minute."""
     from databazaar.cli import play
-    from databazaar.jobs import demo_job
+    from databazaar.config.jobs import demo_job
 
     job = demo_job(budget, seed)
     folder = play.begin(job, out, "demo")
@@ -63,8 +63,8 @@ def init(
     with_files: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
 ) -> None:
     """Writes a commented market.toml to start from."""
-    from databazaar.config import TEMPLATE
-    from databazaar.runs import write_whole
+    from databazaar.config.market_file import TEMPLATE
+    from databazaar.files import write_whole
 
     if with_files:
         from databazaar.data.fraud import write_fraud_files
@@ -90,7 +90,7 @@ def run(
 ) -> None:
     """Runs a market on your own CSV or Parquet files."""
     from databazaar.cli import play
-    from databazaar.jobs import market_job
+    from databazaar.config.jobs import market_job
 
     changes: dict[str, dict[str, Any]] = {"market": {}, "engine": {}}
     for section, name, value in (("market", "seed", seed), ("engine", "kind", engine), ("engine", "device", device)):
@@ -105,8 +105,8 @@ def run(
 def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Goes on with a run that was stopped, to the same result as if it had not been."""
     from databazaar.cli import play
-    from databazaar.jobs import from_recipe
-    from databazaar.runs import RunFolder
+    from databazaar.config.jobs import from_recipe
+    from databazaar.runs.folder import RunFolder
 
     run_folder = RunFolder(folder)
     job = from_recipe(run_folder.recipe)
@@ -121,7 +121,7 @@ def report(
 ) -> None:
     """Writes the report again: one HTML file that opens offline, and the same figures as PNG."""
     from databazaar.cli import play
-    from databazaar.runs import RunFolder
+    from databazaar.runs.folder import RunFolder
 
     typer.echo(play.write_report(RunFolder(folder), out))
 
@@ -143,7 +143,7 @@ def statement(
 ) -> None:
     """Who was paid what: the settled revenue statement."""
     from databazaar.cli import statements
-    from databazaar.runs import RunFolder
+    from databazaar.runs.folder import RunFolder
 
     if as_json and as_csv:
         raise BazaarError("--json and --csv exclude each other: give one of them")
@@ -163,7 +163,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Replays every draw, distribution and payment from the ledger alone. Exit code 1 where something is off."""
-    from databazaar.runs import RunFolder
+    from databazaar.runs.folder import RunFolder
 
     found = RunFolder(folder).audit(head)
     if as_json:
@@ -175,14 +175,7 @@ def audit(
 
 
 app.command(epilog=example(*EXAMPLES))(compare)
-app.command(
-    epilog=example(
-        "bazaar reproduce all --seeds 10 --device auto",
-        "bazaar reproduce revenue --dataset mnist,fmnist --data-dir datasets",
-        "bazaar reproduce mixture --mixture-seeds 10 --set mixture.eta=0.002",
-        "bazaar reproduce all --quick",
-    )
-)(reproduce)
+add_commands(app)
 
 
 def _version(asked: bool) -> None:

@@ -18,7 +18,7 @@ import typer
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
-    from databazaar.jobs import Job
+    from databazaar.config.jobs import Job
     from databazaar.valuation import Comparison
 
 DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
@@ -120,8 +120,8 @@ def _names(methods: str) -> list[str]:
 
 
 def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -> Job:
-    from databazaar.config import load_market
-    from databazaar.jobs import market_job
+    from databazaar.config.jobs import market_job
+    from databazaar.config.market_file import load_market
 
     if (engine or load_market(path).engine.kind) == "federated":
         raise BazaarError(
@@ -189,9 +189,9 @@ def _told(comparison: Comparison, job: Job) -> dict[str, Any]:
 
 
 def _write(folder: Path, comparison: Comparison, job: Job, told: dict[str, Any]) -> None:
+    from databazaar.files import write_whole
     from databazaar.reports.valuation_figures import save_overview
     from databazaar.reports.valuation_page import comparison_csv, render_comparison
-    from databazaar.runs import write_whole
 
     currency = job.consumer.currency
     write_whole(folder / "comparison.json", json.dumps(told, indent=2, allow_nan=False).encode())

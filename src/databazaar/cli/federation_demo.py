@@ -17,11 +17,11 @@ from pathlib import Path
 import typer
 
 from databazaar.cli import play
+from databazaar.config.jobs import market_job
 from databazaar.data.fraud import TARGET, Bank, fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.processes import stop
-from databazaar.jobs import market_job
 
 BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal-direct")
 

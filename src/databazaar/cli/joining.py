@@ -18,7 +18,7 @@ from databazaar.federation.policy import Policy
 from databazaar.federation.provider import Provider, load_function
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
-from databazaar.models import KINDS
+from databazaar.learning.models import KINDS
 
 
 def source(data: Path | None, oracle: str | None) -> Source:

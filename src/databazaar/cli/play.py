@@ -17,13 +17,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from databazaar.arbiter import Progress as Round
 from databazaar.cli import app
-from databazaar.jobs import Job
+from databazaar.config.jobs import Job
+from databazaar.files import write_whole
+from databazaar.market.arbiter import Progress as Round
 from databazaar.money import Currency
-from databazaar.report import Report
 from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
-from databazaar.runs import SUMMARY, RunFolder, write_whole
+from databazaar.runs.folder import SUMMARY, RunFolder
+from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
 
 if TYPE_CHECKING:

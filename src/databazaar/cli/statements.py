@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.report import Report
+from databazaar.files import write_whole
 from databazaar.reports import statement_csv, statement_dict
-from databazaar.runs import write_whole
+from databazaar.runs.report import Report
 
 
 def everyone(report: Report, as_json: bool, as_csv: bool) -> str:

@@ -1,1 +1,1 @@
-"""From users' files to arrays. Nothing is imported here, so that `databazaar.config` stays free of pandas."""
+"""From users' files to arrays. Nothing is imported here: settings are read without pandas."""

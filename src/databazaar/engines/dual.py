@@ -23,9 +23,9 @@ from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacked import Data, Plan, descend
-from databazaar.models import caller
-from databazaar.oracles import LocalSGD, Oracle
-from databazaar.task import Task
+from databazaar.learning.models import caller
+from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.task import Task
 
 GRAM_FLOATS = 2**28
 """Gram matrices are kept under this many floats (1 GiB)."""

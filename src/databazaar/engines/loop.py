@@ -9,10 +9,10 @@ from torch import Tensor
 
 from databazaar.engines.protocol import Ask, Replies, as_update
 from databazaar.errors import BazaarError
-from databazaar.oracles import Oracle, compute_update
-from databazaar.provider import Provider
+from databazaar.learning.oracles import Oracle, compute_update
+from databazaar.learning.task import Task
+from databazaar.parties.provider import Provider
 from databazaar.randomness import oracle_key
-from databazaar.task import Task
 
 
 class LoopEngine:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines.stacked import Plan, Stack
-from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
+from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
 from databazaar.randomness import EPOCH, GOLDEN, ROUNDS
 
 LAST = 2**63 - 1

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from databazaar.task import Loss, cross_entropy, squared_error
+from databazaar.learning.losses import Loss, cross_entropy, squared_error
 
 Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Outputs [R, b, …], targets [R, b, …] and weights [R, b] → ∂ Σ weight·loss / ∂ outputs."""

@@ -11,8 +11,8 @@ from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Engine
 from databazaar.engines.vectorized import NotVectorizableError, VectorizedEngine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
-from databazaar.task import Task
+from databazaar.learning.task import Task
+from databazaar.parties.provider import Provider
 
 
 def pick_device(name: str) -> torch.device:

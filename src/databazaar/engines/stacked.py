@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
-from databazaar.models import caller
-from databazaar.oracles import LocalSGD, Oracle
-from databazaar.task import Task
+from databazaar.learning.models import caller
+from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.task import Task
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
-from databazaar.engines import cnn
 from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
+from databazaar.engines.kernels import cnn
 from databazaar.engines.orders import Planned, Planner, Rows, Work
 from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
 from databazaar.engines.stacked import Data, Stack, StackedOracle
-from databazaar.models import split_fixed_prefix
-from databazaar.oracles import LocalSGD, Oracle
-from databazaar.provider import Provider
+from databazaar.learning.models import split_fixed_prefix
+from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.task import Task, step_at
+from databazaar.parties.provider import Provider
 from databazaar.randomness import Words, oracle_keys, provider_tags, words
-from databazaar.task import Task, step_at
 
 Whole = NDArray[np.int64]
 

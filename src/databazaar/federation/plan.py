@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.engines.federated import FederatedEngine
 from databazaar.errors import BazaarError
+from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
-from databazaar.task import Schedule
+from databazaar.learning.task import Schedule
 
 if TYPE_CHECKING:
-    from databazaar.runs import RunFolder
+    from databazaar.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from databazaar.federation.messages import ModelMessage, OracleMessage
-from databazaar.models import KINDS
+from databazaar.learning.models import KINDS
 
 
 @dataclass(frozen=True)

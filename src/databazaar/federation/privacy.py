@@ -23,7 +23,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.messages import OracleMessage
 from databazaar.federation.worker import Data, RefusedError
-from databazaar.task import Task
+from databazaar.learning.task import Task
 
 _CHUNK = 256
 

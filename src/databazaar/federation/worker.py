@@ -31,10 +31,11 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
-from databazaar.models import build_model
-from databazaar.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, compute_update
+from databazaar.learning.losses import LOSSES
+from databazaar.learning.models import build_model
+from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, compute_update
+from databazaar.learning.task import Task, as_dataset
 from databazaar.randomness import oracle_key
-from databazaar.task import LOSSES, Task, as_dataset
 
 Data = tuple[Tensor, Tensor]
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]

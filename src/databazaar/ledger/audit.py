@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError, LedgerError
+from databazaar.learning.models import from_bytes, hash_vector
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import GENESIS, Entry
 from databazaar.ledger.ledger import Snapshot, Terms
-from databazaar.models import from_bytes, hash_vector
 from databazaar.randomness import draws_stream
 from databazaar.samplers import from_settings
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from databazaar.report import Report
 from databazaar.reports import style
 from databazaar.reports.figures import money_axis, utility_curve
 from databazaar.reports.wording import number
+from databazaar.runs.report import Report
 
 MOST_PAIRS = 20
 

@@ -14,9 +14,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from databazaar.money import Currency
-from databazaar.report import Payout, Report
 from databazaar.reports import style
 from databazaar.reports.wording import amount, count, number, percent
+from databazaar.runs.report import Payout, Report
 
 
 def utility_curve(report: Report) -> list[float]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from databazaar.report import Report
 from databazaar.reports import sections
 from databazaar.reports.document import badge, document
 from databazaar.reports.markup import pairs
 from databazaar.reports.wording import count, escape
+from databazaar.runs.report import Report
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
-from databazaar.report import Report
 from databazaar.reports import comparison, figures
 from databazaar.reports.markup import cell, figure_card, grid, pairs, table
 from databazaar.reports.statement import owner_totals
@@ -21,6 +20,7 @@ from databazaar.reports.wording import (
     signed_amount,
     signed_number,
 )
+from databazaar.runs.report import Report
 
 MOST_REASONS = 20
 MOST_NAMES = 6

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from databazaar.report import Report
+from databazaar.runs.report import Report
 
 
 def statement_dict(report: Report) -> dict[str, Any]:

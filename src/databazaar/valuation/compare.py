@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.arbiter import Arbiter
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.market.arbiter import Arbiter
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.samplers import Sampler, Uniform
 from databazaar.valuation.exact import exact_shapley
 from databazaar.valuation.fed_shapley import fed_shapley

@@ -13,10 +13,10 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.valuation.games import Asking, Game
 from databazaar.valuation.market import Market
 from databazaar.valuation.result import ValuationResult

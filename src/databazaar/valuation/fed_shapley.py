@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
 from databazaar.samplers import Uniform
 from databazaar.valuation.exact import asking_exact, few_enough

@@ -20,18 +20,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine, VectorizedEngine
 from databazaar.engines.protocol import LIMIT
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.learning.utilities import Evaluator, Scores
+from databazaar.market.wishes import Wish
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.randomness import stream
-from databazaar.utilities import Evaluator, Scores
 from databazaar.valuation.market import Market, Valuing
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
-from databazaar.wishes import Wish
 
 Vector = NDArray[np.float64]
 

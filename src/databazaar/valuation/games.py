@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.market.wishes import finish
 from databazaar.valuation.tally import Tally
-from databazaar.wishes import finish
 
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.randomness import stream
 from databazaar.valuation.fed_shapley import value_rounds
 from databazaar.valuation.games import Asking, Game

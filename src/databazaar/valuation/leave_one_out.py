@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
-from databazaar.provider import Provider
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.valuation.games import Game
 from databazaar.valuation.market import Market
 from databazaar.valuation.result import ValuationResult

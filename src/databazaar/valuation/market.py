@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Ask, Engine, Replies, VectorizedEngine, make_engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
-from databazaar.task import step_at
-from databazaar.utilities import Evaluator
+from databazaar.learning.task import step_at
+from databazaar.learning.utilities import Evaluator
+from databazaar.market.wishes import Wish, drive
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.valuation.result import Trained, ValuationResult
 from databazaar.valuation.tally import Tally
-from databazaar.wishes import Wish, drive
 
 Valuing = Generator[Ask | Tensor | Wish, Any, ValuationResult]
 """A valuation that yields its wishes and is sent the answers."""

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.provider import Provider
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
 from databazaar.valuation.games import Asking, Game
 from databazaar.valuation.market import Market
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.consumer import Consumer
 from databazaar.engines import Engine
 from databazaar.engines.dual import split_first_linear
-from databazaar.models import caller
-from databazaar.utilities import Evaluator
-from databazaar.wishes import Wish
+from databazaar.learning.models import caller
+from databazaar.learning.utilities import Evaluator
+from databazaar.market.wishes import Wish
+from databazaar.parties.consumer import Consumer
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""

@@ -1,0 +1,233 @@
+"""The four methods of the paper's comparison, each for a batch of seeds, giving plain arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.engines import VectorizedEngine
+from databazaar.learning.utilities import Evaluator
+from databazaar.ledger import Ledger
+from databazaar.market.arbiter import Arbiter, Progress
+from databazaar.samplers import OSMD, Sampler, Uniform
+from databazaar.samplers.protocol import Draws, Vector, refuse_too_many, register
+from databazaar.valuation.fed_shapley import fed_valuing
+from databazaar.valuation.g_shapley import g_valuing
+from databazaar.valuation.market import Market as OpenMarket
+from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.side_by_side import drive_together
+from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
+from databazaar.valuation.tally import Tally
+from databazaar_experiments.images import ImageMarket
+from databazaar_experiments.mixture import MixtureMarket
+
+METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
+SHAPLEY = ("g-shapley", "fedsv")
+GPU_ROWS = 500
+"""Permutations that a GPU walks at a time, of all seeds: a CUDA graph of 512 rows holds them."""
+Floats = NDArray[np.float64]
+Market = ImageMarket | MixtureMarket
+Measure = Callable[[Tensor], Floats]
+"""Parameters of one run → what is plotted along its training."""
+
+
+@register
+@dataclass(frozen=True)
+class OSMDOncePerRound(OSMD):
+    """Who is drawn twice in a round counts once in the estimate."""
+
+    kind: ClassVar[str] = "osmd-once-per-round"
+
+    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+        drawn = draws.tolist()
+        again = [place for place, provider in enumerate(drawn) if provider in drawn[:place]]
+        once = gains.copy()
+        once[again] = 0.0
+        return super().update(state, draws, once)
+
+
+@register
+@dataclass(frozen=True)
+class OSMDWithoutReplacement(OSMD):
+    """OSMD whose draws of a round are of different providers, one after the other in proportion to p. The estimate
+    stays gain/(K p), which is then no longer unbiased: whoever is likely is drawn less often than K p times."""
+
+    kind: ClassVar[str] = "osmd-without-replacement"
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
+        p = self.probabilities(state)
+        refuse_too_many(size, len(p))
+        draws: Draws = rng.choice(len(p), size, replace=False, p=p / p.sum())
+        return draws
+
+
+OSMD_BY_REPEATS = {"count": OSMD, "once": OSMDOncePerRound, "never": OSMDWithoutReplacement}
+
+
+@dataclass
+class Outcome:
+    """Pay per seed and provider; what was measured along training, per seed; and the cost in seconds and calls."""
+
+    seeds: list[int]
+    pay: Floats
+    rounds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    curve: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    seconds: float = 0.0
+    permutations: Floats = field(default_factory=lambda: np.zeros(0))
+    stopped: str = ""
+
+
+def run_method(
+    method: str,
+    market: Market,
+    seeds: Sequence[int],
+    device: str,
+    tell: Callable[[float], None] = lambda share: None,
+    engine: VectorizedEngine | None = None,
+) -> Outcome:
+    """One method for all the seeds. `tell` hears which share is done."""
+    begun = time.perf_counter()
+    if engine is None:
+        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
+    if method in SHAPLEY:
+        outcome = _value(method, market, seeds, engine, tell)
+    else:
+        outcome = _train(method, market, seeds, engine, tell)
+    if engine.device.type == "cuda":
+        torch.cuda.synchronize()
+    outcome.seconds = time.perf_counter() - begun
+    return outcome
+
+
+def _train(
+    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> Outcome:
+    """OSMD or uniform sampling: all seeds train side by side."""
+    settings = market.settings
+    sampler = _sampler(method, market)
+    points = _points(settings.rounds)
+    measure = _measure(market, engine.device)
+    curves: dict[int, list[Floats]] = {seed: [] for seed in seeds}
+    plays, ledgers = [], []
+    for seed in seeds:
+        arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
+        if isinstance(market, MixtureMarket):
+            curves[seed].append(measure(arbiter.parameters.to(engine.device)))
+        ledger = Ledger(arbiter.terms(), records=False)
+
+        def hear(progress: Progress, seed: int = seed) -> None:
+            if progress.round in points:
+                curves[seed].append(measure(progress.params))
+            if seed == seeds[-1]:
+                tell(progress.round / settings.rounds)
+
+        plays.append(arbiter.play(ledger, hear))
+        ledgers.append(ledger)
+    drive_together(plays, engine, market.consumer(seeds[0]).evaluator(engine.device))
+    pay = [[ledger.book.pay.get(p.id, 0) for p in market.providers] for ledger in ledgers]
+    shown = sorted(points) if isinstance(market, ImageMarket) else [0, *sorted(points)]
+    return Outcome(list(seeds), np.array(pay, dtype=float), np.array(shown), np.array([curves[s] for s in seeds]))
+
+
+def _points(rounds: int) -> set[int]:
+    """Where a curve is measured: after the first round, and fifty steps along the way."""
+    return {1, *(round(rounds * i / 50) for i in range(1, 51))} - {0}
+
+
+def _sampler(method: str, market: Market) -> Sampler:
+    settings = market.settings
+    if method == "uniform":
+        return Uniform(replacement=settings.uniform == "with replacement")
+    return OSMD_BY_REPEATS[settings.repeats](settings.eta, settings.alpha)
+
+
+def _measure(market: Market, device: torch.device) -> Measure:
+    """Test accuracy, or for the mixture ‖w − w_1‖."""
+    if isinstance(market, MixtureMarket):
+        truth = market.truth.to(device)
+        return lambda w: np.array(float((w - truth).norm()))
+    evaluator = Evaluator(market.consumer(0).task, market.test, "accuracy", device)
+    return lambda w: np.array(evaluator.score(w[None]).utility[0])
+
+
+def _value(
+    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> Outcome:
+    settings = market.settings
+    value = _g_shapley if method == "g-shapley" else _fed_shapley
+    results = value(market, seeds, engine, tell)
+    budget = settings.per_round * settings.rounds
+    pay = np.array([list(result.payouts(budget, settings.pay).values()) for result in results], dtype=float)
+    permutations = np.array([result.cost.permutations for result in results], dtype=float)
+    return Outcome(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
+
+
+def _g_shapley(
+    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> list[ValuationResult]:
+    """The permutations of all seeds advance side by side; a seed that has stopped leaves the stack."""
+    opened = _open(market, seeds, engine)
+    hear = _mean_share(len(seeds), tell)
+    batch = min(100, max(20, GPU_ROWS // len(seeds))) if engine.device.type == "cuda" else 25
+    valuings = [
+        g_valuing(
+            opened[place],
+            stop=_g_rule(market.settings),
+            credit_first=market.settings.g_credits_first,
+            seed=seed,
+            batch=batch,
+            tell=partial(hear, place),
+        )
+        for place, seed in enumerate(seeds)
+    ]
+    return drive_together(valuings, engine, opened[0].evaluator)
+
+
+def _fed_shapley(
+    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> list[ValuationResult]:
+    """All seeds train side by side, and their rounds' coalitions are scored side by side."""
+    settings = market.settings
+    stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
+    opened = _open(market, seeds, engine)
+    hear = _mean_share(len(seeds), tell)
+    valuings = [
+        fed_valuing(opened[place], stop=stop, seed=seed, tell=partial(hear, place)) for place, seed in enumerate(seeds)
+    ]
+    return drive_together(valuings, engine, opened[0].evaluator)
+
+
+def _open(market: Market, seeds: Sequence[int], engine: VectorizedEngine) -> list[OpenMarket]:
+    """A market for every seed. They share the evaluator, which is the same for all."""
+    evaluator = market.consumer(seeds[0]).evaluator(engine.device)
+    providers = tuple(market.providers)
+    return [OpenMarket(market.consumer(seed), providers, engine, evaluator, Tally()) for seed in seeds]
+
+
+def _mean_share(seeds: int, tell: Callable[[float], None]) -> Callable[[int, float], None]:
+    """Hears each seed's share and tells the mean, once for all seeds that are still at it."""
+    shares = np.zeros(seeds)
+
+    def hear(place: int, share: float) -> None:
+        shares[place] = max(shares[place], share)
+        if share >= 1 or not (shares[place + 1 :] < 1).any():
+            tell(float(shares.mean()))
+
+    return hear
+
+
+def _g_rule(settings: Any) -> Rule:
+    criterion: Rule = (
+        BackCheck(settings.g_back_check, settings.g_tolerance)
+        if settings.g_criterion == "back-check"
+        else GhorbaniZou(settings.g_tolerance)
+    )
+    return criterion | MaxPermutations(settings.g_max_permutations)

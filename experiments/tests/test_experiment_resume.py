@@ -1,0 +1,111 @@
+"""Nothing is computed twice, and an evaluation that is killed goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from databazaar.errors import BazaarError
+from databazaar_experiments import walls, workers
+from databazaar_experiments.compute import Plan, compute, missing
+from databazaar_experiments.parts import find
+from databazaar_experiments.watch import News
+from small_runs import SETS, TINY, tiny_plan
+
+
+def computed(plan: Plan, folder: Path) -> list[str]:
+    told: list[str] = []
+
+    def tell(news: News) -> None:
+        if news.finished is not None:
+            told.append(news.finished.piece.method)
+
+    compute(plan, folder, device="cpu", tell=tell)
+    return told
+
+
+def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
+    plan = tiny_plan(methods=("osmd", "uniform"))
+    assert len(computed(plan, tmp_path)) == 4
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
+    assert computed(plan, tmp_path) == []
+    assert computed(replace(plan, seeds=3), tmp_path) == ["uniform", "osmd"]
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    other = replace(plan, changes={**TINY, "images.eta": "9"})
+    assert len(missing(other, tmp_path, 1)) == 4, "other settings are another part"
+
+
+def test_a_gpu_takes_more_seeds_of_the_mixture_at_a_time(tmp_path: Path) -> None:
+    plan = tiny_plan("revenue", "mixture", seeds=30, methods=("osmd",))
+    sizes = {"images": [10, 10, 10], "mixture": [25, 5]}
+    for experiment, expected in sizes.items():
+        chores = [chore for chore in missing(plan, tmp_path, 10) if chore.piece.experiment == experiment]
+        assert sorted((len(chore.seeds) for chore in chores), reverse=True) == expected
+        assert {seed for chore in chores for seed in chore.seeds} == set(range(30))
+    assert all(len(chore.seeds) == 1 for chore in missing(plan, tmp_path, 1))
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], workers.do
+
+    def interrupted(*args: object) -> object:
+        begun[0] += 1
+        if begun[0] == 3:
+            raise KeyboardInterrupt
+        return do(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(workers, "do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compute(plan, tmp_path, device="cpu")
+    assert [chore.seeds for chore in missing(plan, tmp_path, 1)] == [(2,)]
+    (wall,) = walls.read(tmp_path)
+    assert len(wall.parts) == 2 and wall.seconds > 0, "the time of an interrupted run counts too"
+
+
+def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: Path) -> None:
+    plan = tiny_plan("revenue", seeds=6, methods=("osmd",))
+    arguments = ["--what", "revenue", "--dataset", "synthetic", "--protocol", "quick", "--methods", "osmd"]
+    command = [sys.executable, "-m", "databazaar_experiments.compute", *arguments, "--seeds", "6", *SETS]
+    killed = tmp_path / "killed"
+    with subprocess.Popen(
+        [*command, "--device", "cpu", "--out", str(killed)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(killed.glob("*.npz")) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    left = len(missing(plan, killed, 1))
+    assert left < 6
+    assert len(computed(plan, killed)) == left
+    compute(plan, tmp_path / "whole", device="cpu")
+    (piece, count), *_ = plan.pieces()
+    one, other = (find(folder, piece, range(count)) for folder in (killed, tmp_path / "whole"))
+    assert one is not None and other is not None and one.seeds == other.seeds == list(range(6))
+    assert np.array_equal(one.pay, other.pay) and np.array_equal(one.curve, other.curve)
+
+
+def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    plan = tiny_plan(methods=("osmd",), seeds=1)
+    compute(plan, tmp_path, device="cpu")
+    (path,) = tmp_path.glob("*.npz")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BazaarError, match="remove it, it is computed again"):
+        missing(plan, tmp_path, 1)
+
+
+def test_something_of_everything_comes_first(tmp_path: Path) -> None:
+    order = [(chore.kind, chore.seeds) for chore in missing(tiny_plan("revenue", "mixture", seeds=3), tmp_path, 1)]
+    kinds = {kind for kind, _ in order}
+    assert {kind for kind, _ in order[: len(kinds)]} == kinds and {seeds for _, seeds in order[: len(kinds)]} == {(0,)}
+    rest = [kind for kind, _ in order[len(kinds) :]]
+    assert len(rest) == 2 * len(kinds) and rest[::2] == rest[1::2], "then piece by piece"

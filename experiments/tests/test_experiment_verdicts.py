@@ -1,0 +1,201 @@
+"""Verdicts on made-up results whose truth is known, and the page that tells them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from databazaar_experiments.command import _say
+from databazaar_experiments.compute import Plan
+from databazaar_experiments.figures import write_figures
+from databazaar_experiments.page import render
+from databazaar_experiments.reasons import REVENUE, UNKNOWN, Miss, why
+from databazaar_experiments.results import gather, write_raw
+from databazaar_experiments.settings_tables import settings_section
+from databazaar_experiments.tables import accuracy_table
+from databazaar_experiments.verdicts import Verdict, judge
+from small_runs import pretended
+from test_experiment_settings import DIFFERS
+
+PLAN = Plan(whats=("revenue", "accuracy", "runtime", "mixture"), datasets=("mnist", "cifar10"))
+MNIST = {  # published: 227.0, 117.5, 34.3, 17.3 for OSMD; 168.8, 135.3, 87.7, 15.5 for FedSV-PS
+    ("mnist", "osmd"): ([240.0, 110.0, 39.0, 13.0], 0.8960),
+    ("mnist", "uniform"): ([50.0] * 4, 0.8710),
+    ("mnist", "fedsv"): ([168.8, 135.3, 87.7, 18.5], 0.5),
+    ("cifar10", "g-shapley"): ([110.0, 112.0, 109.0, 95.0], 0.5),
+    ("mixture", "osmd"): ([356.4, 138.3, 67.4, 48.5], 4.6),
+    ("mixture", "uniform"): ([150.0] * 4, 26.2),
+    ("mixture", "g-shapley"): ([35.5, 115.0, 186.0, 254.9], 4.6),
+}
+
+
+def one(verdicts: list[Verdict], target: str, dataset: str, method: str) -> Verdict:
+    (found,) = [v for v in verdicts if (v.dataset, v.method) == (dataset, method) and target in v.target]
+    return found
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
+    return judge(pretended(tmp_path_factory.mktemp("parts"), MNIST, PLAN))
+
+
+@pytest.mark.parametrize(
+    ("target", "dataset", "method", "holds"),
+    [
+        ("accuracy", "mnist", "osmd", True),  # off by 0.0084
+        ("accuracy", "mnist", "uniform", False),  # off by 0.0105
+        ("revenue of each", "mnist", "osmd", True),  # small groups are within 5 units
+        ("revenue of each", "mnist", "fedsv", False),  # one group is off by 19 %
+        ("revenue of each", "mnist", "g-shapley", None),
+        ("estimation error", "mixture", "osmd", True),
+        ("estimation error", "mixture", "uniform", False),  # off by 5.9 %
+        ("by quality", "mnist", "osmd", True),
+        ("by quality", "cifar10", "osmd", None),
+        ("wrong way round", "mixture", "g-shapley", True),
+        ("does not tell", "cifar10", "g-shapley", True),
+        ("beats uniform", "mnist", "osmd", True),
+        ("beats uniform", "mixture", "osmd", True),
+        ("beats uniform", "cifar10", "osmd", None),
+    ],
+)
+def test_a_verdict(verdicts: list[Verdict], target: str, dataset: str, method: str, holds: bool | None) -> None:
+    found = one(verdicts, target, dataset, method)
+    assert found.holds is holds, found
+    assert bool(found.reason) == (found.holds is False), "what fails has a reason, and nothing else has"
+
+
+def test_what_is_far_off_is_said_with_its_group(verdicts: list[Verdict]) -> None:
+    far = one(verdicts, "revenue of each", "mnist", "fedsv")
+    assert far.difference == "+19.4 % (β = 90 %)" and "3.0 units" in far.reason
+
+
+REVENUE_MISS = Miss(REVENUE, "mnist", "fedsv", "figures", units=3.0, least=True)
+
+
+@pytest.mark.parametrize(
+    ("miss", "words"),
+    [
+        (REVENUE_MISS, "SV − min(SV)"),
+        (replace(REVENUE_MISS, units=20.0), UNKNOWN),  # the data are the authors'
+        (replace(REVENUE_MISS, least=False), UNKNOWN),
+        (replace(REVENUE_MISS, method="osmd", units=20.0, least=False), "without replacement"),
+        (replace(REVENUE_MISS, method="osmd", dataset="mixture", units=20.0, least=False), UNKNOWN),
+        (replace(REVENUE_MISS, target="final test accuracy"), UNKNOWN),
+        (replace(REVENUE_MISS, protocol="text"), "other settings than the paper’s text"),
+        (replace(REVENUE_MISS, protocol="quick"), "small synthetic market"),
+        (replace(REVENUE_MISS, changes=("eta = {9}",)), "command line: eta = {9}."),
+    ],
+)
+def test_a_reason(miss: Miss, words: str) -> None:
+    assert words in why(miss)
+
+
+def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = pretended(tmp_path, MNIST, PLAN)
+    page = render(results)
+    failing = [v for v in judge(results) if v.holds is False]
+    assert failing and page.count("Why: ") == len(failing)
+    _say(failing)
+    told = capsys.readouterr().out
+    assert told.count("does not hold. ") == len(failing) and "3.0 units" in told
+
+
+def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:
+    results = pretended(tmp_path, MNIST, replace(PLAN, datasets=("mnist", "kmnist", "cifar10")))
+    page = render(results)
+    assert "KMNIST and CIFAR-10: no published numbers. The paper draws them" in page
+    assert "KMNIST: no published numbers. The paper draws it" in page and "MNIST: not compared" not in page
+    rows = re.findall(
+        r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
+    )
+    told = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
+    assert told["KMNIST"] == told["CIFAR-10"] == "not published" and told["MNIST"] == "0.8605"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cell"),
+    [
+        ("figures", '0.1<span class="hint">text: 0.0</span>'),
+        ("text", '0.0<span class="hint">figures: 0.1</span>'),
+    ],
+)
+def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: str) -> None:
+    shown = settings_section(gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path))
+    rows = dict(
+        re.findall(r'<tr[^>]*><th scope="row" class="text">(\w+)</th>(.*?)</tr>', shown.split("<h3>Mixture")[0])
+    )
+    assert rows["momentum"] == f"<td>{cell}</td>"
+    assert rows["rounds"] == "<td>500</td>", "what is alike is not marked"
+    marked = re.findall(r'<tr class="differs"><th scope="row" class="text">(\w+)</th>', shown)
+    assert len(marked) == 15 and "15 settings of these differ" in shown, "eleven of the images, four of the mixture"
+    assert set(marked) == set(DIFFERS.split())
+
+
+def test_few_seeds_make_a_preliminary_verdict(tmp_path: Path) -> None:
+    pretended(tmp_path, MNIST, replace(PLAN, seeds=2, mixture_seeds=2))
+    verdicts = judge(pretended(tmp_path, {}, PLAN))
+    found = one(verdicts, "accuracy", "mnist", "osmd")
+    assert (found.seeds, found.word) == ("2 of 10", "holds so far")
+
+
+def test_a_market_of_another_size_is_not_compared(tmp_path: Path) -> None:
+    plan = replace(PLAN, changes={"providers": "50", "runtime.providers": "10"})
+    results = pretended(tmp_path, MNIST, plan)
+    assert not [v for v in judge(results) if "accuracy" in v.target or "revenue" in v.target]
+    assert "published 227.0" not in render(results)
+
+
+class Outside(HTMLParser):
+    """Collects what a page would load, and checks that its elements close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") and not str(v).startswith("#")]
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") and not str(v).startswith("#")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
+    results = pretended(tmp_path, MNIST, replace(PLAN, changes={"momentum": "0.1"}))
+    page = render(results)
+    outside = Outside()
+    outside.feed(page)
+    assert outside.loads == [] and outside.open == []
+    assert "url(http" not in page and "@import" not in page
+    assert "a &lt;machine&gt; &amp; more" in page and "<machine>" not in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert page.index("What came out") < page.index("What is missing") < page.index("Figure 1")
+    for words in ("Does not hold", "0 of 10 seeds computed", "Runtime study: 0 of 32", "momentum = 0.1", "published"):
+        assert words in page, words
+    assert page == render(results)
+
+
+def test_raw_tables_and_figures_come_out_whole(tmp_path: Path) -> None:
+    results = pretended(tmp_path / "parts", MNIST, PLAN)
+    names = {path.name for path in write_raw(results, tmp_path / "raw")}
+    assert names == {f"{n}.parquet" for n in ("revenue", "accuracy", "mixture_error", "runtime", "pieces")}
+    revenue = pd.read_parquet(tmp_path / "raw" / "revenue.parquet")
+    assert list(revenue.columns) == ["dataset", "method", "seed", "provider", "group", "pay"]
+    mine = revenue[(revenue.dataset == "mnist") & (revenue.method == "osmd")]
+    assert len(mine) == 1000 and mine[mine.group == 1].pay.unique().tolist() == [110.0]
+    paths = write_figures(results, tmp_path / "figures")
+    assert {path.name for path in paths} == {
+        f"{name}.{kind}" for name in ("revenue", "accuracy", "runtime", "mixture") for kind in ("png", "svg")
+    }
+    assert all(path.stat().st_size > 5_000 for path in paths)

@@ -1,0 +1,1 @@
+"""market.toml: its settings, the files that it names, and the job that comes of both."""

@@ -1,0 +1,187 @@
+"""market.toml: what a market buys, from whom, and how. `load_market` gives settings or one clear sentence.
+
+Imports without pandas and torch. `TEMPLATE` is the commented file that `bazaar init` writes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
+
+from databazaar.config.errors import sentence
+from databazaar.config.sections import (
+    DataSettings,
+    EngineSettings,
+    FederationSettings,
+    LedgerSettings,
+    MarketSettings,
+    ModelSettings,
+    OracleSettings,
+    ProviderSettings,
+    SamplerSettings,
+    Section,
+    TrainingSettings,
+    UtilitySettings,
+)
+from databazaar.config.template import TEMPLATE
+from databazaar.errors import BazaarError
+from databazaar.money import Currency
+
+__all__ = ["TEMPLATE", "Market", "ProviderSettings", "load_market", "parse_market"]
+
+_LARGEST_AMOUNT = 2**63 - 1
+
+
+class Market(Section):
+    """A whole market.toml, checked; `parse_market` reads what `model_dump(mode="json", by_alias=True)` gives.
+
+    >>> import tomllib
+    >>> market = parse_market(tomllib.loads(TEMPLATE))
+    >>> market.currency.format(market.budget_minor), [provider.id for provider in market.providers]
+    ('1000 credits', ['north', 'south'])
+    """
+
+    settings: MarketSettings = Field(alias="market")
+    data: DataSettings
+    model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
+    oracle: OracleSettings = Field(default_factory=OracleSettings)
+    utility: UtilitySettings = Field(default_factory=UtilitySettings)
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
+    sampler: SamplerSettings = Field(default_factory=SamplerSettings)
+    engine: EngineSettings = Field(default_factory=EngineSettings)
+    federation: FederationSettings | None = None
+    ledger: LedgerSettings = Field(default_factory=LedgerSettings)
+    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
+        default=(), description="one [[providers]] section each, in double brackets"
+    )
+    _budget_minor: int = PrivateAttr(default=0)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def per_round(self) -> int:
+        return self.settings.per_round
+
+    @property
+    def seed(self) -> int:
+        return self.settings.seed
+
+    @property
+    def currency(self) -> Currency:
+        return Currency(self.settings.currency, self.settings.decimals)
+
+    @property
+    def budget_minor(self) -> int:
+        """The budget in minor units of the currency."""
+        return self._budget_minor
+
+    @model_validator(mode="after")
+    def _check(self) -> Market:
+        self._budget_minor = _minor(self.currency, self.settings.budget, "market.budget")
+        self._check_providers()
+        self._check_round()
+        self._check_task()
+        return self
+
+    def _check_providers(self) -> None:
+        if self.engine.kind == "federated" and self.federation is None:
+            raise BazaarError(
+                'engine.kind = "federated" needs a [federation] section: write folder = "federation", '
+                "the folder that `bazaar federation init` made"
+            )
+        if not self.providers:
+            raise BazaarError("providers is empty: add a [[providers]] section with an id and a file")
+        seen: dict[str, int] = {}
+        for place, provider in enumerate(self.providers):
+            setting = f"providers[{place}]"
+            if provider.id in seen:
+                raise BazaarError(
+                    f"{setting}.id = {provider.id!r} is also the id of providers[{seen[provider.id]}]: "
+                    "give every provider its own id"
+                )
+            seen[provider.id] = place
+            if provider.file is None and self.engine.kind != "federated":
+                raise BazaarError(
+                    f"{setting}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
+                    'or set engine.kind = "federated"'
+                )
+            provider._price_minor = _minor(self.currency, provider.price, f"{setting}.price")
+            if provider.price_minor == 0:
+                raise BazaarError(
+                    f"{setting}.price = {provider.price!r} would make access free and a run endless: "
+                    "write a price above zero"
+                )
+
+    def _check_round(self) -> None:
+        if self.sampler.kind == "uniform-without-replacement" and self.per_round > len(self.providers):
+            raise BazaarError(
+                f"market.per_round = {self.per_round} is more than the {len(self.providers)} providers, and "
+                f"sampler.kind = {self.sampler.kind!r} draws each at most once: "
+                "lower per_round or choose another sampler"
+            )
+        cheapest = min(provider.price_minor for provider in self.providers)
+        if self.budget_minor < self.per_round * cheapest:
+            money = self.currency
+            raise BazaarError(
+                f"market.budget = {money.format(self.budget_minor)} cannot pay for one round of per_round = "
+                f"{self.per_round} accesses at {money.format(cheapest)} or more each: "
+                f"raise budget to at least {money.format(self.per_round * cheapest)}, or lower per_round"
+            )
+
+    def _check_task(self) -> None:
+        task, kind = self.data.task, self.model.kind
+        if (kind, task) == ("linear", "classification"):
+            raise BazaarError(
+                'model.kind = "linear" is for regression and data.task = "classification": '
+                'use model.kind = "logistic", or set data.task = "regression"'
+            )
+        if (kind, task) == ("logistic", "regression"):
+            raise BazaarError(
+                'model.kind = "logistic" is for classification and data.task = "regression": '
+                'use model.kind = "linear", or set data.task = "classification"'
+            )
+        if (self.utility.kind, task) == ("accuracy", "regression"):
+            raise BazaarError(
+                'utility.kind = "accuracy" is not defined for data.task = "regression": '
+                'use utility.kind = "exp-loss" or "negative-loss"'
+            )
+
+
+def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> Market:
+    """A market from a table of TOML or JSON; an error names `where` and the setting."""
+    try:
+        return Market.model_validate(settings)
+    except BazaarError as error:
+        raise BazaarError(f"{where}: {error}") from None
+    except ValidationError as error:
+        raise BazaarError(f"{where}: {sentence(error, Market)}") from None
+
+
+def load_market(path: Path) -> Market:
+    """The market that a TOML file describes; its paths are relative to the file's folder."""
+    try:
+        settings = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise BazaarError(f"{path}: the file does not exist: write one with `bazaar init`") from None
+    except OSError as error:
+        raise BazaarError(f"{path}: the file cannot be read ({error.strerror}): check the path") from None
+    except UnicodeDecodeError as error:
+        raise BazaarError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise BazaarError(f"{path}: the file is not valid TOML: {error}: correct that line") from None
+    return parse_market(settings, str(path))
+
+
+def _minor(currency: Currency, written: int | str, field: str) -> int:
+    minor = currency.parse(written, field)
+    if minor > _LARGEST_AMOUNT:
+        raise BazaarError(
+            f"{field} = {written!r} is more than a ledger holds: write at most {currency.format(_LARGEST_AMOUNT)}"
+        )
+    return minor

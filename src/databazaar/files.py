@@ -1,0 +1,30 @@
+"""Files that are there in full or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from databazaar.errors import BazaarError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that is there in full or not at all, also after a power cut. Makes its folder where needed."""
+    draft = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as reason:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise BazaarError(f"{path} cannot be written ({reason.strerror}): choose another place") from None
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,1 @@
+"""What is learned, and from what: models, losses, oracles over a provider's data, and utilities."""

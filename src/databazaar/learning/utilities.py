@@ -1,0 +1,191 @@
+"""Utilities: how good a model is for the consumer. All candidates of a round are scored in one batched pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import vmap
+
+from databazaar.engines.kernels.cnn import Form, FusedOutputs, room_on
+from databazaar.errors import BazaarError
+from databazaar.learning.models import caller, split_fixed_prefix
+from databazaar.learning.task import Task
+
+Utility = Callable[[Any], float]
+"""A user's own utility: takes the torch module (or the NumPy vector, where there is no module)."""
+
+BUILT_IN = {"negative-loss": False, "accuracy": True, "exp-loss": True}
+"""Names of the built-in utilities, and whether each lies in [0, 1], as Theorem 1 asks."""
+
+CHUNK_FLOATS = 2**28
+"""Activations of one batched pass are kept under this many floats (1 GiB)."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Utility, and hold-out loss where the utility is a built-in one, of each candidate."""
+
+    utility: NDArray[np.float64]
+    loss: NDArray[np.float64] | None
+
+
+class Evaluator:
+    """Scores stacked parameter vectors [R, d] on the hold-out, which never leaves this object.
+
+    negative-loss: U(w) = −ℓ(w); exp-loss: U(w) = exp(−ℓ(w)), which lies in [0, 1]; accuracy: the share of
+    right answers. ℓ is the mean loss over the hold-out.
+    """
+
+    def __init__(
+        self, task: Task, holdout: tuple[Tensor, Tensor] | None, utility: str | Utility, device: torch.device
+    ) -> None:
+        self._task = task
+        self._utility = utility
+        self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
+        self._batched = True
+        self._fused: FusedOutputs | None = None
+        self.floats_per_model = float("inf")
+        if not callable(utility):
+            if holdout is None or self._module is None:
+                raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
+            if utility == "accuracy" and holdout[1].is_floating_point():
+                raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
+            self._y = holdout[1].to(device)
+            self._x = holdout[0].to(device)
+            form = Form.of(self._module, self._x)
+            if form is not None and form.fits(1, room_on(device)):
+                self._fused = FusedOutputs(form, task.layout)
+                self._floats_per_sample = self._fused.floats_per_sample
+            else:
+                self._module, self._x = split_fixed_prefix(self._module, self._x)
+                self._floats_per_sample = _activations(self._module, self._x[:1])
+            self.floats_per_model = len(self._x) * self._floats_per_sample
+            self._layout, self._run = task.layout, caller(self._module)
+
+    def score(self, stack: Tensor) -> Scores:
+        if callable(self._utility):
+            return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
+        losses, hits = torch.stack(self._measure(stack)).cpu().numpy()
+        return self.scores(losses, hits)
+
+    def utilities(self, stack: Tensor) -> Tensor:
+        """The utilities alone, on the stack's device: nobody waits for them there."""
+        if callable(self._utility):
+            return torch.from_numpy(self.score(stack).utility).to(stack.device)
+        losses, hits = self._measure(stack)
+        if self._utility == "accuracy":
+            return hits
+        return torch.exp(-losses) if self._utility == "exp-loss" else -losses
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model without first layers that have no parameters: the hold-out has passed them."""
+        return self._module
+
+    @property
+    def holdout(self) -> tuple[Tensor, Tensor]:
+        """What a built-in utility judges by, on this evaluator's device."""
+        return self._x, self._y
+
+    def scores(self, losses: NDArray[np.float64], hits: NDArray[np.float64]) -> Scores:
+        """The built-in utility of models with these mean losses and accuracies."""
+        if self._utility == "accuracy":
+            return Scores(hits, losses)
+        return Scores(np.exp(-losses) if self._utility == "exp-loss" else -losses, losses)
+
+    def _ask_callable(self, params: Tensor) -> float:
+        assert callable(self._utility)
+        if self._module is None:
+            return float(self._utility(params.cpu().numpy().copy()))
+        self._task.layout.load(self._module.eval(), params)
+        with torch.no_grad():
+            return float(self._utility(self._module))
+
+    @torch.no_grad()
+    def _measure(self, stack: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean loss and accuracy of each row; accuracy is NaN where the outputs are not finite."""
+        count = len(self._x)
+        if len(stack) * count * self._floats_per_sample <= CHUNK_FLOATS:
+            loss, hit = self.judge(self._outputs(stack, self._x), self._y)
+            return loss / count, hit / count
+        losses = torch.zeros(len(stack), dtype=torch.float64, device=stack.device)
+        hits = torch.zeros_like(losses)
+        for rows in _slices(len(stack), max(1, CHUNK_FLOATS // (count * self._floats_per_sample))):
+            for samples in _slices(count, max(1, CHUNK_FLOATS // self._floats_per_sample)):
+                outputs = self._outputs(stack[rows], self._x[samples])
+                loss, hit = self.judge(outputs, self._y[samples])
+                losses[rows] += loss
+                hits[rows] += hit
+        return losses / count, hits / count
+
+    def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed loss of each candidate's outputs [R, samples, …], and right answers where the utility counts them."""
+        losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
+        if self._utility != "accuracy" or targets.is_floating_point():
+            return losses, torch.zeros_like(losses)
+        right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
+        return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self._batched:
+            try:
+                each: Tensor = vmap(self._task.loss, in_dims=(0, None))(outputs, targets)
+                return each
+            except RuntimeError as reason:
+                self._one_by_one(reason, "loss")
+        return torch.stack([self._task.loss(row, targets) for row in outputs])
+
+    def _one_by_one(self, reason: RuntimeError, what: str) -> None:
+        self._batched = False
+        warnings.warn(
+            f"the utility scores one candidate at a time: torch cannot batch this {what} ({_brief(reason)})",
+            stacklevel=3,
+        )
+
+    def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
+        """Outputs of every candidate on the same samples: [R, samples, …]."""
+        if self._fused is not None:
+            return self._fused(stack, x)
+        layout, run = self._layout, self._run
+        assert self._module is not None
+        self._module.eval()
+        named = layout.unflatten(stack)
+        if self._batched:
+            try:
+                outputs: Tensor = vmap(lambda w: run(w, x))(named)
+                return outputs
+            except RuntimeError as reason:
+                self._one_by_one(reason, "model")
+        return torch.stack([run(layout.unflatten(row), x) for row in stack])
+
+
+def _slices(total: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, total, size))
+
+
+def _brief(reason: BaseException) -> str:
+    return str(reason).strip().split("\n")[0][:200]
+
+
+@torch.no_grad()
+def _activations(module: nn.Module, sample: Tensor) -> int:
+    """Floats that one sample's forward pass makes, to size the chunks by."""
+    total = sample.numel()
+
+    def count(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        nonlocal total
+        if isinstance(output, Tensor):
+            total += output.numel()
+
+    hooks = [part.register_forward_hook(count) for part in module.modules()]
+    module.eval()(sample)
+    for hook in hooks:
+        hook.remove()
+    return total

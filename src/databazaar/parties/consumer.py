@@ -1,0 +1,116 @@
+"""The consumer: the model it wants trained, how it judges a model, and what it can spend."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from databazaar.errors import BazaarError
+from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
+from databazaar.learning.models import KINDS, build_model
+from databazaar.learning.task import Schedule, Task, as_dataset
+from databazaar.learning.utilities import BUILT_IN, Evaluator, Utility
+from databazaar.money import Currency
+
+
+@dataclass(frozen=True, eq=False)
+class Consumer:
+    """Brings a model, a utility and a budget.
+
+    `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
+    torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
+    `loss`: implied by the hold-out's targets (integers: cross-entropy, else squared error), or a callable that
+    gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
+    units of `currency`. The hold-out stays here: providers get the model and the loss, nothing else.
+
+    >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
+    >>> consumer.utility
+    'exp-loss'
+    """
+
+    model: str | nn.Module | NDArray[Any]
+    budget: int
+    holdout: tuple[Any, Any] | None = None
+    utility: str | Utility = "exp-loss"
+    loss: str | Loss | None = None
+    per_round: int = 10
+    step: float | Schedule = 1.0
+    currency: Currency = field(default_factory=Currency)
+
+    def __post_init__(self) -> None:
+        for name in ("budget", "per_round"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise BazaarError(f"{name} = {value!r} must be a whole number of at least 1")
+        if not callable(self.step) and not self.step > 0:
+            raise BazaarError(f"step = {self.step} must be positive")
+        if not callable(self.utility) and self.utility not in BUILT_IN:
+            raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
+        if self.holdout is not None:
+            object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
+        object.__setattr__(self, "loss", self._choose_loss())
+        object.__setattr__(self, "model", self._choose_model())
+
+    def _choose_loss(self) -> Loss:
+        if self.loss is None and self.holdout is None:
+            return unnamed_loss
+        if self.loss is None:
+            return LOSSES["cross-entropy" if self.classifies else "squared-error"]
+        if callable(self.loss):
+            return self.loss
+        if self.loss not in LOSSES:
+            raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
+        return LOSSES[self.loss]
+
+    def _choose_model(self) -> nn.Module | NDArray[np.float64]:
+        if isinstance(self.model, nn.Module):
+            return copy.deepcopy(self.model)
+        if not isinstance(self.model, str):
+            vector = np.array(self.model, dtype=np.float64).ravel()
+            if not len(vector) or not np.isfinite(vector).all():
+                raise BazaarError("model: a parameter vector must be finite and not empty")
+            return vector
+        if self.holdout is None:
+            raise BazaarError(f"model {self.model!r} is sized by the hold-out: give holdout = (x, y)")
+        x, y = self.holdout
+        wanted = {"linear": False, "logistic": True}.get(self.model)
+        if wanted is not None and wanted != self.classifies:
+            raise BazaarError(
+                f"model {self.model!r} does not fit these targets: use logistic for classes (integers), "
+                "linear for regression"
+            )
+        if self.model not in KINDS:
+            raise BazaarError(f"model {self.model!r} is unknown: use one of {', '.join(KINDS)}, or a torch module")
+        outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
+        return build_model(self.model, tuple(x.shape[1:]), outputs)
+
+    @property
+    def classifies(self) -> bool:
+        return self.holdout is not None and not self.holdout[1].is_floating_point()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the utility lies in [0, 1], for which Theorem 1 holds."""
+        return not callable(self.utility) and BUILT_IN[self.utility]
+
+    @property
+    def task(self) -> Task:
+        """All that a provider may see."""
+        assert callable(self.loss)
+        return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss)
+
+    def initial_parameters(self) -> Tensor:
+        if isinstance(self.model, nn.Module):
+            return self.task.layout.flatten(self.model)
+        return torch.from_numpy(np.array(self.model))
+
+    def evaluator(self, device: torch.device) -> Evaluator:
+        task = self.task
+        own = Task(copy.deepcopy(task.model), task.loss)
+        return Evaluator(own, self.holdout, self.utility, device)

@@ -1,0 +1,52 @@
+"""A provider: who it is, what an access costs, and its oracle over its own data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from databazaar.errors import BazaarError
+from databazaar.learning.oracles import CallableOracle, LocalSGD, Oracle
+from databazaar.learning.task import as_dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Provider:
+    """One seller of updates. One owner may run several; `price` is what an access costs, in minor units.
+
+    Give `data` = (x, y), and an oracle if local SGD with its defaults does not suit; or give as `oracle` any
+    callable that takes the parameters as a NumPy vector and returns the update as one. A provider with neither
+    is one that answers from its own premises.
+
+    >>> Provider("harbour-bank", data=([[0.1, 2.0], [1.3, 0.4]], [0, 1])).owner
+    'harbour-bank'
+    """
+
+    id: str
+    data: tuple[Any, Any] | None = None
+    oracle: Oracle | CallableOracle | None = None
+    owner: str = ""
+    price: int = 1
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.id, str) and self.id and self.id.isprintable()):
+            raise BazaarError(f"provider id {self.id!r} must be text that can be printed: give it a name")
+        if isinstance(self.price, bool) or not isinstance(self.price, int) or self.price < 1:
+            raise BazaarError(
+                f"provider {self.id}: price = {self.price!r} must be a whole number of minor units, one or more"
+            )
+        object.__setattr__(self, "owner", self.owner or self.id)
+        if self.data is not None:
+            object.__setattr__(self, "data", as_dataset(self.data, f"provider {self.id}"))
+        if self.oracle is None and self.data is not None:
+            object.__setattr__(self, "oracle", LocalSGD())
+        elif isinstance(self.oracle, Oracle) and self.data is None:
+            raise BazaarError(f"provider {self.id}: {type(self.oracle).__name__} needs data = (x, y)")
+
+    @property
+    def dataset(self) -> tuple[Tensor, Tensor]:
+        if self.data is None:
+            raise BazaarError(f"provider {self.id} keeps its data to itself: it only answers through its oracle")
+        return self.data

@@ -1,0 +1,205 @@
+"""A run's folder: what was run, its ledger, and at the end the model and a summary.
+
+run.json            what was run, so that it can be resumed
+ledger.sqlite       the ledger, and what the next round starts from
+privacy.json        what providers with differential privacy said that they have spent, if there are any
+model.safetensors   the trained model
+summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from torch import Tensor
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.files import write_whole
+from databazaar.learning.models import hash_of_saved, model_from_bytes, model_to_bytes
+from databazaar.learning.task import Task
+from databazaar.ledger import Audit, audit_entries
+from databazaar.ledger.audit import NO_ENTRIES
+from databazaar.ledger.sql import SqlStore, read_only
+from databazaar.runs.from_ledger import report_from
+from databazaar.runs.report import Report
+
+LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
+PRIVACY = "privacy.json"
+
+
+class RunFolder:
+    """One run on disk. Every file in it is either whole or absent, whenever the process is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.recipe: dict[str, Any] = json.loads((path / RUN).read_text())
+            self._id = str(self.recipe["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BazaarError(f"{path} is not a run's folder: give the folder that `bazaar run` made") from None
+        self._store: SqlStore | None = None
+
+    @classmethod
+    def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
+        """A new folder that holds the recipe and an empty ledger. It appears under its name only when complete."""
+        if os.path.lexists(path):
+            raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
+        recipe = {"id": uuid.uuid4().hex, **(recipe or {})}
+        if recipe.get("ledger_url"):  # opens, or nothing is written
+            SqlStore(recipe["ledger_url"], recipe["id"]).dispose()
+        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+        try:
+            draft.mkdir(parents=True)
+            write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
+            cls(draft).store().dispose()
+            draft.rename(path)
+        except BazaarError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        except OSError as reason:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
+        return cls(path)
+
+    @classmethod
+    def open_or_create(cls, path: Path) -> RunFolder:
+        return cls(path) if path.exists() else cls.create(path)
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / SUMMARY).exists()
+
+    def store(self) -> SqlStore:
+        """The ledger's store, for writing."""
+        if self.finished:
+            raise BazaarError(f"{self.path} holds a finished run: give another folder for a new one")
+        url = self.recipe.get("ledger_url")
+        self._store = SqlStore(url, self._id) if url else SqlStore.file(self.path / LEDGER, self._id)
+        return self._store
+
+    def finish(self, params: Tensor, task: Task, report: Report) -> None:
+        """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
+        assert self._store is not None
+        write_whole(self.path / MODEL, model_to_bytes(task.optional_layout, params))
+        self._store.finish()
+        summary = {
+            "status": report.status,
+            "message": report.message,
+            "model_hash": report.model_hash,
+            "ledger_head": report.ledger_head,
+            "ledger_seal": self._seal(),
+            "rounds": len(report.rounds),
+            "budget": report.budget,
+            "spent": report.spent,
+            "refunded": report.refunded,
+            "final_utility": report.final_utility,
+            "final_loss": report.final_loss,
+        }
+        write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode())
+
+    def saved_parameters(self, task: Task) -> Tensor | None:
+        """The trained parameters, where the model's file has been written."""
+        path = self.path / MODEL
+        return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+
+    def summary(self) -> dict[str, Any]:
+        try:
+            summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text())
+        except FileNotFoundError:
+            raise BazaarError(
+                f"{self.path} holds no finished run: `bazaar resume {self.path}` goes on with it"
+            ) from None
+        except (OSError, ValueError):
+            raise BazaarError(
+                f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar resume {self.path}` writes it again"
+            ) from None
+        return summary
+
+    def _model_is(self, expected: str | None) -> bool:
+        try:
+            return hash_of_saved((self.path / MODEL).read_bytes()) == expected
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            return False
+
+    def dispose(self) -> None:
+        """Lets go of the store, also after a run that failed."""
+        if self._store is not None:
+            self._store.dispose()
+
+    def _seal(self) -> str | None:
+        path = self.path / LEDGER
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+    def _reader(self) -> SqlStore:
+        url = self.recipe.get("ledger_url")
+        if not url and not (self.path / LEDGER).exists():
+            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+        return SqlStore(url or read_only(self.path / LEDGER), self._id, create=False)
+
+    def report(self) -> Report:
+        if not self.finished:
+            raise BazaarError(f"{self.path} is not finished: `bazaar resume {self.path}` goes on with it")
+        reader = self._reader()
+        try:
+            return self.with_privacy(report_from(reader.entries()))
+        finally:
+            reader.dispose()
+
+    def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
+        """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
+        known = self.privacy()
+        if known.get(provider) != (epsilon, delta):
+            write_whole(self.path / PRIVACY, json.dumps({**known, provider: (epsilon, delta)}, indent=2).encode())
+
+    def privacy(self) -> dict[str, tuple[float, float]]:
+        """ε and δ by provider."""
+        try:
+            told = json.loads((self.path / PRIVACY).read_text())
+            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in told.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def with_privacy(self, report: Report) -> Report:
+        told = self.privacy()
+        payouts = tuple(replace(p, epsilon=told.get(p.provider, (None, 0))[0]) for p in report.payouts)
+        notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in told.items()]
+        return replace(report, payouts=payouts, notes=(*report.notes, *notes))
+
+    def audit(self, head: str | None = None) -> Audit:
+        """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
+        reader = self._reader()
+        try:
+            audit = audit_entries(reader.entries(), reader.snapshot())
+        except LedgerError as broken:
+            audit = Audit(first_broken=str(broken))
+        finally:
+            reader.dispose()
+        if audit.first_broken == NO_ENTRIES and not self.finished:
+            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+        if audit.ok:
+            audit.first_broken = self._why_files_differ(audit, head)
+        return audit
+
+    def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
+        if head is not None and head != audit.head:
+            return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
+        if not self.finished:
+            return None
+        if not audit.closed:
+            return f"{SUMMARY} tells of a finished run, but the ledger's last entry is not its close: it was cut short"
+        summary = self.summary()
+        if summary.get("ledger_head") != audit.head:
+            return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
+        if not self._model_is(audit.model):
+            return f"{MODEL} does not hold the model that the ledger names: it was changed"
+        if summary.get("ledger_seal") != self._seal():
+            return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
+        return None
