@@ -59,7 +59,7 @@ def sample_report(
     return Report(
         status="settled",
         message="The budget was spent.",
-        sampler={"name": "osmd", "learning_rate": 0.0123456789, "floor": 0.1, "replacement": True},
+        rules={"sampler": {"kind": "osmd", "eta": 0.0123456789, "alpha": 0.1, "switches": None}},
         seed=seed,
         currency=currency or Currency("EUR", 2),
         budget=spent + refunded,

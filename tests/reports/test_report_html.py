@@ -106,7 +106,7 @@ def test_the_page_holds_what_a_reader_looks_for(page: Page) -> None:
         "Uniform baseline",
         "Theorem 1",
         "41.7",
-        "learning rate",
+        "0.0123457",
         "One note.",
     ):
         assert wanted in text, wanted

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from databazaar.engines.protocol import Ask, Replies, as_update
+from databazaar.engines.protocol import Ask, Engine, Replies, as_update
 from databazaar.errors import BazaarError
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.learning.task import Task
@@ -15,7 +15,7 @@ from databazaar.parties.provider import Provider
 from databazaar.randomness import oracle_key
 
 
-class LoopEngine:
+class LoopEngine(Engine):
     """Runs each oracle by itself. A failing one is named with its round, and the others go on."""
 
     name = "loop"

@@ -46,18 +46,40 @@ class Replies:
         return cls(torch.stack([row for row in rows if isinstance(row, Tensor)]), failures)
 
 
+Ended = tuple[int, int, str | None]
+"""How one ask ended: its round, the provider asked, and why its reply failed, None where it did not."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What an engine is told before the first ask of a run: the run's id, and how asks before a resume ended."""
+
+    run: str
+    ended: Sequence[Ended] = ()
+
+
 @runtime_checkable
 class Engine(Protocol):
-    """Answers asks. `check_engine` compares any engine with the reference."""
+    """Answers asks. Inherit from it and write `query`. `check_engine` compares any engine with the reference."""
 
     name: str
     device: torch.device
 
     def query(self, ask: Ask) -> Replies:
         """Asks every provider of `ask` once. A provider's failure is a reply, never an exception."""
+        ...
+
+    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+        """Several runs' asks, answered in their order; an engine that can computes them as one stack."""
+        return [self.query(ask) for ask in asks]
+
+    def begin(self, beginning: Beginning) -> None:
+        """Told once before the first ask of a run that is kept, and again when it is resumed."""
+        return None
 
     def close(self) -> None:
         """Lets go of whatever the engine holds."""
+        return None
 
 
 def why_invalid(update: Any, params: Tensor) -> str | None:

@@ -15,7 +15,7 @@ from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
 from databazaar.engines.kernels import cnn
 from databazaar.engines.orders import Planned, Planner, Rows, Work
-from databazaar.engines.protocol import LIMIT, Ask, Replies, why_invalid
+from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
 from databazaar.engines.stacked import Data, Stack, StackedOracle
 from databazaar.learning.models import split_fixed_prefix
 from databazaar.learning.oracles import LocalSGD, Oracle
@@ -33,7 +33,7 @@ class NotVectorizableError(Exception):
     """Why these providers cannot be computed as one stack."""
 
 
-class VectorizedEngine:
+class VectorizedEngine(Engine):
     """Computes a round's updates side by side. Equal to `LoopEngine` to float tolerance; see `check_engine`.
 
     Providers are grouped by oracle; each group is one stack. Where the model starts with a linear layer and does

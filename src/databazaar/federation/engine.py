@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from databazaar.engines.protocol import Ask, Replies
+from databazaar.engines.protocol import Ask, Engine, Replies
 from databazaar.federation.messages import (
     MessageError,
     Request,
@@ -62,7 +62,7 @@ Spent = Callable[[str, float, float], None]
 """Told a provider's name, its ε and its δ whenever a reply carries them."""
 
 
-class FederatedEngine:
+class FederatedEngine(Engine):
     """Asks providers by name for the work that `task` describes, and waits no longer than `deadline` seconds.
 
     `step` is the oracle's learning rate, a number or a schedule of the round. A provider in quarantine is first

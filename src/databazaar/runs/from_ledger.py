@@ -29,7 +29,7 @@ def report_from(entries: Iterable[Entry]) -> Report:
     return Report(
         status=status,
         message=closing["message"],
-        sampler=terms.sampler,
+        rules={"sampler": terms.sampler},
         seed=terms.seed,
         currency=terms.currency,
         budget=terms.budget,

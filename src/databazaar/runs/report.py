@@ -9,7 +9,8 @@ import numpy as np
 
 from databazaar.money import Currency
 
-Status = Literal["settled", "nobody answered"]
+Status = Literal["settled", "nobody answered", "diverged", "open"]
+"""How a run ended; `open` is one that has not."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,15 @@ class Access:
 
 @dataclass(frozen=True)
 class Round:
-    """One round as it was committed. `utility` and `loss` are those of the model the round began with."""
+    """One round as it was committed. `utility` and `loss` are those of the model the round began with, `reached` and
+    `reached_loss` those of the model it ended with."""
 
     number: int
     accesses: tuple[Access, ...]
     utility: float
     loss: float | None
+    reached: float | None = None
+    reached_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,17 @@ class Payout:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a run. `distributions` holds p at the start of each round, then the final p: [T+1, n]."""
+    """The outcome of a run, or of the part of it that has been played.
+
+    `distributions` holds p at the start of each round, then the final p: [T+1, n]. `rules` are the settings of the
+    market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
+    nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
+    of the last round.
+    """
 
     status: Status
     message: str
-    sampler: dict[str, Any]
+    rules: dict[str, Any]
     seed: int
     currency: Currency
     budget: int
@@ -70,5 +80,18 @@ class Report:
     final_loss: float | None
     model_hash: str
     ledger_head: str
+    held: int = 0
+    stopped_by: str = ""
     regret_bound: float | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def closed(self) -> bool:
+        """Whether the run has ended and its money is settled."""
+        return self.status != "open"
+
+    @property
+    def sampler(self) -> dict[str, Any]:
+        """The sampler's kind and settings."""
+        found: dict[str, Any] = self.rules["sampler"]
+        return found

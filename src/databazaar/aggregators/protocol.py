@@ -1,0 +1,36 @@
+"""What every aggregator offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from databazaar.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AGGREGATORS = Registry("aggregator", {"mean": "databazaar.aggregators.mean:Mean"})
+"""Every aggregator by its kind."""
+
+
+@runtime_checkable
+class Aggregator(Protocol):
+    """Frozen settings and two pure functions over an explicit state, which is one vector (of no length, if need be).
+
+    The state is kept with the parameters, so a run that is resumed goes on as if it had not been stopped.
+    `check_aggregator` tests the contract.
+    """
+
+    kind: ClassVar[str]
+
+    def init(self, params: Tensor) -> Tensor:
+        """The state before the first round, of the type and on the device of these parameters."""
+        ...
+
+    def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
+        """The new state, and the move [d] that is added to the model.
+
+        `updates` [m, d] holds one row for each draw with a valid reply, m ≥ 1, in the order of the draws; whoever was
+        drawn twice stands there twice. `step` is the paper's γ.
+        """
+        ...

@@ -1,0 +1,149 @@
+"""One registry for the rules of the market: samplers, aggregators, payments and stops, by kind and name.
+
+A rule is a frozen dataclass with a `kind`, its name. It stands under that name in market.toml and in a ledger's terms,
+and whoever reads either can build it again from its settings. Three sources are asked in turn: what this process has
+registered, what the library brings, and what installed packages declare as entry points, in their pyproject.toml:
+
+    [project.entry-points."databazaar.samplers"]
+    greedy = "acme_rules:Greedy"
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from typing import Any, TypeVar
+
+from databazaar.errors import BazaarError
+
+Rule = TypeVar("Rule", bound=type[Any])
+MODULE = "module "
+"""Stands before the name of a module that no installed package has."""
+
+
+class MissingRuleError(BazaarError):
+    """A rule that is not to be had here. `package` is what would bring it, where that is known."""
+
+    def __init__(self, sentence: str, package: str | None = None) -> None:
+        super().__init__(sentence)
+        self.package = package
+
+
+class Registry:
+    """The rules of one sort. `noun` names one of them; `bundled` are ours, as module:class by kind."""
+
+    def __init__(self, noun: str, bundled: Mapping[str, str]) -> None:
+        self.noun = noun
+        self.group = f"databazaar.{noun}s"
+        self._bundled = dict(bundled)
+        self._own: dict[str, type[Any]] = {}
+
+    def register(self, rule: Rule) -> Rule:
+        """Makes a rule known to this process, as a decorator. Other processes know it only by an entry point."""
+        self._own[rule.kind] = rule
+        return rule
+
+    def kinds(self) -> list[str]:
+        """Every name that is known here: ours first, then others by the alphabet."""
+        others = {*self._own, *_installed(self.group)} - set(self._bundled)
+        return [*self._bundled, *sorted(others)]
+
+    def is_bundled(self, kind: str) -> bool:
+        return kind in self._bundled and kind not in self._own
+
+    def find(self, kind: str) -> type[Any]:
+        """The class of that name."""
+        if kind in self._own:
+            return self._own[kind]
+        if kind in self._bundled:
+            module, _, name = self._bundled[kind].partition(":")
+            found: type[Any] = getattr(import_module(module), name)
+            return found
+        if kind in _installed(self.group):
+            return self._load(_installed(self.group)[kind])
+        close = difflib.get_close_matches(str(kind), self.kinds(), n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(self.kinds())}"
+        raise MissingRuleError(f"{self.noun} kind {kind!r} is unknown: {remedy}")
+
+    def _load(self, entry: EntryPoint) -> type[Any]:
+        package = entry.dist.name if entry.dist is not None else entry.value
+        try:
+            found: type[Any] = entry.load()
+        except Exception as reason:
+            text = " ".join(str(reason).split())[:200]
+            raise MissingRuleError(
+                f"{self.noun} {entry.name!r} of the package {package} cannot be loaded "
+                f"({type(reason).__name__}: {text}): mend or reinstall that package",
+                package,
+            ) from None
+        if getattr(found, "kind", None) != entry.name:
+            raise MissingRuleError(
+                f"{self.noun} {entry.name!r} of the package {package} calls itself {getattr(found, 'kind', None)!r}: "
+                "give the entry point and the class one name",
+                package,
+            )
+        return found
+
+    def build(self, settings: Mapping[str, Any]) -> Any:
+        """The rule that `settings_of` described, or market.toml. A `from` says which package it came from."""
+        given = dict(settings)
+        kind, package = given.pop("kind", None), given.pop("from", None)
+        try:
+            rule = self.find(kind)
+        except MissingRuleError as missing:
+            if package is None or missing.package is not None:
+                raise
+            raise MissingRuleError(self._where_it_is(str(kind), str(package)), package) from None
+        try:
+            return rule(**given)
+        except TypeError as reason:
+            text = str(reason).removeprefix(f"{rule.__name__}.__init__() ").removeprefix("__init__() ")
+            raise BazaarError(f"{self.noun} {kind!r}: {text}: correct its settings") from None
+
+    def _where_it_is(self, kind: str, package: str) -> str:
+        if package.startswith(MODULE):
+            return (
+                f"{self.noun} {kind!r} was defined in {package}, which no installed package has: put it into a package "
+                f"with an entry point under {self.group}, or import it and ask from Python"
+            )
+        return (
+            f"{self.noun} {kind!r} comes from the package {package}, which is not installed here: "
+            f"`pip install {package}`, then try again"
+        )
+
+    def settings_of(self, rule: Any) -> dict[str, Any]:
+        """The rule as plain data: its kind, its settings and, where it is not ours, the package that brings it.
+
+        >>> from databazaar.stops import STOPS, TargetUtility
+        >>> STOPS.settings_of(TargetUtility(0.9))
+        {'kind': 'target-utility', 'utility': 0.9}
+        """
+        if not is_dataclass(rule) or isinstance(rule, type):
+            raise BazaarError(
+                f"{self.noun} {type(rule).__name__} has no settings that a ledger could hold: "
+                "make it a frozen dataclass with a `kind`"
+            )
+        package = None if self.is_bundled(rule.kind) else self._origin(type(rule))
+        return {"kind": rule.kind, **asdict(rule), **({} if package is None else {"from": package})}
+
+    def _origin(self, rule: type[Any]) -> str:
+        """The package that a class comes from: by its entry point, by its module, or else only the module."""
+        entry = _installed(self.group).get(rule.kind)
+        if entry is not None and entry.dist is not None and entry.module == rule.__module__:
+            return entry.dist.name
+        packages = _distributions().get(rule.__module__.partition(".")[0])
+        return packages[0] if packages else f"{MODULE}{rule.__module__}"
+
+
+@cache
+def _installed(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()

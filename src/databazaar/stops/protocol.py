@@ -1,0 +1,47 @@
+"""What every stop offers, and what it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+from databazaar.registry import Registry
+from databazaar.roster import Purse
+
+STOPS = Registry(
+    "stop",
+    {
+        "budget": "databazaar.stops.budget:Budget",
+        "patience": "databazaar.stops.patience:Patience",
+        "target-utility": "databazaar.stops.target_utility:TargetUtility",
+        "no-progress": "databazaar.stops.no_progress:NoProgress",
+    },
+)
+"""Every stop by its kind."""
+
+
+@dataclass(frozen=True)
+class History:
+    """How far a run has come. All of it stands in the ledger, so an audit sees what the run saw.
+
+    `utilities` are those of the model before the first round and after each round; empty before the first. `silent` is
+    the number of rounds on end, the last one included, in which nobody gave a valid reply.
+    """
+
+    rounds: int
+    utilities: Sequence[float]
+    silent: int
+    purse: Purse
+    per_round: int
+
+
+@runtime_checkable
+class Stop(Protocol):
+    """Frozen settings and one pure function, which is asked before every round. `check_stop` tests the contract."""
+
+    kind: ClassVar[str]
+
+    def reason(self, history: History) -> str | None:
+        """Why the run should end here, as a sentence's beginning without a full stop; None where it should not."""
+        ...
