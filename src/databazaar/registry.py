@@ -122,7 +122,7 @@ class Registry:
         >>> STOPS.settings_of(TargetUtility(0.9))
         {'kind': 'target-utility', 'utility': 0.9}
         """
-        if not is_dataclass(rule) or isinstance(rule, type):
+        if not is_dataclass(rule) or isinstance(rule, type) or not hasattr(rule, "kind"):
             raise BazaarError(
                 f"{self.noun} {type(rule).__name__} has no settings that a ledger could hold: "
                 "make it a frozen dataclass with a `kind`"

@@ -151,7 +151,7 @@ def test_hostile_names_stay_text() -> None:
         notes=HOSTILE,
         currency=Currency('<b>"€$', 3),
     )
-    report = replace(report, message=HOSTILE[2], sampler={"<i>": {"x": HOSTILE[0]}, "p": 0.1})
+    report = replace(report, message=HOSTILE[2], rules={"sampler": {"<i>": {"x": HOSTILE[0]}}, "p": 0.1})
     text = full_page(report, title=HOSTILE[0])
     page = Page(text)
     assert page.elements["script"] == 1
