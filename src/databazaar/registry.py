@@ -47,6 +47,19 @@ class Registry:
         self._own[rule.kind] = rule
         return rule
 
+    def adopt(self, rule: Any) -> None:
+        """Makes the class of a rule known to this process, where its name is free or is its own."""
+        try:
+            known = self.find(rule.kind)
+        except MissingRuleError:
+            self.register(type(rule))
+            return
+        if known is not type(rule):
+            raise BazaarError(
+                f"{self.noun} {type(rule).__name__} calls itself {rule.kind!r}, which is the name of "
+                f"{known.__module__}.{known.__qualname__}: give it a `kind` of its own"
+            )
+
     def kinds(self) -> list[str]:
         """Every name that is known here: ours first, then others by the alphabet."""
         others = {*self._own, *_installed(self.group)} - set(self._bundled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, Ask, BazaarError, Consumer, FullGradient, LocalSGD, Provider, Replies, Uniform
+from databazaar import (
+    OSMD,
+    Arbiter,
+    Ask,
+    BazaarError,
+    Consumer,
+    Engine,
+    FullGradient,
+    LocalSGD,
+    Provider,
+    Replies,
+    Roster,
+    Uniform,
+)
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.arbiter import drive
-from databazaar.randomness import draws_stream
+from databazaar.market.driver import play
+from databazaar.roster import Purse
+from databazaar.runs.folder import RunFolder
 
 BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "NaN": (lambda w: w * np.nan, "NaN"),
@@ -39,8 +54,8 @@ def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market, ki
     answer, reason = BAD[kind]
     consumer, providers = make_vector_market((0.0, 0.2, 0.4), budget=30, oracles={1: answer}, utility=picky)
     arbiter = Arbiter(consumer, providers, OSMD(0.5, 0.3), engine="loop", seed=1)
-    ledger = Ledger(arbiter.terms())
-    drive(arbiter.play(ledger), arbiter._engine, consumer.evaluator(torch.device("cpu")))
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter._engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok
     voids = [e for e in entries if e.kind == "void"]
@@ -72,7 +87,9 @@ def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(ma
     np.testing.assert_allclose(arbiter.model, np.ones(3))
     sampler, draws = OSMD(0.5, 0.1), np.array([a.provider for a in played.accesses])
     gains = np.array([a.gain or 0.0 for a in played.accesses])
-    expected = sampler.probabilities(sampler.update(sampler.init(2), draws, gains))
+    roster = Roster.equal(2)
+    purse = Purse(6, roster.prices)
+    expected = sampler.probabilities(sampler.update(sampler.init(roster, 6, 6), draws, gains, purse), purse)
     np.testing.assert_allclose(report.distributions[-1], expected)
 
 
@@ -117,9 +134,9 @@ def test_a_gain_that_overflows_is_voided(make_vector_market) -> None:
     assert all(a.failure is not None for r in report.rounds for a in r.accesses)
 
 
-@pytest.mark.parametrize("utility", ["exp-loss", "accuracy", "negative-loss"])
-def test_a_model_that_diverges_ends_in_a_sentence_and_not_in_a_traceback(utility: str) -> None:
-    """Updates just under the limit are valid one by one, and throw the model where its loss is infinite."""
+@pytest.mark.parametrize(("utility", "status"), [("exp-loss", "settled"), ("accuracy", "settled")])
+def test_a_model_that_is_thrown_far_away_keeps_a_utility_and_is_settled(utility: str, status: str) -> None:
+    """Updates just under the limit are valid one by one; exp(−∞) = 0 and an accuracy are utilities still."""
     x = np.array([[1e9, 0.0], [0.0, 1e9], [1e9, 1e9]])
     y = np.array([0.0, 1.0, 1.0]) if utility != "accuracy" else np.array([0, 1, 1])
 
@@ -128,32 +145,37 @@ def test_a_model_that_diverges_ends_in_a_sentence_and_not_in_a_traceback(utility
 
     model = "linear" if utility != "accuracy" else "logistic"
     consumer = Consumer(model, holdout=(x, y), utility=utility, budget=6, per_round=2)
-    arbiter = Arbiter(consumer, [Provider("p0", oracle=huge), Provider("p1", oracle=huge)], engine="loop")
-    try:
-        report = arbiter.run()
-    except BazaarError as sentence:
-        assert "utility" in str(sentence)
-    else:
-        assert report.spent + report.refunded == 6
+    report = Arbiter(consumer, [Provider("p0", oracle=huge), Provider("p1", oracle=huge)], engine="loop").run()
+    assert (report.status, report.spent, report.refunded) == (status, 6, 0)
 
 
-@pytest.mark.parametrize("when", [2, 3])
-def test_a_final_model_without_a_utility_ends_in_a_sentence(make_vector_market, when: int) -> None:
-    """The last average may have no utility although each of its updates had one."""
-    calls: list[int] = []
+def jumpy(w: np.ndarray) -> float:
+    """Has a value for w and for every single update, but none between them."""
+    return float("nan") if 0.4 < np.abs(w).max() < 0.9 else float(-np.abs(w - 1).sum())
 
-    def utility(w: np.ndarray) -> float:
-        calls.append(1)
-        return float("nan") if len(calls) == when else 0.5
 
-    consumer, providers = make_vector_market((0.0,), budget=1, per_round=1, utility=utility)
-    arbiter = Arbiter(consumer, providers, engine="loop")
-    try:
-        report = arbiter.run()
-    except BazaarError as sentence:
-        assert "utility" in str(sentence)
-    else:
-        assert report.spent + report.refunded == 1
+def test_an_average_without_a_utility_ends_the_run_with_a_settled_ledger(make_vector_market, tmp_path: Path) -> None:
+    """The round is paid, because every reply of it was valid; the step is not taken, and the rest goes back."""
+    oracles = {0: lambda w: np.ones(3), 1: lambda w: -np.ones(3)}
+    consumer, providers = make_vector_market(
+        (0.0, 0.0), budget=60, per_round=4, step=1.0, oracles=oracles, utility=jumpy
+    )
+    arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", seed=5)
+    report = arbiter.run(tmp_path / "run")
+    assert report.status == "diverged"
+    assert len(report.rounds) * 4 == report.spent < 60
+    assert report.refunded == 60 - report.spent and report.held == 0
+    assert report.rounds[-1].reached is None and all(r.reached is not None for r in report.rounds[:-1])
+    assert np.isfinite(jumpy(arbiter.model)) and report.final_utility == jumpy(arbiter.model)
+    assert "the step was not taken" in report.message
+    audit = RunFolder(tmp_path / "run").audit()
+    assert audit.ok and audit.closed, audit.message
+
+
+def test_a_first_model_without_a_utility_is_refused_before_anybody_is_asked(make_vector_market) -> None:
+    consumer, providers = make_vector_market(utility=lambda w: float("nan"), oracles={0: lambda w: 1 / 0})
+    with pytest.raises(BazaarError, match="own utility is nan before the first round"):
+        Arbiter(consumer, providers, engine="loop").run()
 
 
 @given(
@@ -167,8 +189,8 @@ def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sam
     budget = max(budget, per_round * min(prices))
     consumer, providers = make_vector_market((0.0, 0.3, 1.0), budget=budget, per_round=per_round, prices=prices)
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=seed)
-    ledger = Ledger(arbiter.terms())
-    drive(arbiter.play(ledger), arbiter._engine, consumer.evaluator(torch.device("cpu")))
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter._engine)
     entries = list(ledger.store.entries())
     audit = audit_entries(entries)
     assert audit.ok, audit.first_broken
@@ -181,14 +203,29 @@ def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sam
     closing = entries[-1].body
     assert closing["spent"] == spent
     assert closing["refunded"] == budget - spent
+    assert closing["stop"]["kind"] == "budget"
     if len(set(prices)) == 1:
         assert audit.rounds == budget // (per_round * prices[0])
-    # and the run did not stop early: the draws of the next round cost more than is left
-    p = audit.distributions[-1]
-    next_draws = sampler.draw(
-        np.log(p) if isinstance(sampler, OSMD) else p, draws_stream(seed, audit.rounds), per_round
-    )
-    assert sum(prices[i] for i in next_draws) > budget - spent
+    else:  # the run went on while anybody was affordable
+        assert budget - spent < min(prices)
+    left = budget
+    for played in audit.history:  # nobody was left out whom the rest of the round would still have paid for
+        asked = [access.provider for access in played.accesses]
+        cost_of_round = sum(prices[i] for i in asked)
+        assert len(asked) == per_round or len(set(prices)) > 1
+        assert all(access.probability > 0 for access in played.accesses)
+        left -= cost_of_round
+        assert left >= 0
+
+
+def test_with_unequal_prices_cheap_rounds_follow_the_one_that_did_not_fit(make_vector_market) -> None:
+    """Two draws of the dear one do not fit any more; the market goes on with the cheap one to the last coin."""
+    consumer, providers = make_vector_market((0.0, 0.1), budget=50, per_round=2, prices=[2, 20])
+    report = Arbiter(consumer, providers, Uniform(), engine="loop", seed=1).run()
+    assert (report.spent, report.refunded) == (50, 0)
+    dear = [any(a.provider == 1 for a in r.accesses) for r in report.rounds]
+    assert any(dear) and not any(dear[-3:])
+    assert report.distributions[-2].tolist() == [1.0, 0.0]
 
 
 def test_one_owner_may_run_several_providers(make_vector_market) -> None:
@@ -226,7 +263,7 @@ def test_providers_must_be_there_and_have_ids_of_their_own(make_vector_market) -
         Arbiter(consumer, [*providers, providers[0]], engine="loop")
 
 
-class Recorder:
+class Recorder(Engine):
     """An engine of the user's own, which notes what it was asked."""
 
     name, device = "recorder", torch.device("cpu")
@@ -238,7 +275,10 @@ class Recorder:
         self.asks.append(ask)
         return Replies(torch.ones(len(ask.providers), len(ask.params), dtype=ask.params.dtype), {})
 
-    def close(self) -> None: ...
+
+def test_what_is_no_engine_is_refused(make_vector_market) -> None:
+    with pytest.raises(BazaarError, match=r"inherit from databazaar\.Engine"):
+        Arbiter(*make_vector_market(), engine=object())
 
 
 def test_an_engine_of_ones_own_is_asked_each_provider_once(make_vector_market) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 import databazaar
+from databazaar import Arbiter, Consumer, Provider
 
 NAMES = [
     "OSMD",
+    "Aggregator",
     "Arbiter",
     "Ask",
     "BazaarError",
@@ -17,20 +23,33 @@ NAMES = [
     "Engine",
     "FullGradient",
     "Halving",
+    "History",
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
+    "Mean",
+    "NoProgress",
+    "Offer",
+    "Payment",
+    "PricePerAccess",
     "Progress",
     "Provider",
+    "Purse",
     "Replies",
     "Report",
+    "Roster",
     "Sampler",
     "StochasticGradient",
+    "Stop",
+    "TargetUtility",
     "Uniform",
     "VectorizedEngine",
     "build_model",
+    "check_aggregator",
     "check_engine",
+    "check_payment",
     "check_sampler",
+    "check_stop",
 ]
 
 LATER = ["sqlalchemy", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pydantic", "sklearn", "scipy", "psycopg"]
@@ -67,5 +86,31 @@ from databazaar import Arbiter, Consumer, Provider
 consumer = Consumer("logistic", holdout=(np.eye(4, dtype="float32"), np.arange(4) % 2), budget=8, per_round=2)
 report = Arbiter(consumer, [Provider("p", data=(np.eye(4), np.arange(4) % 2))], device="cpu").run()
 assert report.spent == 8
+"""
+    )
+
+
+@pytest.mark.parametrize("module", ["ledger", "ledger.sql", "samplers", "payments", "stops", "aggregators", "registry"])
+def test_a_ledger_and_its_rules_are_read_without_torch(module: str) -> None:
+    run_python(
+        f"""
+import sys
+sys.modules["torch"] = None
+import databazaar.{module}
+"""
+    )
+
+
+def test_a_run_is_audited_and_reported_without_torch(tmp_path: Path) -> None:
+    consumer = Consumer(np.zeros(2), budget=6, per_round=2, utility=lambda w: float(w.sum()))
+    Arbiter(consumer, [Provider("p", oracle=lambda w: w + 1)], engine="loop").run(tmp_path / "run")
+    run_python(
+        f"""
+import sys
+sys.modules["torch"] = None
+from pathlib import Path
+from databazaar.runs.folder import RunFolder
+folder = RunFolder(Path({str(tmp_path / "run")!r}))
+assert folder.audit().ok and folder.report().spent == 6
 """
     )

@@ -14,8 +14,7 @@ import torch
 from databazaar import OSMD, Arbiter, BazaarError, Consumer, Engine, LocalSGD, Provider
 from databazaar.engines import Ask, LoopEngine, Replies
 from databazaar.learning.models import hash_vector
-from databazaar.ledger import Entry
-from databazaar.ledger.ledger import Snapshot
+from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 
@@ -113,7 +112,7 @@ def test_stopped_at_every_append_of_one_and_the_same_run(
     assert_same(path, arbiter, undisturbed)
 
 
-class MortalEngine:
+class MortalEngine(Engine):
     """The loop engine, until the lights go out in some round: before or after the providers have worked."""
 
     name, device = "loop", torch.device("cpu")
@@ -183,8 +182,23 @@ def test_an_unfinished_run_can_be_audited_and_says_so(tmp_path: Path) -> None:
     assert not audit.closed
     assert audit.rounds == 3
     assert "not finished" in audit.message
-    with pytest.raises(BazaarError, match="not finished"):
-        RunFolder(tmp_path / "run").report()
+    report = RunFolder(tmp_path / "run").report()
+    assert (report.status, report.closed, len(report.rounds)) == ("open", False, 3)
+    assert "not finished" in report.message
+    assert report.refunded == 0 and report.held > 0 and report.spent + report.held <= report.budget
+    assert report.final_utility == report.rounds[-1].reached
+    assert sum(payout.pay for payout in report.payouts) == report.spent
+    assert report.distributions.shape == (4, 5)
+
+
+def test_a_run_that_was_stopped_before_its_first_round_can_be_reported(tmp_path: Path) -> None:
+    inner = make_arbiter()._engine
+    assert isinstance(inner, LoopEngine)
+    with pytest.raises(PowerCutError):
+        make_arbiter(engine=MortalEngine(inner, 0, False)).run(tmp_path / "run")
+    report = RunFolder(tmp_path / "run").report()
+    assert (report.status, report.rounds, report.spent) == ("open", (), 0)
+    assert report.held > 0 and np.isnan(report.final_utility)
 
 
 def test_changed_parameters_of_an_unfinished_run_are_found(tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from databazaar import BazaarError, LedgerError, Uniform
-from databazaar.ledger import Book, Entry, Ledger, MemoryStore, Settlement, Snapshot, Terms
+from databazaar.ledger import Book, Drawn, Entry, Ledger, MemoryStore, RuleBook, Settlement, Snapshot, Terms
 from databazaar.money import Currency
-from databazaar.samplers import settings_of
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import SAMPLERS
 
 PRICES = {"a": 1, "b": 3, "c": 7}
 
@@ -30,7 +32,7 @@ class BookMachine(RuleBasedStateMachine):
         self.open: dict[tuple[int, int], str] = {}
         self.settled: set[tuple[int, int]] = set()
         self.paid = dict.fromkeys(PRICES, 0)
-        self.asked = self.voided = 0
+        self.asked = self.voided = self.unpaid = 0
         self.closed = False
 
     keys = st.tuples(st.integers(0, 3), st.integers(0, 2))
@@ -60,13 +62,15 @@ class BookMachine(RuleBasedStateMachine):
     def settle(self, kind: str, key: tuple[int, int], other: str | None, off: int) -> None:
         provider = other or self.open.get(key, "a")
         amount = PRICES[provider] + off
-        fine = not self.closed and self.open.get(key) == provider and off == 0
+        less = kind == "post" and 0 <= amount <= PRICES[provider]  # paid may be less than reserved, a void is all of it
+        fine = not self.closed and self.open.get(key) == provider and (off == 0 or less)
         self._try(access(kind, *key, provider, amount), fine)
         if fine:
             del self.open[key]
             self.settled.add(key)
             if kind == "post":
                 self.paid[provider] += amount
+                self.unpaid -= off
             else:
                 self.voided += amount
 
@@ -96,7 +100,9 @@ class BookMachine(RuleBasedStateMachine):
         book.assert_sound()
         assert book.asked == self.asked <= book.budget
         assert book.spent == sum(self.paid.values())
-        assert book.voided == self.voided
+        assert (book.voided, book.unpaid) == (self.voided, self.unpaid)
+        assert book.held == sum(PRICES[who] for who in self.open.values())
+        assert book.left == book.budget - self.asked
         assert {p: book.pay.get(p, 0) for p in PRICES} == self.paid
         assert {k: v[0] for k, v in book.reserved.items()} == self.open
         assert book.closed == self.closed
@@ -107,26 +113,56 @@ BookMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=3
 TestBook = BookMachine.TestCase
 
 
-def make_terms(budget: int = 30, per_round: int = 2) -> Terms:
-    return Terms(
-        seed=0,
-        sampler=settings_of(Uniform()),
-        budget=budget,
-        per_round=per_round,
-        patience=10,
-        currency=Currency(),
-        providers=tuple((name, name, price) for name, price in PRICES.items()),
-        bounded_utility=True,
-        initial_model="0" * 64,
+def make_rules(budget: int = 30, per_round: int = 2) -> RuleBook:
+    return RuleBook.of(
+        Terms(
+            seed=0,
+            budget=budget,
+            per_round=per_round,
+            currency=Currency(),
+            roster=Roster.of((name, name, price) for name, price in PRICES.items()),
+            rules={
+                "sampler": SAMPLERS.settings_of(Uniform()),
+                "aggregator": {"kind": "mean"},
+                "payment": {"kind": "price-per-access"},
+                "stops": [{"kind": "patience", "rounds": 10}, {"kind": "budget"}],
+            },
+            bounded_utility=True,
+            initial_model="0" * 64,
+        )
     )
 
 
-def outcome(failures: list[str | None]) -> Settlement:
+def drawn(draws: list[int]) -> Drawn:
+    quotes = np.array(list(PRICES.values()))
+    return Drawn(np.array(draws), np.full(len(draws), 0.3), Purse(10**6, quotes))
+
+
+def outcome(draws: list[int], failures: list[str | None]) -> Settlement:
     gains = [None if why else 0.5 for why in failures]
-    return Settlement(gains, failures, [0.3] * len(failures), 0.5, None)
+    paid = [0 if why else list(PRICES.values())[i] for i, why in zip(draws, failures, strict=True)]
+    return Settlement(gains, failures, [0.3] * len(failures), paid, 0.5, None, 0.5, None)
 
 
-SNAP = Snapshot(0, b"", b"")
+class Standing:
+    """What these rounds leave behind: always the same."""
+
+    model_hash, utility, loss = "0" * 64, 0.5, None
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(0, b"", b"")
+
+
+STANDING = Standing()
+BUDGET = {"kind": "budget", "reason": "the budget is spent"}
+
+
+def settle(ledger: Ledger, round: int, draws: list[int], failures: list[str | None]) -> None:
+    ledger.settle(round, drawn(draws), outcome(draws, failures), STANDING)
+
+
+def close(ledger: Ledger) -> None:
+    ledger.close("settled", "", BUDGET, STANDING)
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -134,8 +170,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @initialize(budget=st.integers(14, 80))
     def begin(self, budget: int) -> None:
-        self.terms, self.store = make_terms(budget), MemoryStore()
-        self.ledger = Ledger(self.terms, self.store)
+        self.rules, self.store = make_rules(budget), MemoryStore()
+        self.ledger = Ledger(self.rules, self.store)
         self.round = 0
         self.held: list[int] | None = None
         self.closed = False
@@ -145,21 +181,20 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed)
     @rule(draws=draws)
     def reserve(self, draws: list[int]) -> None:
-        if self.held is not None and draws != self.held:
-            with pytest.raises(LedgerError):
-                self.ledger.reserve(self.round, draws)
-            return
         cost = sum(list(PRICES.values())[i] for i in draws)
-        fits = self.held == draws or self.ledger.book.asked + cost <= self.terms.budget
-        assert self.ledger.reserve(self.round, draws) == fits
+        fits = cost <= self.ledger.book.left if self.held is None else self.held == draws
         if fits:
+            self.ledger.reserve(self.round, drawn(draws))
             self.held = draws
+            return
+        with pytest.raises(LedgerError):
+            self.ledger.reserve(self.round, drawn(draws))
 
     @precondition(lambda self: self.held is not None)
     @rule(failures=st.lists(st.sampled_from([None, None, "late"]), min_size=2, max_size=2))
     def settle(self, failures: list[str | None]) -> None:
         assert self.held is not None
-        self.ledger.settle(self.round, self.held, outcome(failures), SNAP)
+        settle(self.ledger, self.round, self.held, failures)
         self.held, self.round = None, self.round + 1
 
     @precondition(lambda self: self.held is None and self.round > 0)
@@ -167,26 +202,26 @@ class LedgerMachine(RuleBasedStateMachine):
     def close(self) -> None:
         if self.closed:
             with pytest.raises(LedgerError):
-                self.ledger.close("settled", "again", "", 0.5, None)
+                close(self.ledger)
             return
-        self.ledger.close("settled", "", "", 0.5, None)
+        close(self.ledger)
         self.closed = True
 
     @precondition(lambda self: not self.closed)
     @rule()
     def crash_and_reopen(self) -> None:
         """What was settled and not yet committed is lost, as after a crash; what was committed is found."""
-        lost = bool(self.ledger._settled[0])
-        self.ledger = Ledger(self.terms, self.store)
-        if lost:
-            self.round -= 1
-            self.held = [self.terms.ids.index(who) for who, _ in self.ledger.book.reserved.values()]
+        self.ledger = Ledger(self.rules, self.store)
+        places = list(PRICES)
+        if self.ledger.book.reserved:
+            self.round = self.ledger.book.rounds
+            self.held = [places.index(who) for who, _ in self.ledger.book.reserved.values()]
 
     @invariant()
     def stored_chain_is_whole(self) -> None:
-        again = Ledger(self.terms, self.store)
+        again = Ledger(self.rules, self.store)
         again.book.assert_sound()
-        assert again.book.spent + sum(a for _, a in again.book.reserved.values()) <= self.terms.budget
+        assert again.book.spent + sum(a for _, a in again.book.reserved.values()) <= self.rules.terms.budget
         assert sum(again.book.pay.values()) == again.book.spent
         assert again.book.closed == self.closed
 
@@ -217,7 +252,7 @@ def test_an_access_is_paid_once_even_when_it_is_reserved_again() -> None:
 def test_a_refused_post_leaves_the_reservation_as_it_was() -> None:
     book = Book(10, PRICES)
     book.apply(access("reserve", 0, 0, "b", 3))
-    for wrong in (access("post", 0, 0, "a", 1), access("post", 0, 0, "b", 2), access("void", 0, 0, "b", -3)):
+    for wrong in (access("post", 0, 0, "a", 1), access("post", 0, 0, "b", 4), access("void", 0, 0, "b", 2)):
         with pytest.raises(LedgerError):
             book.apply(wrong)
     book.assert_sound()
@@ -245,19 +280,29 @@ def test_a_negative_price_is_refused_before_any_money_moves() -> None:
         book.assert_sound()
 
 
+def test_a_payment_may_be_less_than_was_reserved_and_the_rest_goes_back() -> None:
+    book = Book(10, PRICES)
+    book.apply(access("reserve", 0, 0, "c", 7))
+    with pytest.raises(LedgerError):
+        book.apply(access("post", 0, 0, "c", -1))
+    book.apply(access("post", 0, 0, "c", 2))
+    book.assert_sound()
+    assert (book.spent, book.unpaid, book.asked, book.left) == (2, 5, 7, 3)
+
+
 def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> None:
-    ledger = Ledger(make_terms())
-    ledger.reserve(0, [0, 1])
+    ledger = Ledger(make_rules())
+    ledger.reserve(0, drawn([0, 1]))
     with pytest.raises(LedgerError, match="2 reservations are still open"):
-        ledger.close("settled", "", "", 0.5, None)
-    ledger = Ledger(make_terms())
-    ledger.reserve(0, [0, 1])
-    ledger.settle(0, [0, 1], outcome([None, "late"]), SNAP)
-    ledger.close("settled", "", "", 0.5, None)
+        close(ledger)
+    ledger = Ledger(make_rules())
+    ledger.reserve(0, drawn([0, 1]))
+    settle(ledger, 0, [0, 1], [None, "late"])
+    close(ledger)
     for attempt in (
-        lambda: ledger.reserve(1, [0, 0]),
-        lambda: ledger.settle(1, [0, 0], outcome([None, None]), SNAP),
-        lambda: ledger.close("settled", "", "", 0.5, None),
+        lambda: ledger.reserve(1, drawn([0, 0])),
+        lambda: settle(ledger, 1, [0, 0], [None, None]),
+        lambda: close(ledger),
     ):
         with pytest.raises(LedgerError):
             attempt()
@@ -266,20 +311,20 @@ def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> No
 def test_a_ledger_that_refused_something_still_writes_a_whole_chain() -> None:
     """After a refusal the caller may go on: what reaches the store must still be a chain."""
     store = MemoryStore()
-    ledger = Ledger(make_terms(), store)
-    ledger.reserve(0, [0, 1])
+    ledger = Ledger(make_rules(), store)
+    ledger.reserve(0, drawn([0, 1]))
     with pytest.raises(LedgerError):
-        ledger.settle(0, [0, 2], outcome([None, None]), SNAP)  # draw 1 was for another provider
+        settle(ledger, 0, [0, 2], [None, None])  # draw 1 was for another provider
     try:
-        ledger.settle(0, [0, 1], outcome([None, None]), SNAP)
-        ledger.close("settled", "", "", 0.5, None)
+        settle(ledger, 0, [0, 1], [None, None])
+        close(ledger)
     except LedgerError:
         pass  # refusing all further use is fine too
-    Ledger(make_terms(), store).book.assert_sound()
+    Ledger(make_rules(), store).book.assert_sound()
 
 
 def test_other_terms_are_refused_on_the_same_store() -> None:
     store = MemoryStore()
-    Ledger(make_terms(), store)
+    Ledger(make_rules(), store)
     with pytest.raises(BazaarError, match="other terms"):
-        Ledger(make_terms(budget=31), store)
+        Ledger(make_rules(budget=31), store)

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter
-from databazaar.ledger import Entry, Ledger, audit_entries
+from databazaar.ledger import Accounts, Entry, Ledger, Snapshot, audit_entries
 from databazaar.ledger.chain import GENESIS, KINDS, canonical
-from databazaar.ledger.ledger import Snapshot
-from databazaar.market.arbiter import drive
+from databazaar.market.driver import play
+from databazaar.roster import Purse
+from databazaar.vectors import pack, unpack
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,12 @@ def played(make_vector_market) -> tuple[list[Entry], Snapshot]:
         budget=40, prices=[1, 2, 3, 1], owners=["ann", "ann", "bob", "eve"], oracles={3: lambda w: w * np.nan}
     )
     arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
-    ledger = Ledger(arbiter.terms())
-    drive(arbiter.play(ledger), arbiter._engine, consumer.evaluator(torch.device("cpu")))
+    ledger = Ledger(arbiter.rules)
+    run = arbiter.begin(ledger)
+    play([run], arbiter._engine)
     entries = list(ledger.store.entries())
     assert {e.kind for e in entries} == set(KINDS)
-    snapshot = ledger.store.snapshot()
-    assert snapshot is not None
-    return entries, snapshot
+    return entries, run.state.snapshot()
 
 
 @settings(max_examples=200, deadline=None)
@@ -56,16 +55,15 @@ def test_every_hash_is_that_of_the_canonical_json(numbers: list[Any], kind: Any,
     assert whole.sealed(GENESIS).hash == hashlib.sha256(f"{GENESIS}\n{text}".encode()).hexdigest()
 
 
-def test_without_records_the_book_is_the_same(make_vector_market) -> None:
+def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market) -> None:
     """Prices differ and one provider fails: pay, voids and the end are those of a ledger that keeps everything."""
     market = make_vector_market(budget=40, prices=[1, 2, 3, 1], oracles={3: lambda w: w * np.nan})
     books = []
-    for records in (True, False):
+    for kept in (Ledger, Accounts):
         arbiter = Arbiter(*market, OSMD(0.6, 0.2), engine="loop", seed=8)
-        ledger = Ledger(arbiter.terms(), records=records)
-        drive(arbiter.play(ledger), arbiter._engine, market[0].evaluator(torch.device("cpu")))
-        books.append(ledger.book)
-        assert bool(list(ledger.store.entries())) == (ledger.head != GENESIS) == records
+        accounts = kept(arbiter.rules)
+        play([arbiter.begin(accounts)], arbiter._engine)
+        books.append(accounts.book)
     assert books[0] == books[1] and books[1].closed and books[1].failures and books[1].pay
 
 
@@ -199,9 +197,9 @@ def test_changed_terms_are_found_although_the_chain_was_sealed_anew(
     played: tuple[list[Entry], Snapshot], target: str
 ) -> None:
     entries, snapshot = played
-    body = {**entries[0].body, "sampler": dict(entries[0].body["sampler"])}
+    body = json.loads(json.dumps(entries[0].body))
     if target in ("eta", "alpha"):
-        body["sampler"][target] += 0.5  # a floor that no p came near would have changed nothing
+        body["rules"]["sampler"][target] += 0.5  # a floor that no p came near would have changed nothing
     elif target == "price":
         body["providers"] = [[name, owner, price + 1] for name, owner, price in body["providers"]]
     else:
@@ -226,6 +224,11 @@ def test_a_changed_settlement_is_found_although_sealed_anew(played: tuple[list[E
         {"spent": closing.body["spent"] + 1},
         {"refunded": closing.body["refunded"] - 1},
         {"status": "nobody answered"},
+        {"status": "diverged"},
+        {"stop": {"kind": "budget", "reason": "enough"}},
+        {"stop": {"kind": "target-utility", "reason": closing.body["stop"]["reason"]}},
+        {"utility": closing.body["utility"] + 1e-9},
+        {"model": "0" * 64},
     ):
         forged = reseal([*entries[:-1], replace(closing, body={**closing.body, **change})])
         assert not audit_entries(forged, snapshot).ok
@@ -243,12 +246,15 @@ def test_a_run_stopped_early_is_found_although_sealed_anew(played: tuple[list[En
 
 def test_a_changed_stored_state_is_found(played: tuple[list[Entry], Snapshot]) -> None:
     entries, snapshot = played
-    state = np.frombuffer(snapshot.sampler).copy()
-    state[0] += 1e-6
+    state = unpack(snapshot.state)
+    moved = pack({**state, "sampler": state["sampler"] + 1e-6})
     for bad in (
-        replace(snapshot, sampler=state.tobytes()),
-        replace(snapshot, sampler=snapshot.sampler[:-8]),
-        replace(snapshot, sampler=snapshot.sampler[:-3]),
+        replace(snapshot, state=moved),
+        replace(snapshot, state=pack({**state, "sampler": state["sampler"][:-1]})),
+        replace(snapshot, state=pack({"other": state["sampler"]})),
+        replace(snapshot, state=snapshot.state[:-3]),
+        replace(snapshot, state=b""),
+        replace(snapshot, params=snapshot.params[:-3]),
         replace(snapshot, next_round=snapshot.next_round + 1),
     ):
         assert not audit_entries(entries, bad).ok
@@ -260,8 +266,11 @@ def test_the_audit_replays_every_distribution(played: tuple[list[Entry], Snapsho
     assert len(audit.distributions) == audit.rounds + 1
     for p in audit.distributions:
         assert p.sum() == pytest.approx(1)
-        assert (p >= 0.2 / 4).all()
-    np.testing.assert_allclose(audit.distributions[-1], OSMD(0.6, 0.2).probabilities(np.frombuffer(snapshot.sampler)))
+    for p, played in zip(audit.distributions[:-3], audit.history, strict=False):
+        assert (p >= 0.2 / 4).all(), played  # everybody is affordable: nobody is asked less than that
+    purse = Purse(10**6, np.array([1, 2, 3, 1]))
+    expected = OSMD(0.6, 0.2).probabilities(unpack(snapshot.state)["sampler"], purse)
+    np.testing.assert_allclose(audit.distributions[-1], expected)
 
 
 def test_one_spelling_only() -> None:

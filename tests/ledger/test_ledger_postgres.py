@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from databazaar import OSMD, Arbiter, LedgerError
-from databazaar.ledger import Ledger
+from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 
@@ -81,11 +81,12 @@ def test_postgres_holds_the_same_ledger(server: str, market, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_postgres_entries_cannot_be_changed_and_have_one_writer(server: str, market) -> None:
-    terms = Arbiter(*market(), OSMD(0.6, 0.2), engine="loop").terms()
-    first, second = (Ledger(terms, SqlStore(server, "pair")) for _ in range(2))
-    assert first.reserve(0, [0, 1, 2])
+    rules = Arbiter(*market(), OSMD(0.6, 0.2), engine="loop").rules
+    first, second = (Ledger(rules, SqlStore(server, "pair")) for _ in range(2))
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.purse(first.book))
+    first.reserve(0, drawn)
     with pytest.raises(LedgerError, match="another process"):
-        second.reserve(0, [0, 1, 2])
+        second.reserve(0, drawn)
     before = list(first.store.entries())
     engine = sa.create_engine(server)
     for attack in ("UPDATE bazaar_entries SET amount = 0", "DELETE FROM bazaar_entries", "TRUNCATE bazaar_entries"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
-from databazaar.ledger import Ledger
+from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 
@@ -169,13 +169,14 @@ def test_the_file_holds_the_same_ledger_as_memory(make_vector_market, tmp_path: 
 
 def test_two_writers_of_one_run_the_second_is_told(make_vector_market, tmp_path: Path) -> None:
     consumer, providers = make_vector_market()
-    terms = Arbiter(consumer, providers, engine="loop").terms()
-    first = Ledger(terms, SqlStore.file(tmp_path / "l.sqlite", "run"))
-    second = Ledger(terms, SqlStore.file(tmp_path / "l.sqlite", "run"))
-    assert first.reserve(0, [0, 1, 2])
+    rules = Arbiter(consumer, providers, engine="loop").rules
+    first = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
+    second = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.purse(first.book))
+    first.reserve(0, drawn)
     with pytest.raises(LedgerError, match="another process has written this entry"):
-        second.reserve(0, [0, 1, 2])
-    third = Ledger(terms, SqlStore.file(tmp_path / "l.sqlite", "run"))
+        second.reserve(0, drawn)
+    third = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
     assert third.head == first.head
     assert len(third.book.reserved) == 3
     for ledger in (first, second, third):

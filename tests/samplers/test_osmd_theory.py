@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from one_price import OnePrice
 
 from databazaar import OSMD, BazaarError, Uniform
 from databazaar.randomness import draws_stream
@@ -34,11 +35,11 @@ def best_of_switching(gains: np.ndarray, switches: int) -> float:
 
 def regret(sampler: Sampler, gains: np.ndarray, per_round: int, switches: int, seed: int) -> float:
     """Realised regret of one play, in which only drawn gains are seen."""
-    state, earned = sampler.init(gains.shape[1]), 0.0
+    state, earned = OnePrice(sampler).init(gains.shape[1]), 0.0
     for t, row in enumerate(gains):
-        draws = sampler.draw(state, draws_stream(seed, t), per_round)
+        draws = OnePrice(sampler).draw(state, draws_stream(seed, t), per_round)
         earned += row[draws].sum()
-        state = sampler.update(state, draws, row[draws])
+        state = OnePrice(sampler).update(state, draws, row[draws])
     return per_round * best_of_switching(gains, switches) - earned
 
 

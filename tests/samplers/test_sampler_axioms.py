@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from one_price import OnePrice
 
 from databazaar import OSMD, Arbiter, Uniform
 
@@ -17,8 +18,8 @@ def test_symmetry_a_step_commutes_with_any_renaming(n: int, seed: int, alpha: fl
     state, gains = np.log(p / p.sum()), rng.normal(size=n)
     draws, names = rng.integers(0, n, 5), rng.permutation(n)
     place = np.argsort(names)  # provider i is called place[i] after the renaming, in which names[j] stands at j
-    moved = sampler.update(state, draws, gains[draws])
-    renamed = sampler.update(state[names], place[draws], gains[draws])
+    moved = OnePrice(sampler).update(state, draws, gains[draws])
+    renamed = OnePrice(sampler).update(state[names], place[draws], gains[draws])
     np.testing.assert_allclose(renamed, moved[names], rtol=1e-12, atol=1e-12)
 
 
@@ -42,8 +43,8 @@ def test_symmetry_the_distribution_of_payouts_follows_a_renaming(make_vector_mar
 def test_symmetry_equal_chances_are_drawn_equally_often(draw: int) -> None:
     """Draw positions are alike, and nobody is favoured for standing first or last."""
     sampler = OSMD(eta=1, alpha=0.1)
-    state, rng = sampler.init(7), np.random.default_rng(draw)
-    counts = np.bincount(np.array([sampler.draw(state, rng, 3)[draw] for _ in range(7000)]), minlength=7)
+    state, rng = OnePrice(sampler).init(7), np.random.default_rng(draw)
+    counts = np.bincount(np.array([OnePrice(sampler).draw(state, rng, 3)[draw] for _ in range(7000)]), minlength=7)
     assert ((counts - 1000) ** 2 / 1000).sum() < 27.9  # χ² with 6 degrees of freedom, 1 in 10,000
 
 
@@ -66,14 +67,14 @@ def test_efficiency_payments_sum_to_what_was_spent(make_vector_market, budget, p
 def test_null_player_falls_monotonically_to_the_floor(alpha: float, null_gain: float) -> None:
     """True where the others do not hurt: gain_i ≤ 0 ≤ gain_j makes p_i fall, and strictly wherever somebody gains."""
     n, sampler, rng = 5, OSMD(eta=0.3, alpha=alpha), np.random.default_rng(1)
-    state = sampler.init(n)
+    state = OnePrice(sampler).init(n)
     history = []
     for _ in range(400):
-        draws = sampler.draw(state, rng, 3)
+        draws = OnePrice(sampler).draw(state, rng, 3)
         gains = rng.uniform(0, 0.5, n)
         gains[2] = null_gain
-        state = sampler.update(state, draws, gains[draws])
-        history.append(sampler.probabilities(state)[2])
+        state = OnePrice(sampler).update(state, draws, gains[draws])
+        history.append(OnePrice(sampler).probabilities(state)[2])
     falls = np.diff(np.array([1 / n, *history]))
     assert (falls <= 1e-15).all()
     assert history[0] < 1 / n
@@ -83,10 +84,10 @@ def test_null_player_falls_monotonically_to_the_floor(alpha: float, null_gain: f
 def test_null_player_the_papers_claim_needs_that_others_do_not_hurt_more() -> None:
     """Section 4.2 claims p¹ ≥ p² ≥ … for whoever never helps. Where another hurts more, p rises: a counterexample."""
     sampler = OSMD(eta=1.0, alpha=0.1)
-    state = sampler.init(2)
+    state = OnePrice(sampler).init(2)
     gains = np.array([-0.1, -1.0])  # neither helps
-    moved = sampler.update(state, np.array([0, 1]), gains)
-    assert sampler.probabilities(moved)[0] > sampler.probabilities(state)[0]
+    moved = OnePrice(sampler).update(state, np.array([0, 1]), gains)
+    assert OnePrice(sampler).probabilities(moved)[0] > OnePrice(sampler).probabilities(state)[0]
 
 
 def test_null_player_is_paid_least(make_vector_market) -> None:
@@ -106,6 +107,6 @@ def test_null_player_is_paid_least(make_vector_market) -> None:
 
 def test_uniform_ignores_what_providers_bring() -> None:
     sampler = Uniform()
-    state = sampler.init(4)
-    assert (sampler.update(state, np.array([1, 1]), np.array([9.0, 9.0])) == state).all()
-    assert (sampler.probabilities(state) == 0.25).all()
+    state = OnePrice(sampler).init(4)
+    assert (OnePrice(sampler).update(state, np.array([1, 1]), np.array([9.0, 9.0])) == state).all()
+    assert (OnePrice(sampler).probabilities(state) == 0.25).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from one_price import OnePrice
 from scipy.optimize import brentq, minimize
 
 from databazaar import OSMD
@@ -164,7 +165,7 @@ def test_update_is_the_optimum_for_the_estimate_of_line_8(
     n, K = len(p), len(draws)
     estimate = np.array([np.sum(draws == i) / (K * p[i]) * gains[i] for i in range(n)])
     sampler = OSMD(eta=eta, alpha=alpha)
-    q = sampler.probabilities(sampler.update(np.log(p), draws, gains[draws]))
+    q = OnePrice(sampler).probabilities(OnePrice(sampler).update(np.log(p), draws, gains[draws]))
     log_weights = np.log(p) + eta * estimate
     assert_feasible(q, alpha)
     assert (q >= alpha / n).all()
@@ -176,12 +177,12 @@ def test_update_is_the_optimum_for_the_estimate_of_line_8(
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 0.5, 1.0]))
 def test_p_stays_sound_through_a_long_wild_game(seed: int, alpha: float) -> None:
     rng, sampler = np.random.default_rng(seed), OSMD(eta=0.5, alpha=alpha)
-    state = sampler.init(6)
+    state = OnePrice(sampler).init(6)
     for _ in range(60):
-        draws = sampler.draw(state, rng, 4)
+        draws = OnePrice(sampler).draw(state, rng, 4)
         gains = (rng.normal(size=6) * 10.0 ** rng.integers(-3, 7))[draws]
-        state = sampler.update(state, draws, gains)
-        p = sampler.probabilities(state)
+        state = OnePrice(sampler).update(state, draws, gains)
+        p = OnePrice(sampler).probabilities(state)
         assert_feasible(p, alpha)
         assert (p >= alpha / 6).all()
 
@@ -191,7 +192,9 @@ def test_p_stays_sound_through_a_long_wild_game(seed: int, alpha: float) -> None
 def test_a_finite_gain_never_makes_p_infinite_or_nan(gain: float, alpha: float) -> None:
     sampler = OSMD(eta=10.0, alpha=alpha)
     draws = np.array([0, 1])
-    p = sampler.probabilities(sampler.update(sampler.init(4), draws, np.array([gain, -gain])))
+    p = OnePrice(sampler).probabilities(
+        OnePrice(sampler).update(OnePrice(sampler).init(4), draws, np.array([gain, -gain]))
+    )
     assert_feasible(p, alpha)
     winner = 0 if gain > 0 else 1
     assert p[winner] == pytest.approx(1 - 3 * alpha / 4)

@@ -15,10 +15,13 @@ from torch import Tensor
 
 from databazaar.engines import VectorizedEngine
 from databazaar.learning.utilities import Evaluator
-from databazaar.ledger import Ledger
-from databazaar.market.arbiter import Arbiter, Progress
+from databazaar.ledger import Accounts
+from databazaar.market.arbiter import Arbiter
+from databazaar.market.driver import play
+from databazaar.market.run import Progress
+from databazaar.roster import Purse
 from databazaar.samplers import OSMD, Sampler, Uniform
-from databazaar.samplers.protocol import Draws, Vector, refuse_too_many, register
+from databazaar.samplers.protocol import Draws, Vector, refuse_too_many
 from databazaar.valuation.fed_shapley import fed_valuing
 from databazaar.valuation.g_shapley import g_valuing
 from databazaar.valuation.market import Market as OpenMarket
@@ -39,22 +42,20 @@ Measure = Callable[[Tensor], Floats]
 """Parameters of one run → what is plotted along its training."""
 
 
-@register
 @dataclass(frozen=True)
 class OSMDOncePerRound(OSMD):
     """Who is drawn twice in a round counts once in the estimate."""
 
     kind: ClassVar[str] = "osmd-once-per-round"
 
-    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         drawn = draws.tolist()
         again = [place for place, provider in enumerate(drawn) if provider in drawn[:place]]
         once = gains.copy()
         once[again] = 0.0
-        return super().update(state, draws, once)
+        return super().update(state, draws, once, purse)
 
 
-@register
 @dataclass(frozen=True)
 class OSMDWithoutReplacement(OSMD):
     """OSMD whose draws of a round are of different providers, one after the other in proportion to p. The estimate
@@ -62,8 +63,8 @@ class OSMDWithoutReplacement(OSMD):
 
     kind: ClassVar[str] = "osmd-without-replacement"
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
-        p = self.probabilities(state)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        p = self.probabilities(state, purse)
         refuse_too_many(size, len(p))
         draws: Draws = rng.choice(len(p), size, replace=False, p=p / p.sum())
         return draws
@@ -114,14 +115,14 @@ def _train(
     settings = market.settings
     sampler = _sampler(method, market)
     points = _points(settings.rounds)
+    evaluator = market.consumer(seeds[0]).evaluator(engine.device)
     measure = _measure(market, engine.device)
     curves: dict[int, list[Floats]] = {seed: [] for seed in seeds}
-    plays, ledgers = [], []
+    runs = []
     for seed in seeds:
         arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
         if isinstance(market, MixtureMarket):
             curves[seed].append(measure(arbiter.parameters.to(engine.device)))
-        ledger = Ledger(arbiter.terms(), records=False)
 
         def hear(progress: Progress, seed: int = seed) -> None:
             if progress.round in points:
@@ -129,10 +130,9 @@ def _train(
             if seed == seeds[-1]:
                 tell(progress.round / settings.rounds)
 
-        plays.append(arbiter.play(ledger, hear))
-        ledgers.append(ledger)
-    drive_together(plays, engine, market.consumer(seeds[0]).evaluator(engine.device))
-    pay = [[ledger.book.pay.get(p.id, 0) for p in market.providers] for ledger in ledgers]
+        runs.append(arbiter.begin(Accounts(arbiter.rules), hear, evaluator))
+    play(runs, engine)
+    pay = [[run.accounts.book.pay.get(p.id, 0) for p in market.providers] for run in runs]
     shown = sorted(points) if isinstance(market, ImageMarket) else [0, *sorted(points)]
     return Outcome(list(seeds), np.array(pay, dtype=float), np.array(shown), np.array([curves[s] for s in seeds]))
 

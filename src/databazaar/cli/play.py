@@ -20,7 +20,7 @@ from rich.table import Table
 from databazaar.cli import app
 from databazaar.config.jobs import Job
 from databazaar.files import write_whole
-from databazaar.market.arbiter import Progress as Round
+from databazaar.market.run import Progress as Round
 from databazaar.money import Currency
 from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
 from databazaar.runs.folder import SUMMARY, RunFolder

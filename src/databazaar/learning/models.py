@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from databazaar.errors import BazaarError
+from databazaar.vectors import hash_array, pack, unpack
 
 KINDS = ("linear", "logistic", "mlp", "cnn")
 
@@ -191,41 +191,18 @@ class Layout:
 
 def hash_vector(flat: Tensor) -> str:
     """SHA-256 of a parameter vector: its type, its length and its bytes."""
-    array = flat.detach().cpu().contiguous().numpy()
-    digest = hashlib.sha256(f"{array.dtype.str}:{array.size}:".encode())
-    digest.update(array.data)
-    return digest.hexdigest()
-
-
-def to_bytes(flat: Tensor) -> bytes:
-    """A parameter vector as safetensors."""
-    return model_to_bytes(None, flat)
-
-
-def from_bytes(data: bytes) -> Tensor:
-    return model_from_bytes(None, data)
+    return hash_array(flat.detach().cpu().numpy())
 
 
 def model_to_bytes(layout: Layout | None, flat: Tensor) -> bytes:
     """Named tensors as safetensors; a model that is only a vector is saved as `w`."""
-    from safetensors.torch import save
-
     flat = flat.detach().cpu().contiguous()
-    named = {"w": flat} if layout is None else {n: t.contiguous() for n, t in layout.unflatten(flat).items()}
-    return save(named, metadata={"order": json.dumps(list(named))})
-
-
-def hash_of_saved(data: bytes) -> str:
-    """`hash_vector` of the parameters that `model_to_bytes` wrote."""
-    from safetensors.torch import load
-
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    named = load(data)
-    return hash_vector(torch.cat([named[name].reshape(-1) for name in json.loads(header["__metadata__"]["order"])]))
+    named = {"w": flat} if layout is None else layout.unflatten(flat)
+    return pack({name: tensor.numpy() for name, tensor in named.items()})
 
 
 def model_from_bytes(layout: Layout | None, data: bytes) -> Tensor:
-    from safetensors.torch import load
-
-    named = load(data)
-    return named["w"] if layout is None else torch.cat([named[name].reshape(-1) for name in layout.names])
+    """The parameter vector that `model_to_bytes` wrote."""
+    named = unpack(data)
+    names = ("w",) if layout is None else layout.names
+    return torch.from_numpy(np.concatenate([named[name].reshape(-1) for name in names]))

@@ -1,19 +1,33 @@
-"""Money that can be audited: integer amounts, reserve → post or void, an append-only hash chain."""
+"""Money that can be audited: integer amounts, reserve → post or void, an append-only hash chain.
 
-from databazaar.ledger.audit import Audit, audit_entries
+A ledger is read and replayed without torch, data or model.
+"""
+
+from databazaar.ledger.accounts import Accounts, Settlement
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import Entry
-from databazaar.ledger.ledger import Ledger, MemoryStore, Settlement, Snapshot, Store, Terms
+from databazaar.ledger.ledger import Ledger
+from databazaar.ledger.replay import Access, Audit, Round, audit_entries
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, status_of
+from databazaar.ledger.store import MemoryStore, Snapshot, Store
+from databazaar.ledger.terms import Terms
 
 __all__ = [
+    "Access",
+    "Accounts",
     "Audit",
     "Book",
+    "Drawn",
     "Entry",
     "Ledger",
     "MemoryStore",
+    "Round",
+    "RuleBook",
     "Settlement",
     "Snapshot",
+    "Stopped",
     "Store",
     "Terms",
     "audit_entries",
+    "status_of",
 ]

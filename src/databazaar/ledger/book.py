@@ -12,27 +12,41 @@ from databazaar.ledger.chain import Entry
 class Book:
     """Accounts in minor units. `apply` refuses an entry that breaks a rule; `assert_sound` adds everything up.
 
-    Every reserve is followed by one post (a valid reply is paid) or one void (a failed one is not). What is
-    reserved is used up either way, so a run of budget B asks for accesses worth B at most; money of voided
-    accesses goes back to the consumer when the run closes.
+    `quotes` is the most that an access to each provider may cost. Every reserve of that amount is followed by one post
+    (a valid reply is paid, at most what was reserved) or one void (a failed one is not). What is reserved is used up
+    either way, so a run of budget B asks for accesses worth B at most; what was reserved and not paid goes back to the
+    consumer when the run closes.
+
+    Beside the money it keeps what stops look at: `utilities` of the model before the first round and after each,
+    `silent` rounds on end, and whether the last round `diverged`.
     """
 
     budget: int
-    prices: dict[str, int]
-    owners: dict[str, str] = field(default_factory=dict)
+    quotes: dict[str, int]
     asked: int = 0
     spent: int = 0
     voided: int = 0
+    unpaid: int = 0
     reserved: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
     pay: dict[str, int] = field(default_factory=dict)
     accesses: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    silent: int = 0
+    utilities: list[float] = field(default_factory=list)
+    diverged: bool = False
     closed: bool = False
 
-    def covers(self, cost: int) -> bool:
-        """Whether the budget that has not been asked for pays for another round of this cost."""
-        return self.asked + cost <= self.budget
+    @property
+    def left(self) -> int:
+        """What has not been asked for yet."""
+        return self.budget - self.asked
+
+    @property
+    def held(self) -> int:
+        """What is reserved for the round under way."""
+        return sum(amount for _, amount in self.reserved.values())
 
     def apply(self, entry: Entry) -> None:
         if self.closed:
@@ -41,6 +55,8 @@ class Book:
             self._reserve(entry)
         elif entry.kind in ("post", "void"):
             self._settle(entry)
+        elif entry.kind == "round":
+            self._end_round(entry)
         elif entry.kind == "close":
             if self.reserved:
                 raise LedgerError(f"{entry}: {len(self.reserved)} reservations are still open")
@@ -52,18 +68,19 @@ class Book:
             raise LedgerError(f"{entry}: this access is settled already")
         if key in self.reserved:
             raise LedgerError(f"{entry}: this access is reserved already")
-        if amount != self.prices[provider]:
-            raise LedgerError(f"{entry}: reserves {amount}, but {provider} costs {self.prices[provider]}")
+        if amount != self.quotes[provider]:
+            raise LedgerError(f"{entry}: reserves {amount}, but {provider} costs {self.quotes[provider]}")
         if amount < 0:
             raise LedgerError(f"{entry}: reserves a negative amount")
-        if not self.covers(amount):
-            raise LedgerError(f"{entry}: reserves {amount} of {self.budget - self.asked} left in the budget")
+        if amount > self.left:
+            raise LedgerError(f"{entry}: reserves {amount} of {self.left} left in the budget")
         self.reserved[key] = provider, amount
         self.asked += amount
 
     def _settle(self, entry: Entry) -> None:
         key, provider, amount = self._access(entry)
-        if self.reserved.get(key) != (provider, amount):
+        who, reserved = self.reserved.get(key, (None, 0))
+        if who != provider or not 0 <= amount <= reserved or (entry.kind == "void" and amount != reserved):
             raise LedgerError(f"{entry}: nothing like it is reserved")
         del self.reserved[key]
         self.settled.add(key)
@@ -72,24 +89,36 @@ class Book:
             self.failures[provider] = self.failures.get(provider, 0) + 1
             return
         self.spent += amount
+        self.unpaid += reserved - amount
         self.pay[provider] = self.pay.get(provider, 0) + amount
         self.accesses[provider] = self.accesses.get(provider, 0) + 1
 
     def _access(self, entry: Entry) -> tuple[tuple[int, int], str, int]:
         if entry.round is None or entry.draw is None or entry.provider is None or entry.amount is None:
             raise LedgerError(f"{entry}: lacks its round, draw, provider or amount")
-        if entry.provider not in self.prices:
+        if entry.provider not in self.quotes:
             raise LedgerError(f"{entry}: provider {entry.provider!r} is not part of this market")
         return (entry.round, entry.draw), entry.provider, entry.amount
 
+    def _end_round(self, entry: Entry) -> None:
+        body = entry.body
+        if not self.utilities:
+            self.utilities.append(body["utility"])
+        reached = body.get("reached")
+        if reached is not None:
+            self.utilities.append(reached)
+        self.diverged = "reached" in body and reached is None
+        self.silent = self.silent + 1 if all(gain is None for gain in body["gains"]) else 0
+        self.rounds += 1
+
     def assert_sound(self) -> None:
         """The invariants, checked at every commit."""
-        reserved = sum(amount for _, amount in self.reserved.values())
+        held = self.held
         rules = {
-            "posted + reserved ≤ budget": self.spent + reserved <= self.budget,
+            "posted + reserved ≤ budget": self.spent + held <= self.budget,
             "payments sum to what was spent": sum(self.pay.values()) == self.spent,
-            "asked = posted + voided + reserved": self.asked == self.spent + self.voided + reserved,
-            "nothing is negative": min([self.spent, self.voided, *self.pay.values()], default=0) >= 0,
+            "asked = posted + unpaid + voided + reserved": self.asked == self.spent + self.unpaid + self.voided + held,
+            "nothing is negative": min([self.spent, self.unpaid, self.voided, *self.pay.values()], default=0) >= 0,
         }
         for rule, holds in rules.items():
             if not holds:

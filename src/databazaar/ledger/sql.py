@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import KINDS, Entry, canonical
-from databazaar.ledger.ledger import Snapshot
+from databazaar.ledger.store import Snapshot
 
 _meta = sa.MetaData()
 
@@ -38,7 +38,7 @@ SNAPSHOTS = sa.Table(
     _meta,
     sa.Column("run", sa.String(64), primary_key=True),
     sa.Column("next_round", sa.BigInteger, nullable=False),
-    sa.Column("sampler", sa.LargeBinary, nullable=False),
+    sa.Column("sampler", sa.LargeBinary, key="state", nullable=False),  # the name that it has had since format 1
     sa.Column("params", sa.LargeBinary, nullable=False),
 )
 
@@ -96,7 +96,7 @@ class SqlStore:
             with self._engine.begin() as connection:
                 connection.execute(ENTRIES.insert(), rows)
                 if snapshot is not None:
-                    values = {"next_round": snapshot.next_round, "sampler": snapshot.sampler, "params": snapshot.params}
+                    values = {"next_round": snapshot.next_round, "state": snapshot.state, "params": snapshot.params}
                     mine = SNAPSHOTS.c.run == self._run
                     if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
                         connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))

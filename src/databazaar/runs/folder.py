@@ -16,20 +16,21 @@ import shutil
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import write_whole
-from databazaar.learning.models import hash_of_saved, model_from_bytes, model_to_bytes
-from databazaar.learning.task import Task
 from databazaar.ledger import Audit, audit_entries
-from databazaar.ledger.audit import NO_ENTRIES
+from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
+from databazaar.vectors import hash_packed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from databazaar.learning.task import Task
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
 PRIVACY = "privacy.json"
@@ -42,10 +43,11 @@ class RunFolder:
         self.path = path
         try:
             self.recipe: dict[str, Any] = json.loads((path / RUN).read_text())
-            self._id = str(self.recipe["id"])
+            self.id = str(self.recipe["id"])
         except (OSError, ValueError, KeyError, TypeError):
             raise BazaarError(f"{path} is not a run's folder: give the folder that `bazaar run` made") from None
         self._store: SqlStore | None = None
+        self._replayed: Audit | None = None
 
     @classmethod
     def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
@@ -82,12 +84,16 @@ class RunFolder:
         if self.finished:
             raise BazaarError(f"{self.path} holds a finished run: give another folder for a new one")
         url = self.recipe.get("ledger_url")
-        self._store = SqlStore(url, self._id) if url else SqlStore.file(self.path / LEDGER, self._id)
+        self._store = SqlStore(url, self.id) if url else SqlStore.file(self.path / LEDGER, self.id)
         return self._store
 
-    def finish(self, params: Tensor, task: Task, report: Report) -> None:
+    def finish(self, params: Tensor, task: Task) -> Report:
         """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
+        from databazaar.learning.models import model_to_bytes
+
         assert self._store is not None
+        replayed = audit_entries(self._store.entries(), self._store.snapshot())
+        report = report_from(replayed)
         write_whole(self.path / MODEL, model_to_bytes(task.optional_layout, params))
         self._store.finish()
         summary = {
@@ -104,9 +110,13 @@ class RunFolder:
             "final_loss": report.final_loss,
         }
         write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode())
+        self._replayed = replayed
+        return self.with_privacy(report)
 
     def saved_parameters(self, task: Task) -> Tensor | None:
         """The trained parameters, where the model's file has been written."""
+        from databazaar.learning.models import model_from_bytes
+
         path = self.path / MODEL
         return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
 
@@ -125,8 +135,8 @@ class RunFolder:
 
     def _model_is(self, expected: str | None) -> bool:
         try:
-            return hash_of_saved((self.path / MODEL).read_bytes()) == expected
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            return hash_packed((self.path / MODEL).read_bytes()) == expected
+        except (OSError, ValueError):
             return False
 
     def dispose(self) -> None:
@@ -142,16 +152,28 @@ class RunFolder:
         url = self.recipe.get("ledger_url")
         if not url and not (self.path / LEDGER).exists():
             raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
-        return SqlStore(url or read_only(self.path / LEDGER), self._id, create=False)
+        return SqlStore(url or read_only(self.path / LEDGER), self.id, create=False)
+
+    def replay(self) -> Audit:
+        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again."""
+        if self._replayed is None:
+            reader = self._reader()
+            try:
+                replayed = audit_entries(reader.entries(), reader.snapshot())
+            except LedgerError as broken:
+                replayed = Audit(first_broken=str(broken))
+            finally:
+                reader.dispose()
+            if replayed.first_broken == NO_ENTRIES and not self.finished:
+                raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+            if not self.finished:
+                return replayed  # it may go on
+            self._replayed = replayed
+        return self._replayed
 
     def report(self) -> Report:
-        if not self.finished:
-            raise BazaarError(f"{self.path} is not finished: `bazaar resume {self.path}` goes on with it")
-        reader = self._reader()
-        try:
-            return self.with_privacy(report_from(reader.entries()))
-        finally:
-            reader.dispose()
+        """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
+        return self.with_privacy(report_from(self.replay()))
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
@@ -175,15 +197,7 @@ class RunFolder:
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        reader = self._reader()
-        try:
-            audit = audit_entries(reader.entries(), reader.snapshot())
-        except LedgerError as broken:
-            audit = Audit(first_broken=str(broken))
-        finally:
-            reader.dispose()
-        if audit.first_broken == NO_ENTRIES and not self.finished:
-            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+        audit = replace(self.replay())
         if audit.ok:
             audit.first_broken = self._why_files_differ(audit, head)
         return audit

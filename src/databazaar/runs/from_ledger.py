@@ -2,90 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from databazaar.errors import BazaarError
-from databazaar.ledger.audit import audit_entries
+from databazaar.errors import LedgerError
 from databazaar.ledger.book import Book
-from databazaar.ledger.chain import Entry
-from databazaar.ledger.ledger import Terms
-from databazaar.runs.report import Access, Payout, Report, Round, Status
-from databazaar.samplers import OSMD, from_settings
+from databazaar.ledger.replay import Audit
+from databazaar.ledger.terms import Terms
+from databazaar.runs.report import Payout, Report
+from databazaar.samplers import OSMD, SAMPLERS
 
 
-def report_from(entries: Iterable[Entry]) -> Report:
-    """The report of a closed ledger. The distributions are replayed from draws and gains."""
-    kept = list(entries)
-    if not kept or kept[-1].kind != "close":
-        raise BazaarError("this run is not finished: `bazaar resume` goes on with it")
-    terms = Terms.from_body(kept[0].body)
-    book = Book(terms.budget, terms.prices, terms.owners)
-    for entry in kept[1:]:
-        book.apply(entry)
-    closing = kept[-1].body
-    status: Status = closing["status"]
+def report_from(audit: Audit) -> Report:
+    """The report of a ledger that has been replayed, closed or still open. One that does not hold is refused."""
+    if not audit.ok or audit.terms is None or audit.book is None:
+        raise LedgerError(f"the ledger does not hold, so nothing can be reported from it: {audit.message}")
+    terms, book, closing = audit.terms, audit.book, audit.closing
+    money = terms.currency.format
+    if closing is None:
+        last = audit.history[-1] if audit.history else None
+        message = (
+            f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
+            "nothing here is final, and `bazaar resume` goes on with the run"
+        )
+        closing = {
+            "status": "open",
+            "message": message,
+            "refunded": 0,
+            "utility": float("nan") if last is None else last.utility if last.reached is None else last.reached,
+            "loss": None if last is None else last.loss if last.reached is None else last.reached_loss,
+        }
     return Report(
-        status=status,
+        status=closing["status"],
         message=closing["message"],
-        rules={"sampler": terms.sampler},
+        rules=terms.rules,
         seed=terms.seed,
         currency=terms.currency,
         budget=terms.budget,
         per_round=terms.per_round,
-        spent=closing["spent"],
+        spent=book.spent,
         refunded=closing["refunded"],
+        held=book.held,
         payouts=payouts(terms, book),
-        rounds=tuple(rounds(terms, kept)),
-        distributions=np.array(audit_entries(kept).distributions),
+        rounds=tuple(audit.history),
+        distributions=np.array(audit.distributions),
         final_utility=closing["utility"],
         final_loss=closing["loss"],
-        model_hash=closing["model"],
-        ledger_head=kept[-1].hash,
+        model_hash=audit.model or "",
+        ledger_head=audit.head,
+        stopped_by=closing.get("stop", {}).get("reason", ""),
         regret_bound=regret_bound(terms),
     )
 
 
 def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:
     return tuple(
-        Payout(i, owner, price, book.accesses.get(i, 0), book.pay.get(i, 0), book.failures.get(i, 0))
-        for i, owner, price in terms.providers
+        Payout(
+            offer.id,
+            offer.owner,
+            offer.price,
+            book.accesses.get(offer.id, 0),
+            book.pay.get(offer.id, 0),
+            book.failures.get(offer.id, 0),
+        )
+        for offer in terms.roster.offers
     )
-
-
-def rounds(terms: Terms, entries: Iterable[Entry]) -> Iterable[Round]:
-    index = {provider: i for i, provider in enumerate(terms.ids)}
-    settled: list[Entry] = []
-    for entry in entries:
-        if entry.kind in ("post", "void"):
-            settled.append(entry)
-        elif entry.kind == "round":
-            body = entry.body
-            accesses = tuple(
-                Access(
-                    draw,
-                    index[e.provider or ""],
-                    p,
-                    gain,
-                    (e.amount or 0) if e.kind == "post" else 0,
-                    e.body.get("reason"),
-                )
-                for draw, (e, gain, p) in enumerate(zip(settled, body["gains"], body["probabilities"], strict=True))
-            )
-            yield Round(entry.round or 0, accesses, body["utility"], body["loss"])
-            settled = []
-
-
-def _paid(entry: Entry) -> int:
-    return entry.amount or 0 if entry.kind == "post" else 0
 
 
 def regret_bound(terms: Terms) -> float | None:
     """Theorem 1's bound in units of utility, where it applies: OSMD, equal prices, a utility in [0, 1]."""
-    sampler = from_settings(terms.sampler)
-    prices = set(terms.prices.values())
-    if not isinstance(sampler, OSMD) or not terms.bounded_utility or len(prices) != 1:
+    if not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
+        return None
+    sampler, prices = SAMPLERS.build(terms.rules["sampler"]), set(terms.roster.prices.tolist())
+    if len(prices) != 1:
         return None
     accesses = terms.budget // prices.pop() // terms.per_round * terms.per_round
-    return sampler.regret_bound(len(terms.providers), accesses, terms.per_round)
+    bound: float | None = sampler.regret_bound(len(terms.roster), accesses, terms.per_round)
+    return bound

@@ -7,35 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from databazaar.ledger.replay import Access, Round
 from databazaar.money import Currency
+
+__all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
 Status = Literal["settled", "nobody answered", "diverged", "open"]
 """How a run ended; `open` is one that has not."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid."""
-
-    draw: int
-    provider: int
-    probability: float
-    gain: float | None
-    paid: int
-    failure: str | None = None
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round as it was committed. `utility` and `loss` are those of the model the round began with, `reached` and
-    `reached_loss` those of the model it ended with."""
-
-    number: int
-    accesses: tuple[Access, ...]
-    utility: float
-    loss: float | None
-    reached: float | None = None
-    reached_loss: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,47 +4,76 @@ from __future__ import annotations
 
 import numpy as np
 
-from databazaar.conformance import require
-from databazaar.samplers.protocol import Sampler, from_settings, settings_of
+from databazaar.conformance import require, require_rebuilt
+from databazaar.roster import Purse, Roster
+from databazaar.samplers.protocol import SAMPLERS, Draws, Sampler, Vector
 
 
 def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, rounds: int = 50) -> None:
     """Plays the sampler against random gains and raises AssertionError at the first broken promise.
 
+    It is played once with one price for all, and once with prices that the rest of the budget does not always pay.
+
     >>> from databazaar import OSMD
     >>> check_sampler(OSMD(eta=1.0, alpha=0.1))
     """
+    require_rebuilt(SAMPLERS, sampler)
+    dearer = Roster.of((f"p{i}", f"owner {i // 2}", 1 + 3 * i) for i in range(providers))
+    for roster in (Roster.equal(providers), dearer):
+        _play(sampler, roster, per_round, rounds)
+
+
+def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None:
     rng = np.random.default_rng(0)
-    state = sampler.init(providers)
+    budget = int(roster.prices.sum()) * rounds
+    state = sampler.init(roster, budget, per_round)
     require(state.dtype == np.float64 and state.ndim == 1, "the state must be one float64 vector")
-    rebuilt = from_settings(settings_of(sampler))
-    require(rebuilt == sampler, "the sampler must be rebuilt from its settings: register it under its kind")
+    again = sampler.init(roster, budget, per_round)
+    require(np.array_equal(state, again), "init must depend on nothing but the roster, the budget and the draws")
     for round in range(rounds):
-        p = sampler.probabilities(state)
-        require(p.shape == (providers,), f"probabilities must be one per provider, got shape {p.shape}")
-        require(bool(np.isfinite(p).all() and (p >= 0).all()), f"probabilities must be finite and ≥ 0, got {p}")
-        require(abs(p.sum() - 1) < 1e-9, f"probabilities must sum to 1, got {p.sum()!r}")
-        draws = sampler.draw(state, np.random.default_rng(round), per_round)
-        again = sampler.draw(state, np.random.default_rng(round), per_round)
-        require(draws.shape == (per_round,), f"draw must give {per_round} indices, got shape {draws.shape}")
-        require(bool((draws == again).all()), "draw must depend on nothing but the state and the generator")
-        require(bool((draws >= 0).all() and (draws < providers).all()), f"draws must be indices, got {draws}")
-        require(bool((p[draws] > 0).all()), "a provider of probability zero was drawn")
-        gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=providers)[draws]
-        before = state.copy()
-        moved = sampler.update(state, draws, gains)
-        require(bool((state == before).all()), "update must not change the state it is given")
-        twice = sampler.update(state, draws, gains)
-        require(np.array_equal(moved, twice, equal_nan=True), "update must be a pure function")
-        restored = np.frombuffer(moved.tobytes(), dtype=np.float64)
-        require(
-            np.array_equal(sampler.probabilities(restored.copy()), sampler.probabilities(moved), equal_nan=True),
-            "the state must survive being stored",
-        )
-        state = moved
+        least = int(roster.prices.min())
+        left = budget if round % 2 else int(rng.integers(least, int(roster.prices.max()) + least + 1))
+        purse = Purse(left, roster.prices)
+        draws = _check_draw(sampler, state, purse, per_round, round)
+        gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=len(roster))[draws]
+        state = _check_update(sampler, state, draws, gains, purse)
     for bad in (np.nan, np.inf):
         try:
-            sampler.update(state, draws, np.full(per_round, bad))
+            sampler.update(state, draws, np.full(len(draws), bad), purse)
         except ValueError:
             continue
         raise AssertionError(f"update must refuse a gain of {bad} with a ValueError")
+
+
+def _check_draw(sampler: Sampler, state: Vector, purse: Purse, per_round: int, round: int) -> Draws:
+    p = sampler.probabilities(state, purse)
+    providers = len(purse.quotes)
+    require(p.shape == (providers,), f"probabilities must be one per provider, got shape {p.shape}")
+    require(bool(np.isfinite(p).all() and (p >= 0).all()), f"probabilities must be finite and ≥ 0, got {p}")
+    require(abs(p.sum() - 1) < 1e-9, f"probabilities must sum to 1, got {p.sum()!r}")
+    require(not p[~purse.affordable].any(), "a provider that the purse does not pay for has a probability")
+    draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
+    again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
+    full = purse.pays_anybody
+    require(
+        draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
+        f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",
+    )
+    require(np.array_equal(draws, again), "draw must depend on nothing but the state, the generator and the purse")
+    require(bool((draws >= 0).all() and (draws < providers).all()), f"draws must be indices, got {draws}")
+    require(bool((p[draws] > 0).all()), "a provider of probability zero was drawn")
+    return draws
+
+
+def _check_update(sampler: Sampler, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    before = state.copy()
+    moved = sampler.update(state, draws, gains, purse)
+    require(np.array_equal(state, before, equal_nan=True), "update must not change the state it is given")
+    twice = sampler.update(state, draws, gains, purse)
+    require(np.array_equal(moved, twice, equal_nan=True), "update must be a pure function")
+    restored = np.frombuffer(moved.tobytes(), dtype=np.float64).copy()
+    require(
+        np.array_equal(sampler.probabilities(restored, purse), sampler.probabilities(moved, purse), equal_nan=True),
+        "the state must survive being stored",
+    )
+    return moved

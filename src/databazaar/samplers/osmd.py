@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from databazaar.errors import BazaarError
-from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, register
+from databazaar.roster import Purse, Roster
+from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
 FARTHEST = 1e300
 """Where the exponent of a step is cut off: a finite gain stays finite, and e^1e300 is beyond all others anyway."""
 
 
-@register
 @dataclass(frozen=True)
 class OSMD:
     """Asks those providers more often whose updates helped more, and never asks anybody less than α/n.
@@ -25,11 +25,14 @@ class OSMD:
     ten times larger needs an eta ten times smaller. For a utility in [0, 1] `from_theory` chooses both.
 
     Departures from the paper: none in the step. A void reply counts as a gain of zero. Symmetry needs every
-    tie to be broken alike, so draws invert the cumulated p instead of trusting a library's `choice`.
+    tie to be broken alike, so draws invert the cumulated p instead of trusting a library's `choice`. Prices are
+    looked at only when the rest of the budget does not pay for everybody any more: p is then p given that whoever
+    is drawn is affordable, in the draws and in the estimate.
 
-    >>> sampler = OSMD(eta=1.0, alpha=0.1)
-    >>> state = sampler.update(sampler.init(4), np.array([2, 2]), np.array([0.5, 0.5]))
-    >>> sampler.probabilities(state).round(3)
+    >>> sampler, roster = OSMD(eta=1.0, alpha=0.1), Roster.equal(4)
+    >>> state, purse = sampler.init(roster, budget=100, per_round=2), Purse(100, roster.prices)
+    >>> state = sampler.update(state, np.array([2, 2]), np.array([0.5, 0.5]), purse)
+    >>> sampler.probabilities(state, purse).round(3)
     array([0.096, 0.096, 0.711, 0.096])
     """
 
@@ -76,23 +79,31 @@ class OSMD:
             + switches * per_round * math.log(providers / self.alpha) / self.eta
         )
 
-    def init(self, providers: int) -> Vector:
-        return np.full(providers, -math.log(providers))
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        return np.full(len(roster), -math.log(len(roster)))
 
-    def probabilities(self, state: Vector) -> Vector:
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        return among_affordable(self._floored(state), purse)
+
+    def _floored(self, state: Vector) -> Vector:
         p: Vector = np.exp(state)
         return np.maximum(p, self.alpha / len(p), out=p)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
-        ladder = np.cumsum(self.probabilities(state))
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        p = self.probabilities(state, purse)
+        ladder = np.cumsum(p)
         picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
-        draws: Draws = np.minimum(picks, len(state) - 1).astype(np.int64)
+        last = len(p) - 1 if purse.pays_anybody else int(np.flatnonzero(p)[-1])
+        draws: Draws = np.minimum(picks, last).astype(np.int64)
         return draws
 
-    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""
         refuse_non_finite(gains)
-        p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
+        if purse.pays_anybody:
+            p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
+        else:
+            p_drawn = self.probabilities(state, purse)[draws]
         moved = state.copy()
         with np.errstate(over="ignore"):
             shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)

@@ -1,69 +1,68 @@
-"""What every sampler offers, and the names under which samplers stand in ledgers and settings files."""
+"""What every sampler offers."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.registry import Registry
+from databazaar.roster import Purse, Roster
 
 Vector = NDArray[np.float64]
 Draws = NDArray[np.int64]
 
+SAMPLERS = Registry(
+    "sampler",
+    {
+        "osmd": "databazaar.samplers.osmd:OSMD",
+        "uniform": "databazaar.samplers.uniform:Uniform",
+    },
+)
+"""Every sampler by its kind."""
+
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Frozen settings and three pure functions over an explicit state, which is one float64 vector.
+    """Frozen settings and pure functions over an explicit state, which is one float64 vector.
 
-    Because a step is a function of (state, draws, gains) alone, a run can be resumed from a stored state,
+    Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
     """
 
     kind: ClassVar[str]
 
-    def init(self, providers: int) -> Vector:
-        """The state before the first round."""
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        """The state before the first round. `budget` is money, in minor units; a round has `per_round` draws."""
+        ...
 
-    def probabilities(self, state: Vector) -> Vector:
-        """p: the chance that one draw picks each provider. Finite, non-negative, sums to 1."""
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        """p: the chance that one draw picks each provider. Finite, non-negative, sums to 1; 0 for who is too dear."""
+        ...
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
-        """Indices of the providers to ask, `size` of them, one per draw."""
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be."""
+        ...
 
-    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
-        """The state after a round. `gains[k]` is U(w + γg) − U(w) for draw k; 0 where the reply was void."""
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+        """The state after a round. `gains[k]` is U(w + γg) − U(w) for draw k; 0 where the reply was void.
 
-
-_KINDS: dict[str, type[Any]] = {}
-
-
-def register(cls: type[Any]) -> type[Any]:
-    """Makes a sampler known by its `kind`, so that an audit can rebuild it from a ledger's first entry."""
-    _KINDS[cls.kind] = cls
-    return cls
+        `purse` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
+        """
+        ...
 
 
-def settings_of(sampler: Sampler) -> dict[str, Any]:
-    """The sampler as plain data: its kind and its settings."""
-    return {"kind": sampler.kind, **asdict(sampler)}  # type: ignore[call-overload]
-
-
-def from_settings(settings: dict[str, Any]) -> Sampler:
-    """The sampler that `settings_of` described.
-
-    >>> from databazaar.samplers import OSMD
-    >>> from_settings(settings_of(OSMD(eta=0.5, alpha=0.1)))
-    OSMD(eta=0.5, alpha=0.1, switches=None)
-    """
-    known = dict(settings)
-    kind = known.pop("kind", None)
-    if kind not in _KINDS:
-        raise BazaarError(f"sampler kind {kind!r} is unknown: use one of {', '.join(sorted(_KINDS))}")
-    sampler: Sampler = _KINDS[kind](**known)
-    return sampler
+def among_affordable(p: Vector, purse: Purse) -> Vector:
+    """p given that whoever is drawn is affordable. Where everybody is, that is p itself, to the last bit."""
+    if purse.pays_anybody:
+        return p
+    masked: Vector = np.where(purse.affordable, p, 0.0)
+    if not masked.any():
+        masked = purse.affordable.astype(np.float64)
+    masked /= masked.sum()
+    return masked
 
 
 def refuse_too_many(draws: int, providers: int) -> None:

@@ -7,35 +7,41 @@ from typing import ClassVar
 
 import numpy as np
 
-from databazaar.samplers.protocol import Draws, Vector, refuse_non_finite, refuse_too_many, register
+from databazaar.roster import Purse, Roster
+from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite, refuse_too_many
 
 
-@register
 @dataclass(frozen=True)
 class Uniform:
     """Draws providers with equal chances, with or without replacement. The state never changes.
 
-    >>> sampler = Uniform(replacement=False)
-    >>> sorted(sampler.draw(sampler.init(3), np.random.default_rng(0), 3).tolist())
+    >>> sampler, roster = Uniform(replacement=False), Roster.equal(3)
+    >>> state = sampler.init(roster, budget=30, per_round=3)
+    >>> sorted(sampler.draw(state, np.random.default_rng(0), 3, Purse(30, roster.prices)).tolist())
     [0, 1, 2]
     """
 
     replacement: bool = True
     kind: ClassVar[str] = "uniform"
 
-    def init(self, providers: int) -> Vector:
-        return np.full(providers, 1.0 / providers)
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        if not self.replacement:
+            refuse_too_many(per_round, len(roster))
+        return np.full(len(roster), 1.0 / len(roster))
 
-    def probabilities(self, state: Vector) -> Vector:
-        return state
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        return among_affordable(state, purse)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int) -> Draws:
-        n = len(state)
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        allowed = np.flatnonzero(purse.affordable)
+        n = len(allowed)
         if self.replacement:
-            return np.minimum((rng.random(size) * n).astype(np.int64), n - 1)
-        refuse_too_many(size, n)
-        return np.argsort(rng.random(n), kind="stable")[:size].astype(np.int64)
+            picks = np.minimum((rng.random(size) * n).astype(np.int64), n - 1)
+        else:
+            picks = np.argsort(rng.random(n), kind="stable")[:size].astype(np.int64)
+        draws: Draws = allowed[picks]
+        return draws
 
-    def update(self, state: Vector, draws: Draws, gains: Vector) -> Vector:
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         refuse_non_finite(gains)
         return state

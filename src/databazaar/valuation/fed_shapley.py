@@ -22,6 +22,7 @@ from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
+from databazaar.roster import Purse, Roster
 from databazaar.samplers import Uniform
 from databazaar.valuation.exact import asking_exact, few_enough
 from databazaar.valuation.games import Asking, Coalitions, Game, all_coalitions
@@ -165,7 +166,8 @@ def value_rounds(
 
 def _draw(market: Market, seed: int, t: int) -> list[int]:
     """K providers without replacement, by the stream that the arbiter's draws come from."""
-    n = len(market.providers)
-    sampler = Uniform(replacement=False)
-    draws: list[int] = sampler.draw(sampler.init(n), draws_stream(seed, t), market.consumer.per_round).tolist()
+    sampler, roster = Uniform(replacement=False), Roster.equal(len(market.providers))
+    state = sampler.init(roster, len(roster), market.consumer.per_round)
+    purse = Purse(len(roster), roster.prices)
+    draws: list[int] = sampler.draw(state, draws_stream(seed, t), market.consumer.per_round, purse).tolist()
     return draws

@@ -1,0 +1,41 @@
+"""Whether an aggregator keeps its promises: one call, clear complaints."""
+
+from __future__ import annotations
+
+import torch
+
+from databazaar.aggregators.protocol import AGGREGATORS, Aggregator
+from databazaar.conformance import require, require_rebuilt
+
+
+def check_aggregator(aggregator: Aggregator, *, width: int = 5, rounds: int = 20) -> None:
+    """Combines random updates and raises AssertionError at the first broken promise.
+
+    >>> from databazaar import Mean
+    >>> check_aggregator(Mean())
+    """
+    require_rebuilt(AGGREGATORS, aggregator)
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.float64):
+        params = torch.zeros(width, dtype=dtype)
+        state = aggregator.init(params)
+        require(state.dim() == 1 and state.dtype == dtype, "the state must be one vector of the parameters' type")
+        for round in range(rounds):
+            updates = torch.randn(1 + round % 4, width, generator=generator, dtype=dtype)
+            given, kept = updates.clone(), state.clone()
+            state_after, move = aggregator.combine(state, updates, 0.5)
+            again = aggregator.combine(state, updates, 0.5)
+            require(move.shape == (width,) and move.dtype == dtype, f"the move must be like the parameters, got {move}")
+            require(bool(torch.isfinite(move).all()), "finite updates must give a finite move")
+            require(
+                bool((updates == given).all() and (state == kept).all()), "combine must not change what it is given"
+            )
+            require(bool((move == again[1]).all()), "combine must be a pure function")
+            same = state_after.shape == again[0].shape and bool((state_after == again[0]).all())
+            require(same, "combine must be a pure function of the state too")
+            require(
+                state_after.dtype == dtype and state_after.dim() == 1, "the new state must be a vector like the old"
+            )
+            state = state_after
+        still = aggregator.combine(aggregator.init(params), torch.zeros(3, width, dtype=dtype), 0.5)[1]
+        require(not bool(still.any()), "updates of zero must not move the model")

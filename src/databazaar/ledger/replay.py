@@ -1,0 +1,255 @@
+"""The audit: replays every draw, distribution, payment and stop from the ledger alone, without data or model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.book import Book
+from databazaar.ledger.chain import GENESIS, Entry
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, status_of
+from databazaar.ledger.store import Snapshot
+from databazaar.ledger.terms import Terms
+from databazaar.randomness import draws_stream
+from databazaar.registry import MissingRuleError
+from databazaar.roster import Purse
+from databazaar.vectors import hash_packed, unpack
+
+TOLERANCE = 1e-9
+"""Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
+
+NO_ENTRIES = "the ledger has no entries"
+
+
+@dataclass(frozen=True)
+class Access:
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid."""
+
+    draw: int
+    provider: int
+    probability: float
+    gain: float | None
+    paid: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as it was committed. `utility` and `loss` are those of the model the round began with, `reached` and
+    `reached_loss` those of the model it ended with."""
+
+    number: int
+    accesses: tuple[Access, ...]
+    utility: float
+    loss: float | None
+    reached: float | None = None
+    reached_loss: float | None = None
+
+
+@dataclass
+class Audit:
+    """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
+
+    What it went through on the way is there too: the terms, the book, every round and every distribution.
+    """
+
+    entries: int = 0
+    rounds: int = 0
+    head: str = GENESIS
+    first_broken: str | None = None
+    model: str | None = None
+    terms: Terms | None = None
+    book: Book | None = None
+    closing: dict[str, Any] | None = None
+    history: list[Round] = field(default_factory=list)
+    distributions: list[NDArray[np.float64]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.first_broken is None
+
+    @property
+    def closed(self) -> bool:
+        return self.closing is not None
+
+    @property
+    def message(self) -> str:
+        if self.first_broken is not None:
+            return self.first_broken
+        end = "settled and closed" if self.closed else "not finished yet; `bazaar resume` goes on with it"
+        return f"{self.entries} entries and {self.rounds} rounds replayed, all as recorded; the run is {end}"
+
+
+def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) -> Audit:
+    """Verifies the chain, the book's rules, and that draws, distributions, payments and stop follow from the terms.
+
+    A rule whose package is not installed here is no fault of the ledger: it raises `MissingRuleError`.
+    """
+    audit = Audit()
+    try:
+        replay = None
+        for entry in entries:
+            if entry.seq != audit.entries or entry.hash != entry.digest(audit.head):
+                raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
+            if replay is None:
+                replay = _Replay(entry, audit)
+            else:
+                replay.check(entry)
+            audit.head, audit.entries = entry.hash, audit.entries + 1
+        if replay is None:
+            raise LedgerError(NO_ENTRIES)
+        replay.check_end(snapshot)
+    except MissingRuleError:
+        raise
+    except BazaarError as broken:
+        audit.first_broken = str(broken)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as broken:
+        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r})"
+    return audit
+
+
+class _Replay:
+    def __init__(self, first: Entry, audit: Audit) -> None:
+        if first.kind != "open":
+            raise LedgerError(f"{first}: the first entry must be the opening")
+        self.terms = audit.terms = Terms.from_body(first.body)
+        self.rules = RuleBook.of(self.terms)
+        self.book = audit.book = self.rules.new_book()
+        self.state = self.rules.start()
+        self.audit = audit
+        self.audit.model = self.terms.initial_model
+        self._next_round()
+
+    def _next_round(self) -> None:
+        """Works out whether the run must end here, or else whom the next round must ask."""
+        self.reserves = 0
+        self.settled: list[Entry] = []
+        if self.terms.format == 1:
+            self.drawn, self.stopped = _next_of_format_1(self.rules, self.state, self.book)
+        else:
+            self.stopped = self.rules.stopped(self.book)
+            self.drawn = self.rules.draw(self.state, self.book) if self.stopped is None else None
+        purse = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
+        if not purse.affordable.any():
+            purse = _endless(self.rules)  # nobody is drawn any more, and p is what it was
+        self.audit.distributions.append(self.rules.sampler.probabilities(self.state, purse).copy())
+
+    def check(self, entry: Entry) -> None:
+        self.book.apply(entry)
+        if entry.kind == "open":
+            raise LedgerError(f"{entry}: a ledger is opened once")
+        if entry.kind == "close":
+            self._check_close(entry)
+            return
+        if entry.round != self.audit.rounds:
+            raise LedgerError(f"{entry}: stands in round {self.audit.rounds}")
+        if self.drawn is None:
+            reason = self.stopped.reason if self.stopped is not None else "nobody can be drawn"
+            raise LedgerError(f"{entry}: the run went on although {reason}")
+        if entry.kind == "round":
+            self._check_round(entry, self.drawn)
+            return
+        expected = self.reserves if entry.kind == "reserve" else len(self.settled)
+        draws = self.drawn.draws
+        who = self.terms.roster.ids[draws[expected]] if expected < len(draws) else None
+        if (entry.draw, entry.provider) != (expected, who):
+            raise LedgerError(f"{entry}: {entry.provider} was not drawn here, {who or 'nobody'} was")
+        if entry.kind == "reserve":
+            self.reserves += 1
+        else:
+            if self.reserves != len(draws):
+                raise LedgerError(f"{entry}: settled before the whole round was reserved")
+            self.settled.append(entry)
+
+    def _check_round(self, entry: Entry, drawn: Drawn) -> None:
+        body = entry.body
+        gains: list[float | None] = body["gains"]
+        if len(self.settled) != len(drawn.draws) or len(gains) != len(drawn.draws):
+            raise LedgerError(f"{entry}: does not settle every draw")
+        if [gain is not None for gain in gains] != [settled.kind == "post" for settled in self.settled]:
+            raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
+        paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
+        if paid != self.rules.pay(drawn, gains):
+            raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
+        if not np.allclose(body["probabilities"], drawn.probabilities, rtol=TOLERANCE, atol=0):
+            raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
+        before = self.audit.history[-1].reached if self.audit.history else None
+        if before is not None and body["utility"] != before:
+            raise LedgerError(f"{entry}: begins with another utility than the round before ended with")
+        self.state = self.rules.learn(self.state, drawn, gains)
+        self.audit.model = body["model"]
+        self.audit.rounds += 1
+        self.audit.history.append(self._round(entry, drawn, paid))
+        self.book.assert_sound()
+        self._next_round()
+
+    def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
+        body = entry.body
+        lines = zip(drawn.draws.tolist(), body["probabilities"], body["gains"], paid, self.settled, strict=True)
+        accesses = tuple(
+            Access(draw, provider, p, gain, amount, settled.body.get("reason"))
+            for draw, (provider, p, gain, amount, settled) in enumerate(lines)
+        )
+        reached, loss = body.get("reached"), body.get("reached_loss")
+        return Round(entry.round or 0, accesses, body["utility"], body["loss"], reached, loss)
+
+    def _check_close(self, entry: Entry) -> None:
+        claimed: dict[str, Any] = entry.body
+        spent, budget = self.book.spent, self.terms.budget
+        if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
+            raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
+        if self.stopped is None:
+            raise LedgerError(
+                f"{entry}: the run stopped although the budget covers another round, and no other stop had a reason"
+            )
+        stop = {"kind": self.stopped.kind, "reason": self.stopped.reason}
+        if self.terms.format != 1 and claimed["stop"] != stop:
+            raise LedgerError(f"{entry}: says it stopped because {claimed['stop']}, but it was {stop}")
+        if claimed["status"] != status_of(self.stopped, self.book):
+            raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
+        if claimed["model"] != self.audit.model:
+            raise LedgerError(f"{entry}: names another model than the last round ended with")
+        if self.terms.format != 1 and self.book.utilities and claimed["utility"] != self.book.utilities[-1]:
+            raise LedgerError(f"{entry}: names another utility than the last round ended with")
+        self.audit.closing = claimed
+
+    def check_end(self, snapshot: Snapshot | None) -> None:
+        if snapshot is None:
+            return
+        if snapshot.next_round != self.audit.rounds:
+            raise LedgerError(f"the stored state is that of round {snapshot.next_round}, not {self.audit.rounds}")
+        if not self._is_state(snapshot.state):
+            raise LedgerError("the stored state of the sampler does not follow from the ledger")
+        try:
+            if snapshot.params and hash_packed(snapshot.params) != self.audit.model:
+                raise ValueError
+        except ValueError:
+            raise LedgerError("the stored parameters are not those that the last round ended with") from None
+
+    def _is_state(self, stored: bytes) -> bool:
+        try:
+            old = self.terms.format == 1
+            sampler = np.frombuffer(stored, dtype=np.float64) if old else unpack(stored)["sampler"]
+        except (ValueError, KeyError):
+            return False
+        return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def _endless(rules: RuleBook) -> Purse:
+    """A purse that pays for anybody."""
+    return Purse(2**62, rules.quotes)
+
+
+def _next_of_format_1(rules: RuleBook, state: NDArray[np.float64], book: Book) -> tuple[Drawn | None, Stopped | None]:
+    """Format 1: prices play no part in a draw, and the first round whose draws do not fit is the end."""
+    purse = _endless(rules)
+    draws = rules.sampler.draw(state, draws_stream(rules.terms.seed, book.rounds), rules.terms.per_round, purse)
+    drawn = Drawn(draws, rules.sampler.probabilities(state, purse)[draws], purse)
+    if book.silent >= rules.terms.rules["stops"][0]["rounds"]:
+        return drawn, Stopped("patience", "nobody answered")
+    return drawn, Stopped("budget", "the budget is spent") if sum(drawn.quotes) > book.left else None

@@ -1,0 +1,135 @@
+"""The rules that money depends on, applied in one place: by the run while it is played, and by the audit after it.
+
+Everything here is a function of the terms and of what the ledger holds, and needs neither data, model nor torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from databazaar.errors import BazaarError
+from databazaar.ledger.book import Book
+from databazaar.ledger.terms import Terms
+from databazaar.payments import PAYMENTS, Payment
+from databazaar.randomness import draws_stream
+from databazaar.roster import Amounts, Purse
+from databazaar.samplers import SAMPLERS, Sampler
+from databazaar.samplers.protocol import Draws, Vector
+from databazaar.stops import STOPS, History, Stop
+
+
+class Drawn(NamedTuple):
+    """Whom a round asks: one provider per draw, the chance of each, and the purse that was drawn from."""
+
+    draws: Draws
+    probabilities: Vector
+    purse: Purse
+
+    @property
+    def quotes(self) -> list[int]:
+        """The most that each draw may be paid."""
+        quotes: list[int] = self.purse.quotes[self.draws].tolist()
+        return quotes
+
+    @property
+    def asked(self) -> list[int]:
+        """Each provider once, in the order of the draws: whoever is drawn twice is asked once and paid twice."""
+        return list(dict.fromkeys(self.draws.tolist()))
+
+
+class Stopped(NamedTuple):
+    """Which stop ended a run, and why."""
+
+    kind: str
+    reason: str
+
+
+DIVERGED = Stopped("divergence", "the model that the last round came to has no finite utility")
+"""The stop that no rule needs to ask for: the step that led there was not taken, and there is nowhere to go on from."""
+
+
+@dataclass(frozen=True)
+class RuleBook:
+    """A run's terms with its sampler, payment and stops. (The aggregator moves the model, and no money.)"""
+
+    terms: Terms
+    sampler: Sampler
+    payment: Payment
+    stops: tuple[Stop, ...]
+
+    @classmethod
+    def of(cls, terms: Terms) -> RuleBook:
+        """The rules that the terms name, built by the registry."""
+        rules = terms.rules
+        stops = tuple(STOPS.build(settings) for settings in rules["stops"])
+        return cls(terms, SAMPLERS.build(rules["sampler"]), PAYMENTS.build(rules["payment"]), stops)
+
+    @cached_property
+    def quotes(self) -> Amounts:
+        """The most that an access to each provider may cost."""
+        quotes = self.payment.quote(self.terms.roster)
+        if quotes.shape != (len(self.terms.roster),) or quotes.dtype != np.int64 or (quotes < 1).any():
+            raise BazaarError(
+                f"payment {self.payment.kind!r} must quote a whole amount of 1 or more for every provider"
+            )
+        return quotes
+
+    def new_book(self) -> Book:
+        """Empty accounts for this run."""
+        return Book(self.terms.budget, dict(zip(self.terms.roster.ids, self.quotes.tolist(), strict=True)))
+
+    def start(self) -> Vector:
+        """The sampler's state before the first round."""
+        return self.sampler.init(self.terms.roster, self.terms.budget, self.terms.per_round)
+
+    def purse(self, book: Book) -> Purse:
+        """What is left for the round under way, whether it has been reserved (before a crash) or not."""
+        return Purse(book.left + book.held, self.quotes)
+
+    def stopped(self, book: Book) -> Stopped | None:
+        """The first stop that has a reason to end the run before its next round."""
+        if book.diverged:
+            return DIVERGED
+        history = History(book.rounds, book.utilities, book.silent, self.purse(book), self.terms.per_round)
+        found = ((stop.kind, stop.reason(history)) for stop in self.stops)
+        return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
+
+    def draw(self, state: Vector, book: Book) -> Drawn:
+        """Whom the next round asks. Draws that the rest does not pay for are left out."""
+        purse = self.purse(book)
+        rng = draws_stream(self.terms.seed, book.rounds)
+        draws = purse.fitting(self.sampler.draw(state, rng, self.terms.per_round, purse))
+        return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
+
+    def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
+        """What each draw is paid: never more than was quoted, and nothing without a valid reply."""
+        quotes = drawn.quotes
+        paid = [int(amount) for amount in self.payment.settle(quotes, gains)]
+        fine = len(paid) == len(quotes) and all(
+            0 <= amount <= (0 if gain is None else quote)
+            for amount, quote, gain in zip(paid, quotes, gains, strict=True)
+        )
+        if not fine:
+            raise BazaarError(
+                f"payment {self.payment.kind!r} settled {paid} for quotes of {quotes}: it must pay between nothing and "
+                "what it quoted, and nothing where there is no valid reply"
+            )
+        return paid
+
+    def learn(self, state: Vector, drawn: Drawn, gains: Sequence[float | None]) -> Vector:
+        """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero."""
+        numbers = np.array([gain or 0.0 for gain in gains])
+        return self.sampler.update(state, drawn.draws, numbers, drawn.purse)
+
+
+def status_of(stopped: Stopped, book: Book) -> str:
+    """How a run ended: because nobody answered if its patience ran out, or if no round of it had a valid reply."""
+    if stopped == DIVERGED:
+        return "diverged"
+    silent = stopped.kind == "patience" or 0 < book.rounds == book.silent
+    return "nobody answered" if silent else "settled"

@@ -1,0 +1,86 @@
+"""What is agreed before the first round: the first entry of every ledger.
+
+Format 2 holds the settings of every rule, so that a run may stop early and pay less than it reserved. Ledgers of
+format 1, which knew the sampler alone, are read as what they were: the mean, one price per access, and a run that ends
+at the first round whose draws do not fit the budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from databazaar.errors import LedgerError
+from databazaar.money import Currency
+from databazaar.roster import Roster
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All that an audit needs to replay a run.
+
+    `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops.
+    """
+
+    seed: int
+    budget: int
+    per_round: int
+    currency: Currency
+    roster: Roster
+    rules: dict[str, Any]
+    bounded_utility: bool
+    initial_model: str
+    format: int = FORMAT
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any]) -> Terms:
+        """The terms that an opening entry holds, of this format or the one before."""
+        try:
+            format = body["format"]
+            if format not in (1, FORMAT) or isinstance(format, bool):
+                raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
+            rules = body["rules"] if format == FORMAT else _rules_of_format_1(body)
+            return cls(
+                seed=body["seed"],
+                budget=body["budget"],
+                per_round=body["per_round"],
+                currency=Currency(**body["currency"]),
+                roster=Roster.of((str(i), str(owner), int(price)) for i, owner, price in body["providers"]),
+                rules={name: rules[name] for name in ("sampler", "aggregator", "payment", "stops")},
+                bounded_utility=body["bounded_utility"],
+                initial_model=body["initial_model"],
+                format=format,
+            )
+        except (KeyError, TypeError, ValueError) as reason:
+            raise LedgerError(f"entry 0 (open): the terms cannot be read ({reason!r})") from None
+
+    def body(self) -> dict[str, Any]:
+        """The opening entry's body, of the current format."""
+        return {
+            "format": self.format,
+            "seed": self.seed,
+            "budget": self.budget,
+            "per_round": self.per_round,
+            "currency": {"name": self.currency.name, "decimals": self.currency.decimals},
+            "providers": [[offer.id, offer.owner, offer.price] for offer in self.roster.offers],
+            "rules": self.rules,
+            "bounded_utility": self.bounded_utility,
+            "initial_model": self.initial_model,
+        }
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Every provider's place in the roster."""
+        return {provider: place for place, provider in enumerate(self.roster.ids)}
+
+
+def _rules_of_format_1(body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sampler": body["sampler"],
+        "aggregator": {"kind": "mean"},
+        "payment": {"kind": "price-per-access"},
+        "stops": [{"kind": "patience", "rounds": body["patience"]}, {"kind": "budget"}],
+    }

@@ -1,0 +1,157 @@
+"""One round of the market as pure functions over a state: Algorithm 1 of the paper, line by line.
+
+    drawn  = rules.draw(state.sampler, book)                      line 5 (ledger/rulebook.py)
+    ask    = Ask(state.params, drawn.asked, …)                    line 6, answered by an engine
+    stack  = candidates(state, replies, step)                     scored by the consumer's utility
+    result = conclude(state, drawn, replies, scores, step, …)     lines 7 to 10
+    state  = reach(state, result, scores)                         the new model, once it has been scored
+
+Departures from the paper, all about replies that fail, which the paper does not have: a failed reply counts as a
+gain of zero, is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
+model without a finite utility is not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.aggregators import Aggregator
+from databazaar.engines import Replies
+from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
+from databazaar.learning.utilities import Scores
+from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
+from databazaar.vectors import pack, unpack
+
+NO_UTILITY = "the updated model has no finite utility"
+TOO_FAR = "the gain in utility is beyond what a float can hold"
+
+
+@dataclass(frozen=True)
+class State:
+    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot."""
+
+    round: int
+    params: Tensor
+    utility: float
+    loss: float | None
+    sampler: NDArray[np.float64]
+    aggregator: Tensor
+
+    @property
+    def model_hash(self) -> str:
+        return hash_vector(self.params)
+
+    def snapshot(self) -> Snapshot:
+        scores = [self.utility, np.nan if self.loss is None else self.loss]
+        rest = {
+            "sampler": self.sampler,
+            "aggregator": self.aggregator.detach().cpu().numpy(),
+            "scores": np.array(scores, dtype=np.float64),
+        }
+        return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
+
+    @classmethod
+    def restored(cls, snapshot: Snapshot, like: Tensor) -> State:
+        """The state that a snapshot holds, on the device of `like`."""
+        kept = unpack(snapshot.state)
+        utility, loss = kept["scores"].tolist()
+        return cls(
+            round=snapshot.next_round,
+            params=model_from_bytes(None, snapshot.params).to(like),
+            utility=utility,
+            loss=None if np.isnan(loss) else loss,
+            sampler=kept["sampler"].copy(),
+            aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
+        )
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """A round whose gains are known: what is paid, what the rules learned, and the model that it comes to."""
+
+    params: Tensor
+    sampler: NDArray[np.float64]
+    aggregator: Tensor
+    settlement: Settlement
+    moved: bool
+
+
+def candidates(state: State, replies: Replies, step: float) -> Tensor:
+    """w + γg_i for each provider asked, stacked."""
+    return state.params + step * replies.updates
+
+
+def conclude(
+    rules: RuleBook,
+    aggregator: Aggregator,
+    state: State,
+    drawn: Drawn,
+    replies: Replies,
+    scores: Scores,
+    step: float,
+) -> Concluded:
+    """Lines 7 to 10: pay, learn from the gains, and combine the valid updates, in the order of the draws."""
+    asked, draws = drawn.asked, drawn.draws.tolist()
+    by_provider, reasons = marginal_gains(asked, replies, scores, state.utility)
+    gains = [by_provider[i] for i in draws]
+    rows = [asked.index(i) for i in draws if by_provider[i] is not None]
+    params, combined = state.params, state.aggregator
+    if rows:
+        valid = torch.tensor(rows).to(params.device, non_blocking=True)  # a plain list would wait for the device
+        combined, move = aggregator.combine(state.aggregator, replies.updates[valid], step)
+        params = params + move  # line 10
+    settlement = Settlement(
+        gains=gains,
+        failures=[reasons.get(i) for i in draws],
+        probabilities=drawn.probabilities.tolist(),
+        paid=rules.pay(drawn, gains),  # line 7
+        utility=state.utility,
+        loss=state.loss,
+        reached=None,
+        reached_loss=None,
+    )
+    learned = rules.learn(state.sampler, drawn, gains)  # lines 8 and 9
+    return Concluded(params, learned, combined, settlement, bool(rows))
+
+
+def reach(state: State, concluded: Concluded, scores: Scores | None) -> tuple[State, Settlement]:
+    """The state after the round, and its settlement. `scores` are those of the new model; None where it did not move.
+
+    A model without a finite utility is not reached: the round is paid, and the old model stays.
+    """
+    utility, loss = (state.utility, state.loss) if scores is None else (float(scores.utility[0]), first_loss(scores))
+    fine = bool(np.isfinite(utility))
+    settlement = replace(concluded.settlement, reached=utility if fine else None, reached_loss=loss if fine else None)
+    kept = (
+        replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
+        if fine
+        else state
+    )
+    return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
+
+
+def marginal_gains(
+    asked: Sequence[int], replies: Replies, scores: Scores, base: float
+) -> tuple[dict[int, float | None], dict[int, str]]:
+    """U(w + γg_i) − U(w) for each provider asked, None where its reply is invalid, and the reasons for those."""
+    reasons = dict(replies.failures)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rises = scores.utility - base
+    gains: dict[int, float | None] = dict(zip(asked, rises.tolist(), strict=True))
+    for row in np.flatnonzero(~np.isfinite(rises)).tolist():
+        reasons.setdefault(asked[row], TOO_FAR if np.isfinite(scores.utility[row]) else NO_UTILITY)
+    gains.update(dict.fromkeys(reasons))
+    return gains, reasons
+
+
+def first_loss(scores: Scores) -> float | None:
+    """The first loss as the ledger takes it: exp(−∞) = 0 is a utility, but ∞ is no number in JSON."""
+    losses: Any = scores.loss
+    return None if losses is None or not np.isfinite(losses[0]) else float(losses[0])
