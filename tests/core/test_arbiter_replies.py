@@ -160,7 +160,7 @@ def test_an_average_without_a_utility_ends_the_run_with_a_settled_ledger(make_ve
     consumer, providers = make_vector_market(
         (0.0, 0.0), budget=60, per_round=4, step=1.0, oracles=oracles, utility=jumpy
     )
-    arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", seed=5)
+    arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", seed=3)
     report = arbiter.run(tmp_path / "run")
     assert report.status == "diverged"
     assert len(report.rounds) * 4 == report.spent < 60

@@ -1,0 +1,128 @@
+"""Ways to pay: never more than was quoted, nothing without a valid reply, and the audit settles again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, Roster, check_payment
+from databazaar.ledger import Ledger, audit_entries
+from databazaar.ledger.chain import GENESIS
+from databazaar.market.driver import play
+from databazaar.roster import Amounts
+
+
+@dataclass(frozen=True)
+class IfItHelps:
+    """Half of the price for every valid reply, and all of it where the reply helped."""
+
+    kind: ClassVar[str] = "test-if-it-helps"
+
+    def quote(self, roster: Roster) -> Amounts:
+        return 2 * roster.prices
+
+    def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
+        pairs = zip(quotes, gains, strict=True)
+        return [0 if gain is None else quote if gain > 0 else quote // 2 for quote, gain in pairs]
+
+
+@dataclass(frozen=True)
+class Generous(IfItHelps):
+    kind: ClassVar[str] = "test-generous"
+
+    def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
+        return [quote + 1 for quote in quotes]
+
+
+@dataclass(frozen=True)
+class PaysForNothing(IfItHelps):
+    kind: ClassVar[str] = "test-for-nothing"
+
+    def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
+        return list(quotes)
+
+
+@dataclass(frozen=True)
+class Floating(IfItHelps):
+    kind: ClassVar[str] = "test-floating"
+
+    def settle(self, quotes: Sequence[int], gains: Sequence[float | None]) -> Sequence[int]:
+        return [0.5 * quote for quote in quotes]  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class ForFree(IfItHelps):
+    kind: ClassVar[str] = "test-for-free"
+
+    def quote(self, roster: Roster) -> Amounts:
+        return 0 * roster.prices
+
+
+@pytest.mark.parametrize("payment", [PricePerAccess(), IfItHelps()], ids=repr)
+def test_check_payment_passes(payment: Payment) -> None:
+    check_payment(payment)
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (Generous(), "0 ≤ paid ≤ quoted"),
+        (PaysForNothing(), "no valid reply"),
+        (Floating(), "whole number"),
+        (ForFree(), "1 or more per provider"),
+    ],
+)
+def test_check_payment_catches(broken: Payment, complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check_payment(broken)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.none() | st.floats(-1, 1)), max_size=8))
+def test_one_price_an_access_is_all_or_nothing(draws: list[tuple[int, float | None]]) -> None:
+    quotes, gains = [quote for quote, _ in draws], [gain for _, gain in draws]
+    paid = PricePerAccess().settle(quotes, gains)
+    assert list(paid) == [0 if gain is None else quote for quote, gain in draws]
+
+
+def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market) -> None:
+    consumer, providers = make_vector_market(
+        (0.0, 5.0), budget=60, prices=[2, 2], oracles={1: lambda w: -w - 1}, step=0.2
+    )
+    arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", payment=IfItHelps(), seed=1)
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter._engine)
+    entries = list(ledger.store.entries())
+    assert audit_entries(entries).ok, audit_entries(entries).message
+    amounts = {(e.kind, e.amount) for e in entries if e.kind in ("reserve", "post")}
+    assert amounts == {("reserve", 4), ("post", 4), ("post", 2)}
+    report = arbiter.run()
+    for access in (a for r in report.rounds for a in r.accesses):
+        assert access.gain is not None and access.paid == (4 if access.gain > 0 else 2)
+    assert report.spent == sum(a.paid for r in report.rounds for a in r.accesses)
+    assert report.refunded == 60 - report.spent > 0
+    assert report.rules["payment"]["kind"] == "test-if-it-helps"
+    at = next(i for i, e in enumerate(entries) if e.kind == "post" and e.amount == 4)
+    forged = [*entries[:at], replace(entries[at], amount=3), *entries[at + 1 :]]
+    head, sealed = GENESIS, []
+    for entry in forged:
+        sealed.append(entry.sealed(head))
+        head = sealed[-1].hash
+    assert "payments do not follow" in audit_entries(sealed).message
+
+
+@pytest.mark.parametrize("payment", [Generous(), PaysForNothing()], ids=repr)
+def test_a_run_never_pays_more_than_it_reserved_nor_for_nothing(make_vector_market, payment: Payment) -> None:
+    consumer, providers = make_vector_market(budget=60, oracles={0: lambda w: w * np.nan})
+    with pytest.raises(BazaarError, match="between nothing and what it quoted"):
+        Arbiter(consumer, providers, engine="loop", payment=payment).run()
+
+
+def test_nothing_is_given_away(make_vector_market) -> None:
+    with pytest.raises(BazaarError, match="1 or more"):
+        Arbiter(*make_vector_market(), engine="loop", payment=ForFree())
