@@ -22,7 +22,6 @@ _TYPES = {
     "model_type": "must be a section",
     "model_attributes_type": "must be a section",
     "union_tag_not_found": "must be a section",
-    "invalid-json-value": "must be text, a number, true or false, or a list or table of those",
     "string_pattern_mismatch": "is not understood",
 }
 

@@ -7,10 +7,11 @@ unless its kind is named.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, JsonValue, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from databazaar.aggregators.protocol import AGGREGATORS
@@ -27,25 +28,37 @@ REGISTERED = "registered"
 """The tag of a kind that has no class here."""
 
 
+def _plain(value: Any) -> Any:
+    """Refuses what a run's folder could not keep as JSON: dates, and numbers that are not finite."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        words = "must be text, a finite number, true or false, or a list or table of those"
+        raise PydanticCustomError("plain", words) from None
+    return value
+
+
+Plain = Annotated[Any, BeforeValidator(_plain)]
+
+
 class RegisteredRule(Section, extra="allow"):
     """A rule without a class of its own here. `named` are the kinds of its section that have one."""
 
     registry: ClassVar[Registry]
     named: ClassVar[tuple[str, ...]]
     refused: ClassVar[Mapping[str, str]] = {}
-    __pydantic_extra__: dict[str, JsonValue]
+    __pydantic_extra__: dict[str, Plain]
     kind: Text
 
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str) -> str:
-        if kind in cls.refused:
-            raise PydanticCustomError("sentence", "{reason}", {"reason": cls.refused[kind]})
         others = [other for other in cls.registry.kinds() if other not in {*cls.named, *cls.refused}]
-        if kind not in others:
-            known = ", ".join(map(repr, [*cls.named, *others]))
-            raise PydanticCustomError("unknown_kind", "must be one of {known}", {"known": known})
-        return kind
+        if kind in others:
+            return kind
+        known = ", ".join(map(repr, [*cls.named, *others]))
+        unknown = f"must be one of {known}: change it, or install the package that brings it"
+        raise PydanticCustomError("sentence", "{reason}", {"reason": cls.refused.get(kind, unknown)})
 
     @model_validator(mode="after")
     def _can_be_built(self) -> RegisteredRule:

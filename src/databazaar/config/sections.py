@@ -128,15 +128,6 @@ ModelSettings = Annotated[
 ]
 
 
-class FullGradientSettings(Section):
-    kind: Literal["full-gradient"]
-
-
-class StochasticGradientSettings(Section):
-    kind: Literal["stochastic-gradient"]
-    batch_size: Count = 32
-
-
 class LocalSGDSettings(Section):
     kind: Literal["local-sgd"] = "local-sgd"
     step: Positive = Field(default=0.1, description="the providers' learning rate")
@@ -145,8 +136,17 @@ class LocalSGDSettings(Section):
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
 
 
+class StochasticGradientSettings(Section):
+    kind: Literal["stochastic-gradient"]
+    batch_size: Count = 32
+
+
+class FullGradientSettings(Section):
+    kind: Literal["full-gradient"]
+
+
 OracleSettings = Annotated[
-    FullGradientSettings | StochasticGradientSettings | LocalSGDSettings,
+    LocalSGDSettings | StochasticGradientSettings | FullGradientSettings,
     Field(discriminator="kind"),
     _default_kind("local-sgd"),
 ]
