@@ -236,6 +236,13 @@ rounds = 6
     assert (again.rules(), again.seed) == (job.rules(), 7)
 
 
+def test_a_recipe_with_settings_that_are_gone_says_what_to_do(tmp_path: Path) -> None:
+    recipe = json.loads(json.dumps(market_job(written(tmp_path)).recipe))
+    recipe["market"]["model"]["image"] = None  # every model had it once
+    with pytest.raises(BazaarError, match=r"run\.json does not fit this version .*model\.image.* or run anew"):
+        from_recipe(recipe)
+
+
 @pytest.mark.usefixtures("acme")
 def test_a_job_builds_the_rules_of_a_package(tmp_path: Path) -> None:
     rules = """[sampler]

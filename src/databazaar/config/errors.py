@@ -62,7 +62,12 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def find_place(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:
-    """The place that pydantic's location leads to: through lists, and through unions, where it names the kind."""
+    """The place that pydantic's location leads to: through lists, and through unions, where it names the kind.
+
+    >>> from databazaar.config.market_file import MarketFile
+    >>> find_place(MarketFile, ("stops", 2, "no-progress", "rounds")).setting
+    'stops[2].rounds'
+    """
     section: type[BaseModel] | None = model
     choices: tuple[type[BaseModel], ...] = ()
     others: tuple[type[BaseModel], ...] = ()

@@ -12,7 +12,7 @@ import torch
 from databazaar.aggregators import AGGREGATORS, Aggregator
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
-from databazaar.config.rules import SAMPLERS, MeanSettings, OSMDSettings, PricePerAccessSettings, RegisteredSampler
+from databazaar.config.rules import MeanSettings, OSMDSettings, PricePerAccessSettings, RegisteredSampler
 from databazaar.config.sections import (
     CNNSettings,
     FederationSettings,
@@ -209,7 +209,7 @@ def _oracle(market: MarketFile) -> Oracle:
 def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) -> Sampler:
     settings = market.sampler
     if isinstance(settings, RegisteredSampler):
-        sampler: Sampler = SAMPLERS.build(settings.model_dump())
+        sampler: Sampler = settings.registry.build(settings.model_dump())
         return sampler
     if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
@@ -259,7 +259,12 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         return demo_job(recipe["budget"], recipe["seed"])
     if recipe.get("job") != "market":
         raise BazaarError("this run was begun from Python: go on with Arbiter(…).run(folder) there")
-    market, folder = parse_market(recipe["market"], "run.json"), Path(recipe["folder"])
+    try:
+        market, folder = parse_market(recipe["market"], "market"), Path(recipe["folder"])
+    except BazaarError as error:
+        raise BazaarError(
+            f"run.json does not fit this version ({error}): go on with the version that began the run, or run anew"
+        ) from None
     data = load_data(market, folder)
     for name, digest in recipe["digests"].items():
         if data.digests.get(name) != digest:
