@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from pydantic import BaseModel
 
 from databazaar.cli.app import app
-from databazaar.config import sections as config_sections
+from databazaar.config.errors import kinds_of, sections_in
+from databazaar.config.market_file import MarketFile
+from databazaar.config.rules import RegisteredRule
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -22,10 +23,12 @@ BLOCKS = [
     for block in [match[1]]
 ]
 SECTIONS = {
-    name: model
-    for name, model in vars(config_sections).items()
-    if isinstance(model, type) and issubclass(model, config_sections.Section) and model is not config_sections.Section
+    f"[[{name}]]" if "tuple" in str(field.annotation) else f"[{name}]": [
+        section for section in sections_in(field.annotation) if not issubclass(section, RegisteredRule)
+    ]
+    for name, field in ((info.alias or name, info) for name, info in MarketFile.model_fields.items())
 }
+"""The classes of each section of market.toml, by its head: one, or one for each kind of ours."""
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -63,17 +66,22 @@ def test_the_reference_has_every_command_and_every_option() -> None:
                 assert all(option in part for option in written), f"{name} {written}: run scripts/cli_reference.py"
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_every_setting_of_market_toml_is_explained(name: str) -> None:
+@pytest.mark.parametrize("head", SECTIONS)
+def test_every_setting_of_market_toml_is_explained(head: str) -> None:
     text = (DOCS / "reference" / "market-toml.md").read_text(encoding="utf-8")
-    model: type[BaseModel] = SECTIONS[name]
-    head = {"ProviderSettings": "[[providers]]"}.get(name, f"[{name.removesuffix('Settings').lower()}]")
     (part,) = re.findall(rf"^## {re.escape(head)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", part, flags=re.MULTILINE))
-    assert list(rows) == list(model.model_fields)
-    for field, info in model.model_fields.items():
-        if info.is_required():
-            assert rows[field].startswith("required")
-        elif isinstance(info.default, int | float | str) and info.default != "":
-            plain = rows[field].strip("`").strip('"')
-            assert plain == str(info.default), f"{head} {field}"
+    rows = {
+        name: (default, rest) for name, default, rest in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", part, re.M)
+    }
+    assert list(rows) == list(dict.fromkeys(name for section in SECTIONS[head] for name in section.model_fields))
+    for section in SECTIONS[head]:
+        for name, info in section.model_fields.items():
+            default, meaning = rows[name]
+            if name == "kind":
+                assert all(f'"{kind}"' in f"{default} {meaning}" for kind in kinds_of(section)), head
+            elif len(SECTIONS[head]) > 1:
+                assert re.search(rf"\bfor [\w -]*\b{kinds_of(section)[0]}\b", meaning), f"{head} {name}"
+            if info.is_required():
+                assert name == "kind" or default.startswith("required")
+            elif isinstance(info.default, int | float | str) and info.default != "":
+                assert default.strip("`").strip('"') == str(info.default), f"{head} {name}"

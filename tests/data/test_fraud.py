@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from databazaar.config.market_data import load_data
 from databazaar.config.market_file import load_market
-from databazaar.config.tables import load_tables
 from databazaar.data.fraud import TARGET, FraudBanks, fraud_banks, write_fraud_files
 from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
@@ -64,15 +64,15 @@ def test_the_seed_decides_everything() -> None:
 
 def test_the_example_files_are_a_complete_market(tmp_path: Path) -> None:
     market = load_market(write_fraud_files(tmp_path / "example", seed=5))
-    tables = load_tables(market, tmp_path / "example")
+    data = load_data(market, tmp_path / "example")
     story = fraud_banks(5)
-    assert [provider.id for provider in tables.providers] == [bank.id for bank in story.banks]
+    assert list(data.providers) == [bank.id for bank in story.banks]
     schema = Schema.fit(story.holdout, target=TARGET, task="classification")
-    assert tables.schema == schema
-    for provider, bank in zip(tables.providers, story.banks, strict=True):
+    assert data.schema == schema
+    for table, bank in zip(data.providers.values(), story.banks, strict=True):
         x, y = schema.encode(bank.frame, bank.id)
-        np.testing.assert_array_equal(provider.x, x)
-        np.testing.assert_array_equal(provider.y, y)
+        np.testing.assert_array_equal(table.x, x)
+        np.testing.assert_array_equal(table.y, y)
 
 
 def test_existing_files_are_left_alone(tmp_path: Path) -> None:

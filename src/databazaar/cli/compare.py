@@ -134,7 +134,8 @@ def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -
         for section, settings in given.items()
     }
     job = market_job(path, {section: settings for section, settings in changes.items() if settings})
-    job.arbiter()  # finds whatever else is wrong before anything is written, and sets torch's threads
+    job.arbiter()  # finds whatever else is wrong before anything is written
+    job.limit_threads()
     return job
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -20,51 +21,116 @@ _TYPES = {
     "tuple_type": "must be a list",
     "model_type": "must be a section",
     "model_attributes_type": "must be a section",
+    "union_tag_not_found": "must be a section",
     "string_pattern_mismatch": "is not understood",
 }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an error is: the setting as a user would write it, and what is known of it.
+
+    `section` is the class that has the setting, `others` are those of the section's other kinds, and `field` is the
+    setting itself, or the nearest one around it.
+    """
+
+    setting: str
+    section: type[BaseModel] | None
+    others: tuple[type[BaseModel], ...]
+    field: FieldInfo | None
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     """What is wrong with the first setting that is, and the remedy."""
     details = error.errors(include_url=False)
     first = next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
-    location = first["loc"]
-    setting = dotted(location)
-    if first["type"] == "extra_forbidden":
-        return _unknown(setting, location, model)
-    field = _field(model, location)
-    meaning = field.description if field and field.description else None
-    if first["type"] == "missing" and isinstance(location[-1], int):
-        return f"{dotted(location[:-1])} has too few entries: write {meaning}"
-    if first["type"] == "missing":
-        section = dotted(location[:-1]) or "the top of the file"
-        remedy = f"add `{location[-1]}` to {section}" if len(location) > 1 else f"add a [{setting}] section"
-        return f"{setting} is missing{f' ({meaning})' if meaning else ''}: {remedy}"
-    shown = "" if setting in _SECRET or isinstance(first["input"], dict) else f" = {_short(first['input'])}"
-    return f"{setting}{shown} {_problem(first, field)}: change it{f' ({meaning})' if meaning else ''}"
+    kind, location, given = first["type"], first["loc"], first["input"]
+    place = find_place(model, location)
+    if kind == "union_tag_invalid":
+        place, given = replace(place, setting=f"{place.setting}.kind"), given["kind"]
+    if kind == "extra_forbidden":
+        return _unknown(place, str(location[-1]))
+    meaning = place.field.description if place.field else None
+    if kind == "missing":
+        return _missing(place, location, meaning)
+    if kind == "rule":
+        return f"{place.setting}: {first['msg']}"
+    shown = "" if place.setting in _SECRET or isinstance(given, dict) else f" = {_short(given)}"
+    if kind == "sentence":
+        return f"{place.setting}{shown} {first['msg']}"
+    return f"{place.setting}{shown} {_problem(first, place.field)}: change it{f' ({meaning})' if meaning else ''}"
 
 
-def dotted(location: tuple[int | str, ...]) -> str:
+def find_place(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:
+    """The place that pydantic's location leads to: through lists, and through unions, where it names the kind.
+
+    >>> from databazaar.config.market_file import MarketFile
+    >>> find_place(MarketFile, ("stops", 2, "no-progress", "rounds")).setting
+    'stops[2].rounds'
     """
-    >>> dotted(("providers", 2, "price"))
-    'providers[2].price'
-    """
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return "".join(parts).removeprefix(".")
+    section: type[BaseModel] | None = model
+    choices: tuple[type[BaseModel], ...] = ()
+    others: tuple[type[BaseModel], ...] = ()
+    setting, field = "", None
+    for depth, part in enumerate(location):
+        if isinstance(part, int):
+            setting += f"[{part}]"
+        elif len(choices) > 1:
+            section = next((choice for choice in choices if part in kinds_of(choice)), choices[-1])
+            others = tuple(choice for choice in choices if choice is not section)
+            choices = ()
+        else:
+            setting += f".{part}" if setting else part
+            found = _fields(section).get(part) if section else None
+            field = found or field
+            if depth == len(location) - 1 or found is None:
+                break
+            choices = sections_in(found.annotation)
+            section, others = (choices[0] if len(choices) == 1 else None), ()
+    return Place(setting, section, others, field)
 
 
-def _unknown(setting: str, location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    parent = _model_at(model, location[:-1])
-    known = [field.alias or name for name, field in parent.model_fields.items()] if parent else []
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+def sections_in(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The classes of a section: one, or one for each kind."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(found for part in get_args(annotation) for found in sections_in(part))
+
+
+def kinds_of(section: type[BaseModel]) -> tuple[str, ...]:
+    """The kinds that a class of settings is for; none where it takes any other."""
+    return get_args(section.model_fields["kind"].annotation) if "kind" in section.model_fields else ()
+
+
+def _unknown(place: Place, name: str) -> str:
+    parent = place.setting.removesuffix(f".{name}")
+    kinds = [kind for other in place.others if name in _fields(other) for kind in kinds_of(other)]
+    if kinds and place.section:
+        wanted = " or ".join(f'"{kind}"' for kind in kinds)
+        return (
+            f'{place.setting} is for kind = {wanted} and {parent}.kind = "{kinds_of(place.section)[0]}": '
+            f"remove {name} or change the kind"
+        )
+    known = list(_fields(place.section)) if place.section else []
+    close = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean `{close[0]}`?" if close else f"use {', '.join(known)}, or remove it"
-    return f"{setting} is not a setting: {remedy}"
+    return f"{place.setting} is not a setting: {remedy}"
+
+
+def _missing(place: Place, location: tuple[int | str, ...], meaning: str | None) -> str:
+    parent, _, name = place.setting.rpartition(".")
+    if isinstance(location[-1], int):
+        return f"{place.setting.rpartition('[')[0]} has too few entries: write {meaning}"
+    remedy = f"add `{name}` to {parent}" if parent else f"add a [{name}] section"
+    return f"{place.setting} is missing{f' ({meaning})' if meaning else ''}: {remedy}"
 
 
 def _problem(detail: Any, field: FieldInfo | None) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in _TYPES:
         return _TYPES[kind]
+    if kind == "union_tag_invalid":
+        return f"must be one of {context['expected_tags']}"
     if kind == "literal_error":
         return f"must be one of {context['expected'].replace(' or ', ', ')}"
     if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
@@ -104,38 +170,8 @@ def _marks(field: FieldInfo | None) -> list[Any]:
     return [*field.metadata, *inner]
 
 
-def _field(model: type[BaseModel], location: tuple[int | str, ...]) -> FieldInfo | None:
-    names = [part for part in location if isinstance(part, str)]
-    for depth in range(len(names), 0, -1):
-        parent = _model_at(model, tuple(names[: depth - 1]))
-        if parent is not None:
-            found = _fields(parent).get(names[depth - 1])
-            if found is not None:
-                return found
-    return None
-
-
-def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The section that a location leads to, through lists such as [[providers]]."""
-    for part in location:
-        if isinstance(part, int):
-            continue
-        field = _fields(model).get(part)
-        inner = _section(field.annotation) if field else None
-        if inner is None:
-            return None
-        model = inner
-    return model
-
-
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _section(part))), None)
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Jobs: a market.toml, or the demo, turned into an arbiter. A job can be told again from its recipe."""
+"""Jobs: a market.toml, or the demo, turned into an arbiter. A job can be made again from its recipe."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from databazaar.config.market_file import Market, load_market, parse_market
-from databazaar.config.sections import FederationSettings
-from databazaar.config.tables import Examples, MarketTables, load_tables
+from databazaar.aggregators import AGGREGATORS, Aggregator
+from databazaar.config.market_data import EncodedTable, MarketData, load_data
+from databazaar.config.market_file import MarketFile, load_market, parse_market
+from databazaar.config.rules import MeanSettings, OSMDSettings, PricePerAccessSettings, RegisteredSampler
+from databazaar.config.sections import (
+    CNNSettings,
+    FederationSettings,
+    FullGradientSettings,
+    LocalSGDSettings,
+    MLPSettings,
+    StochasticGradientSettings,
+)
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
@@ -21,7 +30,9 @@ from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
+from databazaar.payments import PAYMENTS, Payment
 from databazaar.samplers import OSMD, Sampler, Uniform
+from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
     from databazaar.federation.plan import Plan
@@ -33,7 +44,10 @@ SMALL_MODEL = 100_000
 
 @dataclass(frozen=True)
 class Job:
-    """All that a run needs. `recipe` is kept in the run's folder, and `from_recipe` reads it."""
+    """All that a run needs. Without an aggregator or a payment, the arbiter takes its own.
+
+    `recipe` is kept in the run's folder, and `from_recipe` reads it.
+    """
 
     title: str
     consumer: Consumer
@@ -43,13 +57,16 @@ class Job:
     engine: str
     device: str
     recipe: dict[str, Any]
-    test: Examples | None = None
+    aggregator: Aggregator | None = None
+    payment: Payment | None = None
+    stops: tuple[Stop, ...] = ()
+    patience: int = 10
+    test: EncodedTable | None = None
     notes: dict[str, str] | None = None
     federation: Plan | None = None
 
     def arbiter(self, sampler: Sampler | None = None, folder: RunFolder | None = None) -> Arbiter:
         """The arbiter, ready to run in `folder`. Without one, a federated job only looks whether it could run."""
-        self._set_threads()
         names = [provider.id for provider in self.providers]
         return Arbiter(
             self.consumer,
@@ -58,9 +75,17 @@ class Job:
             engine=self.engine if self.federation is None else self.federation.engine(names, folder),
             device=self.device,
             seed=self.seed,
+            **self.rules(),
         )
 
-    def _set_threads(self) -> None:
+    def rules(self) -> dict[str, Any]:
+        """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
+        chosen = {"aggregator": self.aggregator, "payment": self.payment, "stops": self.stops or None}
+        given = {name: rule for name, rule in chosen.items() if rule is not None}
+        return {**given, "patience": self.patience}
+
+    def limit_threads(self) -> None:
+        """Keeps torch to one thread where the model is small. It holds for the process, so it is the runner's to do."""
         if len(self.consumer.initial_parameters()) * self.consumer.per_round < SMALL_MODEL:
             torch.set_num_threads(1)
 
@@ -69,23 +94,22 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
     """The job that a market.toml describes. `changes` replace settings, section by section."""
     market = load_market(path)
     if changes:
-        told = market.model_dump(mode="json", by_alias=True)
-        for section, settings in changes.items():
-            told[section] = {**told[section], **settings}
-        market = parse_market(told, str(path))
+        settings = market.model_dump(mode="json", by_alias=True)
+        for section, changed in changes.items():
+            settings[section] = {**settings[section], **changed}
+        market = parse_market(settings, str(path))
     folder = path.resolve().parent
-    return _from_market(market, folder, load_tables(market, folder))
+    return _from_market(market, folder, load_data(market, folder))
 
 
-def _from_market(market: Market, folder: Path, tables: MarketTables) -> Job:
+def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else _oracle(market)
-    examples = {table.id: (table.x, table.y) for table in tables.providers}
-    consumer = _consumer(market, tables)
+    consumer = _consumer(market, data)
     providers = [
         Provider(
             p.id,
-            _shaped(market, examples[p.id]) if p.id in examples else None,
+            _shaped(market, data.providers[p.id]) if p.id in data.providers else None,
             oracle,
             owner=p.owner,
             price=p.price_minor,
@@ -104,26 +128,39 @@ def _from_market(market: Market, folder: Path, tables: MarketTables) -> Job:
             "job": "market",
             "market": market.model_dump(mode="json", by_alias=True),
             "folder": str(folder),
-            "digests": tables.digests,
+            "digests": data.digests,
             "ledger_url": market.ledger.url,
-            "schema": tables.schema.to_dict(),
+            "schema": data.schema.to_dict(),
         },
-        federation=None if federated is None else _plan(market, federated, folder, tables),
+        **_rules(market),
+        federation=None if federated is None else _plan(market, federated, folder, data),
     )
 
 
-def _plan(market: Market, settings: FederationSettings, folder: Path, tables: MarketTables) -> Plan:
+def _rules(market: MarketFile) -> dict[str, Any]:
+    """The rules beside the sampler: none where the file leaves them as they are."""
+    aggregator, payment = market.aggregator, market.payment
+    return {
+        "aggregator": None if isinstance(aggregator, MeanSettings) else AGGREGATORS.build(aggregator.model_dump()),
+        "payment": None if isinstance(payment, PricePerAccessSettings) else PAYMENTS.build(payment.model_dump()),
+        "stops": tuple(STOPS.build(stop.model_dump()) for stop in market.stops),
+        "patience": market.settings.patience,
+    }
+
+
+def _plan(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> Plan:
     from databazaar.federation.plan import Plan
 
-    step, every = market.oracle.step, market.training.halve_every
+    oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}  # a message has every oracle's settings
+    step, every = oracle["step"], market.training.halve_every
     return Plan(
         folder=folder / settings.folder,
         task=Plan.describe(
             kind=market.model.kind,
-            inputs=_shaped(market, tables.holdout)[0].shape[1:],
-            hidden=market.model.hidden,
-            schema=tables.schema,
-            oracle=market.oracle.model_dump(),
+            inputs=_shaped(market, data.holdout)[0].shape[1:],
+            hidden=_hidden(market),
+            schema=data.schema,
+            oracle=oracle,
         ),
         step=Halving(step, every) if every else step,
         deadline=settings.deadline,
@@ -131,17 +168,21 @@ def _plan(market: Market, settings: FederationSettings, folder: Path, tables: Ma
     )
 
 
-def _shaped(market: Market, examples: tuple[Any, Any]) -> tuple[Any, Any]:
-    x, y = examples
-    if market.model.kind == "cnn":
-        x = x.reshape(len(x), *market.model.image_shape(x.shape[1]))
+def _hidden(market: MarketFile) -> tuple[int, ...]:
+    return market.model.hidden if isinstance(market.model, MLPSettings) else ()
+
+
+def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
+    x, y = table
+    if isinstance(market.model, CNNSettings):
+        return x.reshape(len(x), *market.model.image_shape(x.shape[1])), y
     return x, y
 
 
-def _consumer(market: Market, tables: MarketTables) -> Consumer:
-    holdout = _shaped(market, tables.holdout)
+def _consumer(market: MarketFile, data: MarketData) -> Consumer:
+    holdout = _shaped(market, data.holdout)
     model = build_model(
-        market.model.kind, holdout[0].shape[1:], tables.schema.outputs, hidden=market.model.hidden, seed=market.seed
+        market.model.kind, holdout[0].shape[1:], data.schema.outputs, hidden=_hidden(market), seed=market.seed
     )
     step, every = market.training.step, market.training.halve_every
     return Consumer(
@@ -155,19 +196,22 @@ def _consumer(market: Market, tables: MarketTables) -> Consumer:
     )
 
 
-def _oracle(market: Market) -> Oracle:
+def _oracle(market: MarketFile) -> Oracle:
     settings, every = market.oracle, market.training.halve_every
-    if settings.kind == "full-gradient":
+    if isinstance(settings, FullGradientSettings):
         return FullGradient()
-    if settings.kind == "stochastic-gradient":
+    if isinstance(settings, StochasticGradientSettings):
         return StochasticGradient(settings.batch_size)
     step = Halving(settings.step, every) if every else settings.step
     return LocalSGD(step, settings.batch_size, settings.epochs, settings.momentum)
 
 
-def _sampler(market: Market, consumer: Consumer, providers: list[Provider]) -> Sampler:
+def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) -> Sampler:
     settings = market.sampler
-    if settings.kind != "osmd":
+    if isinstance(settings, RegisteredSampler):
+        sampler: Sampler = settings.registry.build(settings.model_dump())
+        return sampler
+    if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:
         return OSMD(settings.eta, settings.alpha)
@@ -197,7 +241,7 @@ def demo_job(budget: int, seed: int) -> Job:
         engine="vectorized",
         device="cpu",
         recipe={"job": "demo", "budget": budget, "seed": seed},
-        test=Examples(*schema.encode(story.test, "test")),
+        test=EncodedTable(*schema.encode(story.test, "test")),
         notes={b.id: b.note for b in story.banks},
     )
 
@@ -205,22 +249,27 @@ def demo_job(budget: int, seed: int) -> Job:
 def from_recipe(recipe: dict[str, Any]) -> Job:
     """The job of a run's folder, from the same data as before."""
     try:
-        return _told_again(recipe)
+        return _from_recipe(recipe)
     except (KeyError, TypeError, AttributeError) as missing:
         raise BazaarError(f"run.json cannot be read ({missing!r}): put the old one back, or run anew") from None
 
 
-def _told_again(recipe: dict[str, Any]) -> Job:
+def _from_recipe(recipe: dict[str, Any]) -> Job:
     if recipe.get("job") == "demo":
         return demo_job(recipe["budget"], recipe["seed"])
     if recipe.get("job") != "market":
         raise BazaarError("this run was begun from Python: go on with Arbiter(…).run(folder) there")
-    market, folder = parse_market(recipe["market"]), Path(recipe["folder"])
-    tables = load_tables(market, folder)
+    try:
+        market, folder = parse_market(recipe["market"], "market"), Path(recipe["folder"])
+    except BazaarError as error:
+        raise BazaarError(
+            f"run.json does not fit this version ({error}): go on with the version that began the run, or run anew"
+        ) from None
+    data = load_data(market, folder)
     for name, digest in recipe["digests"].items():
-        if tables.digests.get(name) != digest:
+        if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
-    job = _from_market(market, folder, tables)
+    job = _from_market(market, folder, data)
     if json.loads(json.dumps(job.recipe)) != {k: v for k, v in recipe.items() if k != "id"}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job

@@ -13,16 +13,26 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from databazaar.config.errors import sentence
+from databazaar.config.rules import (
+    AggregatorSettings,
+    MeanSettings,
+    OSMDSettings,
+    PaymentSettings,
+    PricePerAccessSettings,
+    SamplerSettings,
+    StopSettings,
+)
 from databazaar.config.sections import (
     DataSettings,
     EngineSettings,
     FederationSettings,
     LedgerSettings,
+    LocalSGDSettings,
     MarketSettings,
+    MLPSettings,
     ModelSettings,
     OracleSettings,
     ProviderSettings,
-    SamplerSettings,
     Section,
     TrainingSettings,
     UtilitySettings,
@@ -31,12 +41,12 @@ from databazaar.config.template import TEMPLATE
 from databazaar.errors import BazaarError
 from databazaar.money import Currency
 
-__all__ = ["TEMPLATE", "Market", "ProviderSettings", "load_market", "parse_market"]
+__all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_market"]
 
 _LARGEST_AMOUNT = 2**63 - 1
 
 
-class Market(Section):
+class MarketFile(Section):
     """A whole market.toml, checked; `parse_market` reads what `model_dump(mode="json", by_alias=True)` gives.
 
     >>> import tomllib
@@ -47,14 +57,19 @@ class Market(Section):
 
     settings: MarketSettings = Field(alias="market")
     data: DataSettings
-    model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
-    oracle: OracleSettings = Field(default_factory=OracleSettings)
-    utility: UtilitySettings = Field(default_factory=UtilitySettings)
-    training: TrainingSettings = Field(default_factory=TrainingSettings)
-    sampler: SamplerSettings = Field(default_factory=SamplerSettings)
-    engine: EngineSettings = Field(default_factory=EngineSettings)
+    model: ModelSettings = MLPSettings()
+    oracle: OracleSettings = LocalSGDSettings()
+    utility: UtilitySettings = UtilitySettings()
+    training: TrainingSettings = TrainingSettings()
+    sampler: SamplerSettings = OSMDSettings()
+    aggregator: AggregatorSettings = MeanSettings()
+    payment: PaymentSettings = PricePerAccessSettings()
+    stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(
+        default=(), description="one [[stops]] section each, in double brackets"
+    )
+    engine: EngineSettings = EngineSettings()
     federation: FederationSettings | None = None
-    ledger: LedgerSettings = Field(default_factory=LedgerSettings)
+    ledger: LedgerSettings = LedgerSettings()
     providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
         default=(), description="one [[providers]] section each, in double brackets"
     )
@@ -82,7 +97,7 @@ class Market(Section):
         return self._budget_minor
 
     @model_validator(mode="after")
-    def _check(self) -> Market:
+    def _check(self) -> MarketFile:
         self._budget_minor = _minor(self.currency, self.settings.budget, "market.budget")
         self._check_providers()
         self._check_round()
@@ -153,17 +168,17 @@ class Market(Section):
             )
 
 
-def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> Market:
+def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> MarketFile:
     """A market from a table of TOML or JSON; an error names `where` and the setting."""
     try:
-        return Market.model_validate(settings)
+        return MarketFile.model_validate(settings)
     except BazaarError as error:
         raise BazaarError(f"{where}: {error}") from None
     except ValidationError as error:
-        raise BazaarError(f"{where}: {sentence(error, Market)}") from None
+        raise BazaarError(f"{where}: {sentence(error, MarketFile)}") from None
 
 
-def load_market(path: Path) -> Market:
+def load_market(path: Path) -> MarketFile:
     """The market that a TOML file describes; its paths are relative to the file's folder."""
     try:
         settings = tomllib.loads(path.read_bytes().decode("utf-8-sig"))

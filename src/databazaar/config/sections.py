@@ -1,4 +1,8 @@
-"""The sections of market.toml, one class each: names, types, bounds and defaults."""
+"""The sections of market.toml: names, types, bounds and defaults.
+
+A section whose settings depend on its `kind` is a union with one class for each kind. The rules of the market, for
+which installed packages may bring kinds of their own, are in `rules`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
+from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 
 
@@ -37,6 +42,7 @@ Id = Annotated[str, BeforeValidator(_file_safe), BeforeValidator(_printable), Fi
 FilePath = Annotated[Path, BeforeValidator(_printable), Field(strict=False)]
 Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -46,11 +52,17 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+def _default_kind(kind: str) -> BeforeValidator:
+    """Names the kind of a section that does not, so that the union finds its class."""
+    return BeforeValidator(lambda given: {"kind": kind, **given} if isinstance(given, Mapping) else given)
+
+
 class MarketSettings(Section):
     name: Text = "market"
     budget: Amount
     per_round: Count = Field(default=10, description="the number of accesses that a round buys")
     seed: int = Field(default=0, ge=0, lt=2**63)
+    patience: Count = Field(default=10, description="the rounds on end that nobody may answer")
     currency: Text = "credits"
     decimals: int = Field(default=0, ge=0, le=9, description="the digits after the decimal point")
 
@@ -58,39 +70,40 @@ class MarketSettings(Section):
 class DataSettings(Section):
     holdout: FilePath = Field(description="the consumer's own CSV or Parquet file")
     target: Text = Field(description="the column to predict")
-    task: Literal["classification", "regression"] = "classification"
+    task: TaskKind = "classification"
     features: Names | None = Field(default=None, description="a list; without it all columns are used")
     categorical: Names | None = Field(default=None, description="a list; without it the text columns")
 
 
-class ModelSettings(Section):
-    kind: Literal["linear", "logistic", "mlp", "cnn"] = "mlp"
-    hidden: Annotated[tuple[Count, ...], Field(strict=False)] = ()
+class LinearSettings(Section):
+    kind: Literal["linear"]
+
+
+class LogisticSettings(Section):
+    kind: Literal["logistic"]
+
+
+class MLPSettings(Section):
+    kind: Literal["mlp"] = "mlp"
+    hidden: Annotated[tuple[Count, ...], Field(strict=False)] = (32,)
+
+    @model_validator(mode="after")
+    def _check(self) -> MLPSettings:
+        if not self.hidden:
+            raise BazaarError("model.hidden = [] leaves an mlp no hidden layer: write sizes such as [32]")
+        return self
+
+
+class CNNSettings(Section):
+    kind: Literal["cnn"]
     image: Annotated[tuple[Count, Count, Count] | None, Field(strict=False)] = Field(
         default=None, description="[channels, height, width]"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _default_hidden(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("kind", "mlp") == "mlp" and "hidden" not in given:
-            return {**given, "hidden": [32]}
-        return given
-
-    @model_validator(mode="after")
-    def _check(self) -> ModelSettings:
-        if self.kind == "mlp" and not self.hidden:
-            raise BazaarError("model.hidden = [] leaves an mlp no hidden layer: write sizes such as [32]")
-        if self.kind != "mlp" and self.hidden:
-            raise BazaarError(_misplaced("model.hidden", "mlp", self.kind))
-        if self.kind != "cnn" and self.image:
-            raise BazaarError(_misplaced("model.image", "cnn", self.kind))
-        return self
-
     def image_shape(self, width: int) -> tuple[int, int, int]:
         """Channels, height and width of a row of `width` features: `image`, or else a square of one channel.
 
-        >>> ModelSettings(kind="cnn").image_shape(784)
+        >>> CNNSettings(kind="cnn").image_shape(784)
         (1, 28, 28)
         """
         side = math.isqrt(width)
@@ -108,59 +121,46 @@ class ModelSettings(Section):
         return shape
 
 
-class OracleSettings(Section):
-    kind: Literal["full-gradient", "stochastic-gradient", "local-sgd"] = "local-sgd"
+ModelSettings = Annotated[
+    LinearSettings | LogisticSettings | MLPSettings | CNNSettings,
+    Field(discriminator="kind"),
+    _default_kind("mlp"),
+]
+
+
+class LocalSGDSettings(Section):
+    kind: Literal["local-sgd"] = "local-sgd"
     step: Positive = Field(default=0.1, description="the providers' learning rate")
     batch_size: Count = 32
     epochs: Count = 1
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
 
 
+class StochasticGradientSettings(Section):
+    kind: Literal["stochastic-gradient"]
+    batch_size: Count = 32
+
+
+class FullGradientSettings(Section):
+    kind: Literal["full-gradient"]
+
+
+OracleSettings = Annotated[
+    LocalSGDSettings | StochasticGradientSettings | FullGradientSettings,
+    Field(discriminator="kind"),
+    _default_kind("local-sgd"),
+]
+
+
 class UtilitySettings(Section):
+    """One class for all kinds, as none has settings."""
+
     kind: Literal["negative-loss", "accuracy", "exp-loss"] = "exp-loss"
 
 
 class TrainingSettings(Section):
     step: Positive = Field(default=1.0, description="γ, how far the model moves along the average update")
     halve_every: Count | None = Field(default=None, description="the rounds after which the steps halve")
-
-
-class SamplerSettings(Section):
-    """Either `eta` and `alpha`, or `switches`, from which the theory gives both; uniform takes none."""
-
-    kind: Literal["osmd", "uniform", "uniform-without-replacement"] = "osmd"
-    eta: Positive | None = Field(default=None, description="the sampler's learning rate")
-    alpha: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="the share of draws kept even over all",
-    )
-    switches: Count | None = Field(default=None, description="the expected changes of the best provider")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_switches(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("kind", "osmd") == "osmd":
-            by_hand = any(given.get(name) is not None for name in ("eta", "alpha", "switches"))
-            return given if by_hand else {**given, "switches": 1}
-        return given
-
-    @model_validator(mode="after")
-    def _check(self) -> SamplerSettings:
-        given = [name for name in ("eta", "alpha", "switches") if getattr(self, name) is not None]
-        if self.kind != "osmd" and given:
-            raise BazaarError(_misplaced(f"sampler.{given[0]}", "osmd", self.kind))
-        if self.switches is not None and len(given) > 1:
-            raise BazaarError(
-                f"sampler.switches and sampler.{given[0]} are both given: keep eta and alpha (set by hand), "
-                "or switches alone (set from theory)"
-            )
-        if given in (["eta"], ["alpha"]):
-            other = "alpha" if given == ["eta"] else "eta"
-            raise BazaarError(f"sampler.{given[0]} is given without sampler.{other}: give both, or switches alone")
-        return self
 
 
 class EngineSettings(Section):
@@ -200,8 +200,3 @@ class ProviderSettings(Section):
     def price_minor(self) -> int:
         """The price per access in minor units of the market's currency."""
         return self._price_minor
-
-
-def _misplaced(setting: str, wanted: str, kind: str) -> str:
-    section, _, name = setting.rpartition(".")
-    return f'{setting} is for kind = "{wanted}" and {section}.kind = "{kind}": remove {name} or change the kind'

@@ -11,6 +11,7 @@ name = "market"
 budget = 1000              # what you will spend in all; whole number, or text such as "1000.00"
 per_round = 10             # accesses bought in a round (K); a run has about budget / (K x price) rounds
 seed = 0                   # the same seed gives the same run
+patience = 10              # a run ends after so many rounds on end in which nobody answers
 currency = "credits"       # how amounts are named
 decimals = 0               # digits after the decimal point: 2 for euros and cents
 
@@ -45,6 +46,21 @@ kind = "osmd"              # learns who helps; or "uniform", "uniform-without-re
 switches = 1               # eta and alpha from the paper's theory for this many changes of the best provider
 # eta = 0.05               # or set both by hand, without switches
 # alpha = 0.1              # in [0, 1]: the share of the draws kept even over all providers
+
+# [aggregator]             # how the updates of a round become one step of the model
+# kind = "mean"            # the mean of all that were valid
+
+# [payment]                # what an access is paid
+# kind = "price-per-access"   # the provider's price, for every valid update
+
+# [[stops]]                # reasons to end before the budget is spent: none, one or several
+# kind = "target-utility"
+# utility = 0.9            # the run ends when the model's utility reaches this
+
+# [[stops]]
+# kind = "no-progress"     # the run ends when the utility has risen by no more than `least`
+# rounds = 20              # over so many rounds
+# least = 0.0
 
 [engine]
 kind = "vectorized"        # all providers of a round at once; or "loop", "federated"

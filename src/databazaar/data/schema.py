@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from databazaar.data.columns import as_numbers, as_text, kind_of, listed, plain, suggestion
 from databazaar.data.holdout import categories_of, chosen_columns, classes_of, is_categorical
-from databazaar.data.schema_message import SchemaMessage, Task
+from databazaar.data.schema_message import SchemaMessage, TaskKind
 from databazaar.errors import BazaarError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -80,7 +80,7 @@ class Schema:
     """
 
     target: str
-    task: Task
+    task: TaskKind
     numeric: tuple[NumericColumn, ...]
     categorical: tuple[CategoricalColumn, ...]
     classes: tuple[int, ...] = ()
@@ -114,7 +114,7 @@ class Schema:
         frame: pd.DataFrame,
         *,
         target: str,
-        task: Task,
+        task: TaskKind,
         features: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         where: str = "holdout.csv",
@@ -251,5 +251,5 @@ def _names(frame: pd.DataFrame, where: str) -> list[str]:
     return names
 
 
-def _target_wants(task: Task) -> str:
+def _target_wants(task: TaskKind) -> str:
     return f"a target must be numeric for {task}"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Task = Literal["classification", "regression"]
+TaskKind = Literal["classification", "regression"]
 MAX_CATEGORIES = 1000
 LARGEST_LABEL = 2**53
 
@@ -34,7 +34,7 @@ class SchemaMessage(_Strict):
     """What may stand in a schema from another party."""
 
     target: _Name
-    task: Task
+    task: TaskKind
     numeric: Annotated[tuple[_WireNumeric, ...], Field(strict=False, max_length=100_000)]
     categorical: Annotated[tuple[_WireCategorical, ...], Field(strict=False, max_length=10_000)]
     classes: Annotated[

@@ -10,37 +10,33 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from databazaar.config.market_file import Market
+from databazaar.config.market_file import MarketFile
+from databazaar.config.sections import CNNSettings
 from databazaar.data.tables import Array, Schema, read_table
 from databazaar.errors import BazaarError
 
 
-class Examples(NamedTuple):
+class EncodedTable(NamedTuple):
     """x float32 [rows, width]; y int64 class places or float32 standardised targets."""
 
     x: npt.NDArray[np.float32]
     y: Array
 
 
-class ProviderTable(NamedTuple):
-    """One provider's examples."""
-
-    id: str
-    x: npt.NDArray[np.float32]
-    y: Array
-
-
 @dataclass(frozen=True)
-class MarketTables:
-    """A market's data. `digests` maps each file, as market.toml writes it, to its SHA-256."""
+class MarketData:
+    """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
+
+    `digests` maps each file, as market.toml writes it, to its SHA-256.
+    """
 
     schema: Schema
-    holdout: Examples
-    providers: list[ProviderTable]
+    holdout: EncodedTable
+    providers: dict[str, EncodedTable]
     digests: dict[str, str]
 
 
-def load_tables(market: Market, folder: Path) -> MarketTables:
+def load_data(market: MarketFile, folder: Path) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
     holdout_path = folder / market.data.holdout
     frame = read_table(holdout_path)
@@ -52,25 +48,24 @@ def load_tables(market: Market, folder: Path) -> MarketTables:
         categorical=market.data.categorical,
         where=str(holdout_path),
     )
-    if market.model.kind == "cnn":
+    if isinstance(market.model, CNNSettings):
         try:
             market.model.image_shape(schema.width)
         except BazaarError as error:
             raise BazaarError(f"{holdout_path}: {error}") from None
-    holdout = Examples(*schema.encode(frame, str(holdout_path)))
+    holdout = EncodedTable(*schema.encode(frame, str(holdout_path)))
     digests = {market.data.holdout.as_posix(): _digest(holdout_path)}
-    providers = []
+    providers = {}
     for provider in market.providers:
         if provider.file is None or market.engine.kind == "federated":
             continue
         path = folder / provider.file
         try:
-            x, y = schema.encode(read_table(path), str(path))
+            providers[provider.id] = EncodedTable(*schema.encode(read_table(path), str(path)))
         except BazaarError as error:
             raise BazaarError(f"provider {provider.id!r}: {error}") from None
-        providers.append(ProviderTable(provider.id, x, y))
         digests[provider.file.as_posix()] = _digest(path)
-    return MarketTables(schema, holdout, providers, digests)
+    return MarketData(schema, holdout, providers, digests)
 
 
 def _digest(path: Path) -> str:
