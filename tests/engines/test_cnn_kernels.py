@@ -15,7 +15,8 @@ from torch import Tensor
 
 from databazaar.engines.kernels.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
 from databazaar.engines.orders import Planner, Rows
-from databazaar.engines.stacked import Data, Plan, StackedOracle
+from databazaar.engines.stacked import StackedOracle
+from databazaar.engines.stacks import BatchPlan, Data
 from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.models import build_model, caller, split_fixed_prefix
 from databazaar.learning.oracles import FullGradient, LocalSGD
@@ -66,7 +67,7 @@ def market(sizes: Sequence[int], seed: int = 0) -> Data:
     return Data(x, torch.randint(0, 10, (total,), generator=generator), counts.cumsum(0) - counts, counts)
 
 
-def planned(oracle: LocalSGD, data: Data, providers: Sequence[int], steps: Sequence[float]) -> Plan:
+def planned(oracle: LocalSGD, data: Data, providers: Sequence[int], steps: Sequence[float]) -> BatchPlan:
     rows = Rows(torch.tensor(providers), torch.tensor(providers) + 7, torch.tensor(steps))
     return Planner(oracle, data.sizes, int(data.sizes.max()))(rows)
 
@@ -130,14 +131,14 @@ def test_both_sides_agree_on_the_shared_memory(on_host: OnHost) -> None:
 def test_what_the_kernels_are_for() -> None:
     data = market([10])
     task, _ = task_and_params(1)
-    assert suits(task, [LocalSGD(0.1, 5)], data, ROOM)
-    assert not suits(task, [LocalSGD(0.1, 9)], data, ROOM)
-    assert not suits(task, [FullGradient()], data, ROOM)
-    assert not suits(task, [LocalSGD(0.1, 5)], data, 0)  # no GPU
-    assert not suits(Task(task.model, squared_error), [LocalSGD(0.1, 5)], data, ROOM)
-    assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    assert suits(task, LocalSGD(0.1, 5), data, ROOM)
+    assert not suits(task, LocalSGD(0.1, 9), data, ROOM)
+    assert not suits(task, FullGradient(), data, ROOM)
+    assert not suits(task, LocalSGD(0.1, 5), data, 0)  # no GPU
+    assert not suits(Task(task.model, squared_error), LocalSGD(0.1, 5), data, ROOM)
+    assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), data, ROOM)
     frozen = build_model("cnn", (1, SIDE, SIDE), 10)
     next(frozen.parameters()).requires_grad_(False)
-    assert not suits(Task(frozen, cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    assert not suits(Task(frozen, cross_entropy), LocalSGD(0.1, 5), data, ROOM)
     colour = replace(data, x=data.x.expand(-1, 3, -1, -1))
-    assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], colour, ROOM)
+    assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), colour, ROOM)
