@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Ask, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
+from databazaar.engines.scoring import evaluator_for
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
@@ -84,15 +85,15 @@ def rounds(times: int) -> None:
     consumer, providers = market()
     start = consumer.initial_parameters()
     ask = Ask(start, list(range(PROVIDERS)), round=0, seed=0)
-    evaluator = consumer.evaluator(torch.device("cpu"))
     cpu = torch.device("cpu")
+    evaluator = evaluator_for(consumer, cpu)
 
     def round_of(engine: LoopEngine | VectorizedEngine) -> tuple[Tensor, list[float]]:
         updates = engine.query(ask).updates
         return updates, evaluator.score(torch.cat([start + updates, start[None]])).utility.tolist()
 
     loop = LoopEngine(consumer.task, providers, cpu)
-    stacked = VectorizedEngine(consumer.task, providers, cpu, dual=False)
+    stacked = VectorizedEngine(consumer.task, providers, cpu, stacks=["stacked"])
     dual = VectorizedEngine(consumer.task, providers, cpu)
     ways: dict[str, Callable[[], tuple[Tensor, list[float]]]] = {
         "straightforward loop": lambda: straightforward(consumer, providers),

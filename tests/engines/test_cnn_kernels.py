@@ -9,18 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from databazaar import Provider, VectorizedEngine, check_engine
 from databazaar.engines.kernels.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
 from databazaar.engines.orders import Planner, Rows
-from databazaar.engines.stacked import Data, Plan, StackedOracle
+from databazaar.engines.stacked import StackedOracle
+from databazaar.engines.stacks import STACKS, BatchPlan, Data, Workload
 from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.models import build_model, caller, split_fixed_prefix
-from databazaar.learning.oracles import FullGradient, LocalSGD
+from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
 from databazaar.learning.task import Task
+from databazaar.learning.utilities import Evaluator
 
+CPU = torch.device("cpu")
 SIDE = 14
 ROOM = 227 * 1024
 
@@ -66,7 +71,7 @@ def market(sizes: Sequence[int], seed: int = 0) -> Data:
     return Data(x, torch.randint(0, 10, (total,), generator=generator), counts.cumsum(0) - counts, counts)
 
 
-def planned(oracle: LocalSGD, data: Data, providers: Sequence[int], steps: Sequence[float]) -> Plan:
+def planned(oracle: LocalSGD, data: Data, providers: Sequence[int], steps: Sequence[float]) -> BatchPlan:
     rows = Rows(torch.tensor(providers), torch.tensor(providers) + 7, torch.tensor(steps))
     return Planner(oracle, data.sizes, int(data.sizes.max()))(rows)
 
@@ -118,6 +123,47 @@ def test_outputs_are_those_of_the_model(on_host: OnHost, images: int) -> None:
     torch.testing.assert_close(outputs, clear, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("utility", ["accuracy", "exp-loss"])
+@pytest.mark.parametrize("room", [None, 2000, 20000])
+def test_an_evaluator_scores_alike_with_fused_outputs(
+    on_host: OnHost, monkeypatch: pytest.MonkeyPatch, utility: str, room: int | None
+) -> None:
+    task, params = task_and_params(3)
+    data = market([21])
+    plain = Evaluator(task, (data.x, data.y), utility, CPU).score(params)
+    if room is not None:
+        monkeypatch.setattr("databazaar.learning.utilities.CHUNK_FLOATS", room)
+    form = Form.of(task.model, data.x)
+    assert form is not None
+    fast = Evaluator(task, (data.x, data.y), utility, CPU, FusedOutputs(form, task.layout, on_host)).score(params)
+    np.testing.assert_allclose(fast.utility, plain.utility, rtol=1e-5)
+    assert fast.loss is not None and plain.loss is not None
+    np.testing.assert_allclose(fast.loss, plain.loss, rtol=1e-5)
+
+
+def test_an_engine_takes_the_kernels_for_the_oracles_that_they_suit(
+    on_host: OnHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CompiledHere(FusedCNN):
+        @classmethod
+        def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> FusedCNN | None:
+            if not suits(work.task, oracle, work.data, ROOM):
+                return None
+            assert isinstance(oracle, LocalSGD)
+            return cls(work.task, oracle.momentum, shape[1], work.data, on_host)
+
+    monkeypatch.setitem(STACKS._own, "fused", CompiledHere)
+    data, (task, params) = market([11, 23, 17]), task_and_params(1)
+    oracles: list[Oracle] = [LocalSGD(0.3, 5), LocalSGD(0.2, 3, momentum=0.4), FullGradient()]
+    providers = [
+        Provider(f"p{i}", (data.x[start : start + size], data.y[start : start + size]), oracle)
+        for i, (oracle, start, size) in enumerate(zip(oracles, data.starts, data.sizes, strict=True))
+    ]
+    engine = VectorizedEngine(task, providers, CPU, stacks=["fused", "dual", "stacked"])
+    assert engine.stacks == dict(zip(oracles, ["fused", "fused", "stacked"], strict=True))
+    check_engine(engine, task, providers, params[0])
+
+
 def test_both_sides_agree_on_the_shared_memory(on_host: OnHost) -> None:
     for side, batch in ((SIDE, 5), (32, 5), (28, 8)):
         form = Form(side, 6, 120, 10)
@@ -130,14 +176,14 @@ def test_both_sides_agree_on_the_shared_memory(on_host: OnHost) -> None:
 def test_what_the_kernels_are_for() -> None:
     data = market([10])
     task, _ = task_and_params(1)
-    assert suits(task, [LocalSGD(0.1, 5)], data, ROOM)
-    assert not suits(task, [LocalSGD(0.1, 9)], data, ROOM)
-    assert not suits(task, [FullGradient()], data, ROOM)
-    assert not suits(task, [LocalSGD(0.1, 5)], data, 0)  # no GPU
-    assert not suits(Task(task.model, squared_error), [LocalSGD(0.1, 5)], data, ROOM)
-    assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    assert suits(task, LocalSGD(0.1, 5), data, ROOM)
+    assert not suits(task, LocalSGD(0.1, 9), data, ROOM)
+    assert not suits(task, FullGradient(), data, ROOM)
+    assert not suits(task, LocalSGD(0.1, 5), data, 0)  # no GPU
+    assert not suits(Task(task.model, squared_error), LocalSGD(0.1, 5), data, ROOM)
+    assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), data, ROOM)
     frozen = build_model("cnn", (1, SIDE, SIDE), 10)
     next(frozen.parameters()).requires_grad_(False)
-    assert not suits(Task(frozen, cross_entropy), [LocalSGD(0.1, 5)], data, ROOM)
+    assert not suits(Task(frozen, cross_entropy), LocalSGD(0.1, 5), data, ROOM)
     colour = replace(data, x=data.x.expand(-1, 3, -1, -1))
-    assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), [LocalSGD(0.1, 5)], colour, ROOM)
+    assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), colour, ROOM)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from databazaar import (
     Ask,
+    Engine,
     FullGradient,
     Halving,
     LocalSGD,
@@ -31,6 +33,10 @@ from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
 CPU = torch.device("cpu")
+
+Stacks = tuple[str, ...] | None
+CHOICES: list[Stacks] = [None, ("stacked",)]
+"""With the dual form, which is tried first, and without it."""
 
 
 class Tanh(nn.Module):
@@ -101,13 +107,13 @@ def start(task: Task) -> Tensor:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[str, list[Oracle], list[int], bool, int]:
+def worlds(draw: st.DrawFn) -> tuple[str, list[Oracle], list[int], Stacks, int]:
     name = draw(st.sampled_from([key for key in MODELS if key != "cnn"]))
     n = draw(st.integers(1, 5))
     kinds = draw(st.lists(oracles, min_size=1, max_size=3))
     mixed = [kinds[draw(st.integers(0, len(kinds) - 1))] for _ in range(n)]
     sizes = draw(st.lists(st.integers(1, 11), min_size=n, max_size=n))
-    return name, mixed, sizes, draw(st.booleans()), draw(st.integers(0, 99))
+    return name, mixed, sizes, draw(st.sampled_from(CHOICES)), draw(st.integers(0, 99))
 
 
 SGD = LocalSGD(step=0.1, batch_size=4, epochs=2, momentum=0.9)
@@ -115,14 +121,14 @@ SGD = LocalSGD(step=0.1, batch_size=4, epochs=2, momentum=0.9)
 
 @settings(max_examples=60)
 @given(worlds())
-@example(("mlp", [SGD] * 4, [1, 3, 4, 11], True, 0))
-@example(("mlp", [SGD] * 4, [1, 3, 4, 11], False, 0))
-@example(("no-bias", [SGD, FullGradient(), StochasticGradient(2), SGD], [5, 6, 7, 2], True, 0))
-@example(("logistic", [LocalSGD(Halving(0.2, 1), 5)] * 3, [2, 5, 6], True, 0))
-def test_vectorized_equals_loop(world: tuple[str, list[Oracle], list[int], bool, int]) -> None:
-    name, mixed, sizes, dual, seed = world
+@example(("mlp", [SGD] * 4, [1, 3, 4, 11], None, 0))
+@example(("mlp", [SGD] * 4, [1, 3, 4, 11], ("stacked",), 0))
+@example(("no-bias", [SGD, FullGradient(), StochasticGradient(2), SGD], [5, 6, 7, 2], None, 0))
+@example(("logistic", [LocalSGD(Halving(0.2, 1), 5)] * 3, [2, 5, 6], None, 0))
+def test_vectorized_equals_loop(world: tuple[str, list[Oracle], list[int], Stacks, int]) -> None:
+    name, mixed, sizes, stacks, seed = world
     task, providers = make(name, mixed, sizes, seed)
-    engine = VectorizedEngine(task, providers, CPU, dual=dual)
+    engine = VectorizedEngine(task, providers, CPU, stacks=stacks)
     check_engine(engine, task, providers, start(task))
 
 
@@ -136,20 +142,20 @@ def test_the_dual_form_is_chosen_where_it_pays_and_can_be_turned_off() -> None:
     oracle = LocalSGD(0.1, 4)
     task, providers = make("mlp", [oracle] * 2, [5, 6])
     assert VectorizedEngine(task, providers, CPU).stacks[oracle] == "dual"
-    assert VectorizedEngine(task, providers, CPU, dual=False).stacks[oracle] == "stacked"
+    assert VectorizedEngine(task, providers, CPU, stacks=["stacked"]).stacks[oracle] == "stacked"
     task, providers = make("mlp", [oracle] * 2, [5, 60])  # more samples a round than twice the features
     assert VectorizedEngine(task, providers, CPU).stacks[oracle] == "stacked"
 
 
-@pytest.mark.parametrize("dual", [True, False])
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, dual: bool) -> None:
+@pytest.mark.parametrize("stacks", CHOICES)
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, stacks: Stacks) -> None:
     task, providers = make("mlp", [LocalSGD(0.1, 3, momentum=0.5)] * 5 + [FullGradient()] * 2, [2, 9, 4, 4, 7, 3, 5])
     ask = Ask(start(task), [6, 0, 3, 1, 2, 5, 4], 3, 11)
-    whole = VectorizedEngine(task, providers, CPU, dual=dual)
+    whole = VectorizedEngine(task, providers, CPU, stacks=stacks)
     expected = whole.query(ask).updates
-    for room in (1, 2 * whole._bytes_per_row(len(ask.params), (3, 3)) + 1):
+    for room in (1, 2 * whole._groups[0].bytes_per_row + 1):
         monkeypatch.setitem(vectorized_module.CHUNK_BYTES, "cpu", room)
-        got = VectorizedEngine(task, providers, CPU, dual=dual).query(ask).updates
+        got = VectorizedEngine(task, providers, CPU, stacks=stacks).query(ask).updates
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -265,23 +271,23 @@ def _tied_above() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 6), nn.Tanh(), tied, nn.Tanh(), tied, nn.Linear(6, 3))
 
 
-@pytest.mark.parametrize("dual", [True, False])
+@pytest.mark.parametrize("stacks", CHOICES)
 @pytest.mark.parametrize(
     "build", [Repeats, Spreads, _shared_activation, _tied, _tied_above], ids=lambda f: f.__name__.strip("_")
 )
-def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module], dual: bool) -> None:
+def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module], stacks: Stacks) -> None:
     torch.manual_seed(0)
     model, rng = build(), np.random.default_rng(0)
     data = [(rng.normal(size=(n, 6)).astype(np.float32), rng.integers(0, 3, n)) for n in (4, 7)]
     providers = [Provider(f"p{i}", data=d, oracle=LocalSGD(0.2, 2, 1, 0.9)) for i, d in enumerate(data)]
     task = Task(model, cross_entropy)
     before = start(task)
-    engine = VectorizedEngine(task, providers, CPU, dual=dual)
+    engine = VectorizedEngine(task, providers, CPU, stacks=stacks)
     assert torch.equal(start(task), before)  # and the module is still whole
     check_engine(engine, task, providers, before)
 
 
-class OffByALittle:
+class OffByALittle(Engine):
     """An engine that is wrong for one provider only."""
 
     name, device = "off", CPU
@@ -314,6 +320,21 @@ class InventsFailures(OffByALittle):
         return Replies(self._inner.query(ask).updates, {ask.providers[0]: "lazy"})
 
 
+class MixesAsks(OffByALittle):
+    """Right for one ask, and for several it takes the first one's seed for all."""
+
+    def query(self, ask: Ask) -> Replies:
+        return self._inner.query(ask)
+
+    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+        return [self.query(replace(ask, seed=asks[0].seed)) for ask in asks]
+
+
+class AnswersOnce(MixesAsks):
+    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+        return [self.query(asks[0])]
+
+
 class LosesRows(OffByALittle):
     def query(self, ask: Ask) -> Replies:
         replies = self._inner.query(ask)
@@ -328,6 +349,8 @@ class LosesRows(OffByALittle):
         (IgnoresRound, "is off"),
         (InventsFailures, "failures"),
         (LosesRows, "stacked"),
+        (MixesAsks, "is off"),
+        (AnswersOnce, "4 asks must get as many replies"),
     ],
 )
 def test_check_engine_catches(broken: type[OffByALittle], complaint: str) -> None:

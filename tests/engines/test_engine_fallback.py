@@ -232,12 +232,12 @@ class HasASpare(nn.Module):
         return self.used(x)
 
 
-@pytest.mark.parametrize("dual", [True, False])
-def test_a_parameter_that_is_not_used_stays_as_it_is(dual: bool) -> None:
+@pytest.mark.parametrize("stacks", [None, ["stacked"]])
+def test_a_parameter_that_is_not_used_stays_as_it_is(stacks: list[str] | None) -> None:
     task = Task(seeded(HasASpare), cross_entropy)
     assert task.model is not None
     ask = Ask(task.layout.flatten(task.model), [0], 0, 0)
-    for engine in (LoopEngine(task, learners(1), CPU), VectorizedEngine(task, learners(1), CPU, dual=dual)):
+    for engine in (LoopEngine(task, learners(1), CPU), VectorizedEngine(task, learners(1), CPU, stacks=stacks)):
         replies = engine.query(ask)
         assert not replies.failures
         moved = task.layout.unflatten(replies.updates[0])

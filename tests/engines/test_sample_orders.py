@@ -205,3 +205,5 @@ def test_nobody_asked_is_nobody_answered() -> None:
     nobody, somebody = engine.query_many([Ask(w, [], 0, 0), Ask(w, [1], 0, 0)])
     assert nobody.updates.shape == (0, len(w)) and not nobody.failures
     assert somebody.updates.shape == (1, len(w)) and not somebody.failures
+    in_the_loop = LoopEngine(task, providers, CPU).query(Ask(w, [], 0, 0))
+    assert in_the_loop.updates.shape == (0, len(w)) and not in_the_loop.failures

@@ -26,7 +26,8 @@ from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, Table
-from databazaar.learning.models import KINDS, build_model
+from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.learning.models import build_model
 
 NAMES = ["bank1", "bank2", "bank3"]
 
@@ -197,7 +198,7 @@ def test_a_batch_of_a_thousand_million_rows_is_one_of_all_rows() -> None:
 
 
 def test_parameters_are_counted_without_making_the_model() -> None:
-    for kind in KINDS:
+    for kind in MODEL_KINDS:
         model = messages.ModelMessage(kind=kind, inputs=(3, 11, 8), outputs=4, hidden=(7, 5) if kind == "mlp" else ())
         built = build_model(kind, model.inputs, 4, hidden=model.hidden)
         assert width(model) == sum(p.numel() for p in built.parameters())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import VectorizedEngine
-from databazaar.learning.utilities import Evaluator
+from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
@@ -115,7 +115,7 @@ def _train(
     settings = market.settings
     sampler = _sampler(method, market)
     points = _points(settings.rounds)
-    evaluator = market.consumer(seeds[0]).evaluator(engine.device)
+    evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
     measure = _measure(market, engine.device)
     curves: dict[int, list[Floats]] = {seed: [] for seed in seeds}
     runs = []
@@ -154,7 +154,8 @@ def _measure(market: Market, device: torch.device) -> Measure:
     if isinstance(market, MixtureMarket):
         truth = market.truth.to(device)
         return lambda w: np.array(float((w - truth).norm()))
-    evaluator = Evaluator(market.consumer(0).task, market.test, "accuracy", device)
+    tester = replace(market.consumer(0), holdout=market.test, utility="accuracy")
+    evaluator = evaluator_for(tester, device)
     return lambda w: np.array(evaluator.score(w[None]).utility[0])
 
 
@@ -207,7 +208,7 @@ def _fed_shapley(
 
 def _open(market: Market, seeds: Sequence[int], engine: VectorizedEngine) -> list[OpenMarket]:
     """A market for every seed. They share the evaluator, which is the same for all."""
-    evaluator = market.consumer(seeds[0]).evaluator(engine.device)
+    evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
     providers = tuple(market.providers)
     return [OpenMarket(market.consumer(seed), providers, engine, evaluator, Tally()) for seed in seeds]
 

@@ -27,9 +27,7 @@ def check_aggregator(aggregator: Aggregator, *, width: int = 5, rounds: int = 20
             again = aggregator.combine(state, updates, 0.5)
             require(move.shape == (width,) and move.dtype == dtype, f"the move must be like the parameters, got {move}")
             require(bool(torch.isfinite(move).all()), "finite updates must give a finite move")
-            require(
-                bool((updates == given).all() and (state == kept).all()), "combine must not change its arguments"
-            )
+            require(bool((updates == given).all() and (state == kept).all()), "combine must not change its arguments")
             require(bool((move == again[1]).all()), "combine must be a pure function")
             same = state_after.shape == again[0].shape and bool((state_after == again[0]).all())
             require(same, "combine must be a pure function of the state too")

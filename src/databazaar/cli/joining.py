@@ -18,7 +18,7 @@ from databazaar.federation.policy import Policy
 from databazaar.federation.provider import Provider, load_function
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
-from databazaar.learning.models import KINDS
+from databazaar.learning.kinds import MODEL_KINDS
 
 
 def source(data: Path | None, oracle: str | None) -> Source:
@@ -40,8 +40,8 @@ def _load(name: str) -> VectorOracle:
 def policy(models: str, max_parameters: int, max_samples: int) -> Policy:
     kinds = tuple(kind.strip() for kind in models.split(","))
     for kind in kinds:
-        if kind not in KINDS:
-            raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(KINDS)}")
+        if kind not in MODEL_KINDS:
+            raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(MODEL_KINDS)}")
     return Policy(kinds, max_parameters, max_samples)
 
 

@@ -19,11 +19,9 @@ from databazaar.config.sections import Count, Finite, Positive, Section, Text
 from databazaar.errors import BazaarError
 from databazaar.payments.protocol import PAYMENTS
 from databazaar.registry import Registry
+from databazaar.samplers.protocol import SAMPLERS
 from databazaar.stops.protocol import STOPS
 
-SAMPLERS = Registry(
-    "sampler", {"osmd": "databazaar.samplers.osmd:OSMD", "uniform": "databazaar.samplers.uniform:Uniform"}
-)
 REGISTERED = "registered"
 """The tag of a kind that has no class here."""
 

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
-from databazaar.engines.stacked import Data, Plan, descend
+from databazaar.engines.stacked import descend
+from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
@@ -43,19 +44,24 @@ def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential]
     return None if shared or frozen or list(above.buffers()) else (name, first, above)
 
 
-def suits(task: Task, oracle: Oracle, data: Data, steps: int, batch: int) -> bool:
+def suits(task: Task, data: Data, steps: int, batch: int) -> bool:
     """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features."""
-    if not isinstance(oracle, LocalSGD) or task.model is None or split_first_linear(task.model) is None:
-        return False
-    if data.x.dim() != 2:
+    if task.model is None or split_first_linear(task.model) is None or data.x.dim() != 2:
         return False
     features = data.x.shape[1]
     gram = len(data.sizes) * int(data.sizes.max()) ** 2
     return steps * batch <= 2 * features and gram <= GRAM_FLOATS
 
 
-class DualSGD:
+class DualSGD(Stack):
     """Stacked local SGD in which the first linear layer lives in its dual form."""
+
+    kind = "dual"
+
+    @classmethod
+    def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:
+        task, data = work.without_prefix.task, work.without_prefix.data
+        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and suits(task, data, *shape) else None
 
     def __init__(self, task: Task, oracle: LocalSGD, data: Data) -> None:
         assert task.model is not None
@@ -66,6 +72,7 @@ class DualSGD:
         self._layout = task.layout
         self._momentum = oracle.momentum
         self._data = data
+        self.floats_per_sample = data.x[0].numel()
         self._x = data.x
         self._bias = first.bias is not None
         self._gram = self._gram_matrices()
@@ -100,7 +107,7 @@ class DualSGD:
             gram[i, :size, :size] = x @ x.T + float(self._bias)
         return gram
 
-    def _couplings(self, plan: Plan) -> Tensor:
+    def _couplings(self, plan: BatchPlan) -> Tensor:
         """λ c_{s−r} (x_s·x_r + 1) for every pair of samples in the order they are used: [R, Sb, Sb]."""
         rows, steps, batch = plan.local.shape
         order = plan.local.reshape(rows, -1)
@@ -119,7 +126,7 @@ class DualSGD:
         mu = self._momentum
         return (1 - mu**k) / (1 - mu) if mu else (k > 0).to(torch.float32)
 
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
+    def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         rows, steps, batch = plan.local.shape
         samples = self._data.starts[plan.providers][:, None] + plan.local.reshape(rows, -1)
         x, y = self._x[samples], self._data.y[samples]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from databazaar.engines.orders import Rows, Work
+from databazaar.engines.orders import ComputeUpdates, Rows
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class _Capture:
 
 
 class Captured:
-    """Replays `work` from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
+    """Replays a computation from a graph. Row counts are rounded up, so that a handful of graphs serves all rounds."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, compute: ComputeUpdates) -> None:
+        self._compute = compute
         self._captures: dict[int, _Capture] = {}
         self._pool: Any = None
 
@@ -43,11 +43,11 @@ class Captured:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # a capture must not be the first to start up cuBLAS
-            self._work(params, rows)
+            self._compute(params, rows)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):  # results are copied out at once, so all graphs share memory
-            result = self._work(params, rows)
+            result = self._compute(params, rows)
         self._pool = self._pool or graph.pool()
         return _Capture(graph, params, rows, result)
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.engines.stacked import Plan, Stack
+from databazaar.engines.stacks import BatchPlan, Stack
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
 from databazaar.randomness import EPOCH, GOLDEN, ROUNDS
 
@@ -50,7 +50,7 @@ def shape_of(oracle: Oracle, samples: int) -> tuple[int, int]:
 
 
 class Planner:
-    """Rows → Plan, for providers that share an oracle; `sizes` [n] are all providers' numbers of samples."""
+    """Rows → BatchPlan, for providers that share an oracle; `sizes` [n] are all providers' numbers of samples."""
 
     def __init__(self, oracle: Oracle, sizes: Tensor, largest: int) -> None:
         self.shape = shape_of(oracle, largest)
@@ -59,7 +59,7 @@ class Planner:
         self._shuffles = not isinstance(oracle, FullGradient)
         self._sizes = sizes
 
-    def __call__(self, rows: Rows) -> Plan:
+    def __call__(self, rows: Rows) -> BatchPlan:
         steps, batch = self.shape
         sizes = self._sizes[rows.providers][:, None]
         start = torch.arange(0, steps * batch, batch, device=sizes.device)
@@ -76,7 +76,7 @@ class Planner:
                 places = (epoch * self._width + within)[:, :, None] + lane
                 orders = orders.gather(1, (places * used).flatten(1))
             local = orders[:, : steps * batch].view(used.shape)
-        return Plan(
+        return BatchPlan(
             rows.providers,
             local * used,
             used * counts.clamp(min=1).reciprocal()[:, :, None],
@@ -84,14 +84,14 @@ class Planner:
         )
 
 
-class Work(Protocol):
+class ComputeUpdates(Protocol):
     """Computes R updates from what the host says of R rows."""
 
     def __call__(self, params: Tensor, rows: Rows) -> Tensor:
         """Updates [R, d] from parameters [R, d]; `rows` may lie on the host."""
 
 
-class Planned:
+class PlannedStack:
     """A stack with its planner in front."""
 
     def __init__(self, planner: Planner, stack: Stack) -> None:

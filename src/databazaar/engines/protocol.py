@@ -43,6 +43,8 @@ class Replies:
             if reason is not None:
                 failures[provider] = reason
             rows.append(torch.zeros_like(ask.params) if reason is not None else answer)
+        if not rows:
+            return cls(ask.params.new_zeros(0, len(ask.params)), {})
         return cls(torch.stack([row for row in rows if isinstance(row, Tensor)]), failures)
 
 

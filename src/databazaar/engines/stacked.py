@@ -1,69 +1,39 @@
-"""Many providers' work as one stacked computation: row r trains its own copy of the model on its own data."""
+"""The stack for any oracle: one vmapped pass of all rows per step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
+from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 
 
-@dataclass(frozen=True)
-class Data:
-    """All providers' samples end to end. Provider i has rows starts[i] … starts[i] + sizes[i] − 1."""
-
-    x: Tensor
-    y: Tensor
-    starts: Tensor
-    sizes: Tensor
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What each of R rows does in each of S steps, with providers of unequal sizes padded to one shape.
-
-    `weights` makes Σ weights·loss the mean over the batch; it is 0 on padding. `steps` is the row's step size,
-    0 where the row has nothing left to do.
-    """
-
-    providers: Tensor  # [R]
-    local: Tensor  # [R, S, b] sample within the provider
-    weights: Tensor  # [R, S, b]
-    steps: Tensor  # [R, S]
-
-    @property
-    def first_step(self) -> Plan:
-        """The plan cut off after one step."""
-        return Plan(self.providers, self.local[:, :1], self.weights[:, :1], self.steps[:, :1])
-
-
-class Stack(Protocol):
-    """Computes R updates at once. Pure tensor code: no look at a value, so that a CUDA graph can hold it."""
-
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
-        """Updates [R, d] from parameters [R, d]."""
-
-
-class StackedOracle:
+class StackedOracle(Stack):
     """Any oracle and any model that torch.func can map over: one vmapped forward pass per step.
 
     Rows do not touch each other, so the gradient of the rows' summed loss holds every row's own gradient. Where all
     layers are plain, the gradients are written out by hand instead (engines/plain_layers.py).
     """
 
+    kind = "stacked"
+
+    @classmethod
+    def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> StackedOracle:
+        return cls(work.without_prefix.task, oracle, work.without_prefix.data)
+
     def __init__(self, task: Task, oracle: Oracle, data: Data) -> None:
         assert task.model is not None
         self._layout = layout = task.layout
         self._oracle = oracle
         self._data = data
+        self.floats_per_sample = data.x[0].numel()
         run = caller(task.model.train())
 
         def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
@@ -83,7 +53,7 @@ class StackedOracle:
         losses = self._losses(leaves, fixed, x, y, weights)
         return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)
 
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
+    def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         momentum = self._oracle.momentum if isinstance(self._oracle, LocalSGD) else 0.0
         data = self._data
         moving = params.detach().clone()

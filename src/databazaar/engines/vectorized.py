@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from databazaar.engines.dual import DualSGD, suits
 from databazaar.engines.graphs import Captured
-from databazaar.engines.kernels import cnn
-from databazaar.engines.orders import Planned, Planner, Rows, Work
+from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Rows
 from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
-from databazaar.engines.stacked import Data, Stack, StackedOracle
-from databazaar.learning.models import split_fixed_prefix
+from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
+from databazaar.errors import BazaarError
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
 from databazaar.parties.provider import Provider
@@ -33,13 +31,21 @@ class NotVectorizableError(Exception):
     """Why these providers cannot be computed as one stack."""
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Providers that share an oracle, and how their rows are computed."""
+
+    oracle: Oracle
+    compute: ComputeUpdates
+    bytes_per_row: int
+
+
 class VectorizedEngine(Engine):
     """Computes a round's updates side by side. Equal to `LoopEngine` to float tolerance; see `check_engine`.
 
-    Providers are grouped by oracle; each group is one stack. Where the model starts with a linear layer and does
-    local SGD, the stack works in that layer's dual form (see engines/dual.py); small convolutional networks have
-    kernels of their own on a GPU (engines/cnn.py). On CUDA the whole stack is captured as a graph and replayed.
-    `stacks` names what was chosen.
+    Providers are grouped by oracle; each group is one stack. `stacks` are the kinds of stack that are tried for it, in
+    order (see engines/stacks.py). On CUDA the whole stack is captured as a graph and replayed, unless `graph` is off.
+    The attribute `stacks` names what was chosen for each oracle.
     """
 
     name = "vectorized"
@@ -50,69 +56,39 @@ class VectorizedEngine(Engine):
         providers: Sequence[Provider],
         device: torch.device,
         *,
-        dual: bool = True,
-        fused: bool = True,
+        stacks: Sequence[str] | None = None,
         graph: bool = True,
     ) -> None:
         self.device = device
         self._providers = list(providers)
-        if task.model is None:
-            raise NotVectorizableError("the model is a plain vector, not a torch module")
-        for provider in providers:
-            if not isinstance(provider.oracle, Oracle):
-                raise NotVectorizableError(f"provider {provider.id} answers through a callable")
-            try:
-                hash(provider.oracle)
-            except TypeError:
-                raise NotVectorizableError(
-                    f"provider {provider.id}'s step schedule has no hash: a frozen dataclass has one"
-                ) from None
-        for name, part in task.model.named_modules():
-            if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
-                raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
-        data = _end_to_end(providers, device)
+        model, oracles = _stackable(task, providers)
+        work = Workload(Task(model.to(device), task.loss), _end_to_end(providers, device))
         self._tags = provider_tags([provider.id for provider in providers])
-        oracles = [provider.oracle for provider in providers if isinstance(provider.oracle, Oracle)]
-        model = task.model.to(device)
-        self._fused = fused and cnn.suits(task, oracles, data, cnn.room_on(device))
-        if not self._fused:
-            model, x = split_fixed_prefix(model, data.x)
-            data = replace(data, x=x)
-        task, self._data = Task(model, task.loss), data
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
         self._group_of = np.array([places[oracle] for oracle in oracles])
-        self._groups: dict[Oracle, tuple[Work, tuple[int, int]]] = {}
         self.stacks: dict[Oracle, str] = {}
-        for oracle in places:
-            self._groups[oracle] = self._make_work(task, oracle, dual, graph)
+        kinds = default_stacks(device) if stacks is None else stacks
+        self._groups = [self._make_group(work, oracle, place, kinds, graph) for oracle, place in places.items()]
 
-    def _make_work(self, task: Task, oracle: Oracle, dual: bool, graph: bool) -> tuple[Work, tuple[int, int]]:
-        members = np.flatnonzero(self._group_of == len(self._groups)).tolist()
-        planner = Planner(oracle, self._data.sizes, int(self._data.sizes[members].max()))
-        stack = self._make_stack(task, oracle, planner.shape, dual)
+    def _make_group(self, work: Workload, oracle: Oracle, place: int, kinds: Sequence[str], graph: bool) -> _Group:
+        members = np.flatnonzero(self._group_of == place).tolist()
+        planner = Planner(oracle, work.data.sizes, int(work.data.sizes[members].max()))
+        stack = _first_that_suits(kinds, work, oracle, planner.shape)
+        self.stacks[oracle] = stack.kind
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
+        layout = work.task.layout
         try:
-            assert task.model is not None
-            stack(task.layout.flatten(task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
+            assert work.task.model is not None
+            stack(layout.flatten(work.task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
         except (RuntimeError, ValueError) as reason:
             raise NotVectorizableError(" ".join(str(reason).split())[:200]) from None
-        work: Work = Planned(planner, stack)
+        compute: ComputeUpdates = PlannedStack(planner, stack)
         if graph and self.device.type == "cuda":
-            work = Captured(work)
+            compute = Captured(compute)
             self.stacks[oracle] += ", CUDA graph"
-        return work, planner.shape
-
-    def _make_stack(self, task: Task, oracle: Oracle, shape: tuple[int, int], dual: bool) -> Stack:
-        if self._fused:
-            assert isinstance(oracle, LocalSGD)
-            self.stacks[oracle] = "fused"
-            return cnn.FusedCNN(task, oracle.momentum, shape[1], self._data)
-        if dual and suits(task, oracle, self._data, *shape):
-            assert isinstance(oracle, LocalSGD)
-            self.stacks[oracle] = "dual"
-            return DualSGD(task, oracle, self._data)
-        self.stacks[oracle] = "stacked"
-        return StackedOracle(task, oracle, self._data)
+        samples = planner.shape[0] * planner.shape[1]
+        floats = 5 * layout.width + samples * stack.floats_per_sample + samples * samples
+        return _Group(oracle, compute, 4 * floats)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -121,25 +97,23 @@ class VectorizedEngine(Engine):
         return self._compute(params, members, words(seeds), of_round)
 
     def _compute(self, params: Tensor, providers: Whole, seeds: Words, rounds: Whole) -> Tensor:
+        if not self._groups:
+            raise BazaarError("this engine is closed: make a new one")
         keys = oracle_keys(seeds, words(rounds), self._tags[providers])
         result = torch.empty_like(params)
-        for place, (oracle, (work, shape)) in enumerate(self._groups.items()):
+        for place, group in enumerate(self._groups):
             alone = len(self._groups) == 1
             own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
-            steps = _steps(oracle, rounds[own])
-            size = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // self._bytes_per_row(params.shape[1], shape))
+            steps = _steps(group.oracle, rounds[own])
+            size = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
             for first in range(0, len(own), size):
                 chunk = own[first : first + size]
                 rows = Rows.of(providers[chunk], keys[chunk], steps[first : first + size])
                 if len(chunk) == len(params):
-                    return work(params, rows)
+                    return group.compute(params, rows)
                 where = torch.from_numpy(chunk).to(self.device)
-                result[where] = work(params[where], rows)
+                result[where] = group.compute(params[where], rows)
         return result
-
-    def _bytes_per_row(self, width: int, shape: tuple[int, int]) -> int:
-        samples = shape[0] * shape[1]
-        return 4 * (5 * width + samples * self._data.x[0].numel() + samples * samples)
 
     def query(self, ask: Ask) -> Replies:
         return self.query_many([ask])[0]
@@ -181,6 +155,35 @@ class VectorizedEngine(Engine):
 
     def close(self) -> None:
         self._groups.clear()
+
+
+def _stackable(task: Task, providers: Sequence[Provider]) -> tuple[nn.Module, list[Oracle]]:
+    """The model and every provider's oracle, or why they cannot be computed as one stack."""
+    if task.model is None:
+        raise NotVectorizableError("the model is a plain vector, not a torch module")
+    oracles: list[Oracle] = []
+    for provider in providers:
+        if not isinstance(provider.oracle, Oracle):
+            raise NotVectorizableError(f"provider {provider.id} answers through a callable")
+        try:
+            hash(provider.oracle)
+        except TypeError:
+            raise NotVectorizableError(
+                f"provider {provider.id}'s step schedule has no hash: a frozen dataclass has one"
+            ) from None
+        oracles.append(provider.oracle)
+    for name, part in task.model.named_modules():
+        if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
+            raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
+    return task.model, oracles
+
+
+def _first_that_suits(kinds: Sequence[str], work: Workload, oracle: Oracle, shape: tuple[int, int]) -> Stack:
+    for kind in kinds:
+        stack: Stack | None = STACKS.find(kind).make(work, oracle, shape)
+        if stack is not None:
+            return stack
+    raise NotVectorizableError(f"no stack of the kinds {', '.join(kinds)} suits {oracle}")
 
 
 def _step(oracle: Oracle, round: int) -> float | str:

@@ -7,14 +7,14 @@ from itertools import pairwise
 from math import prod
 
 from databazaar.federation.messages import ModelMessage, OracleMessage
-from databazaar.learning.models import KINDS
+from databazaar.learning.kinds import MODEL_KINDS
 
 
 @dataclass(frozen=True)
 class Policy:
     """Bounds on a task. `max_samples` bounds the work: epochs × rows that pass through the model."""
 
-    models: tuple[str, ...] = KINDS
+    models: tuple[str, ...] = MODEL_KINDS
     max_parameters: int = 50_000_000
     max_samples: int = 50_000_000
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from databazaar.errors import BazaarError
+from databazaar.learning.kinds import FILTER_SIDE, layer_sizes
 from databazaar.vectors import hash_array, pack, unpack
-
-KINDS = ("linear", "logistic", "mlp", "cnn")
 
 
 def build_model(
@@ -31,43 +28,15 @@ def build_model(
     >>> sum(p.numel() for p in build_model("mlp", [784], 10, hidden=[300]).parameters())
     238510
     """
+    sizes = layer_sizes(kind, inputs, outputs, hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if kind in ("linear", "logistic"):
-            return nn.Sequential(nn.Flatten(), nn.Linear(prod(inputs), outputs))
-        if kind == "mlp":
-            return _mlp(prod(inputs), hidden, outputs)
-        if kind == "cnn":
-            return _cnn(inputs, outputs)
-    raise BazaarError(f"model {kind!r} is unknown: use one of {', '.join(KINDS)}, or any torch.nn.Module")
-
-
-def _mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Module:
-    layers: list[nn.Module] = [nn.Flatten()]
-    for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU()]
-        inputs = width
-    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
-
-
-def _cnn(inputs: Sequence[int], outputs: int) -> nn.Module:
-    """One convolution and two feed-forward layers: the paper's network for CIFAR-10."""
-    if len(inputs) != 3 or min(inputs[1:]) < 6:
-        raise BazaarError(
-            f"a cnn takes images of channels × height × width with sides of at least 6, not {list(inputs)}: "
-            "give the image's shape, or use an mlp"
-        )
-    channels, height, width = inputs
-    flat = 6 * ((height - 4) // 2) * ((width - 4) // 2)
-    return nn.Sequential(
-        PooledPatches(5),
-        nn.Linear(25 * channels, 6),
-        StrongestPatch(),
-        nn.Flatten(),
-        nn.Linear(flat, 120),
-        nn.ReLU(),
-        nn.Linear(120, outputs),
-    )
+        first, *rest = [nn.Linear(*size) for size in sizes]
+    if kind == "cnn":
+        second, last = rest
+        head = (StrongestPatch(), nn.Flatten(), second, nn.ReLU(), last)
+        return nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
+    return nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
 
 
 class PooledPatches(nn.Module):

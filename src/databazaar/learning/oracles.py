@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.errors import BazaarError
+from databazaar.learning.kinds import OracleKind
 from databazaar.learning.models import caller
 from databazaar.learning.task import Schedule, Task, step_at
 from databazaar.randomness import sample_order
@@ -71,6 +72,21 @@ class LocalSGD:
 
 
 Oracle = FullGradient | StochasticGradient | LocalSGD
+
+
+def build_oracle(
+    kind: OracleKind, step: float | Schedule = 0.1, batch_size: int = 32, epochs: int = 1, momentum: float = 0.0
+) -> Oracle:
+    """A built-in oracle by name, with the settings that it has a use for.
+
+    >>> build_oracle("stochastic-gradient", batch_size=5)
+    StochasticGradient(batch_size=5)
+    """
+    if kind == "full-gradient":
+        return FullGradient()
+    if kind == "stochastic-gradient":
+        return StochasticGradient(batch_size)
+    return LocalSGD(step, batch_size, epochs, momentum)
 
 
 def _positive(**settings: float) -> None:

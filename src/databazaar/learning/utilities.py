@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.engines.kernels.cnn import Form, FusedOutputs, room_on
 from databazaar.errors import BazaarError
 from databazaar.learning.models import caller, split_fixed_prefix
 from databazaar.learning.task import Task
@@ -28,6 +27,17 @@ CHUNK_FLOATS = 2**28
 """Activations of one batched pass are kept under this many floats (1 GiB)."""
 
 
+class FastOutputs(Protocol):
+    """A faster way to the same outputs, for one model on one device; whoever has such a way hands it in."""
+
+    @property
+    def floats_per_sample(self) -> int:
+        """Floats that one model's pass over one sample makes, to size the chunks by."""
+
+    def __call__(self, params: Tensor, x: Tensor) -> Tensor:
+        """Outputs [R, samples, …] of the models with parameters [R, d] on the same samples, as they came."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Utility, and hold-out loss where the utility is a built-in one, of each candidate."""
@@ -40,17 +50,22 @@ class Evaluator:
     """Scores stacked parameter vectors [R, d] on the hold-out, which never leaves this object.
 
     negative-loss: U(w) = −ℓ(w); exp-loss: U(w) = exp(−ℓ(w)), which lies in [0, 1]; accuracy: the share of
-    right answers. ℓ is the mean loss over the hold-out.
+    right answers. ℓ is the mean loss over the hold-out. `fast_outputs` takes the place of the model's own forward pass.
     """
 
     def __init__(
-        self, task: Task, holdout: tuple[Tensor, Tensor] | None, utility: str | Utility, device: torch.device
+        self,
+        task: Task,
+        holdout: tuple[Tensor, Tensor] | None,
+        utility: str | Utility,
+        device: torch.device,
+        fast_outputs: FastOutputs | None = None,
     ) -> None:
         self._task = task
         self._utility = utility
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
-        self._fused: FusedOutputs | None = None
+        self._fast_outputs = fast_outputs
         self.floats_per_model = float("inf")
         if not callable(utility):
             if holdout is None or self._module is None:
@@ -59,10 +74,8 @@ class Evaluator:
                 raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
             self._y = holdout[1].to(device)
             self._x = holdout[0].to(device)
-            form = Form.of(self._module, self._x)
-            if form is not None and form.fits(1, room_on(device)):
-                self._fused = FusedOutputs(form, task.layout)
-                self._floats_per_sample = self._fused.floats_per_sample
+            if fast_outputs is not None:
+                self._floats_per_sample = fast_outputs.floats_per_sample
             else:
                 self._module, self._x = split_fixed_prefix(self._module, self._x)
                 self._floats_per_sample = _activations(self._module, self._x[:1])
@@ -86,7 +99,7 @@ class Evaluator:
 
     @property
     def module(self) -> nn.Module | None:
-        """The model without first layers that have no parameters: the hold-out has passed them."""
+        """The model that takes `holdout`: without first layers that have no parameters, where that has passed them."""
         return self._module
 
     @property
@@ -151,8 +164,8 @@ class Evaluator:
 
     def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
-        if self._fused is not None:
-            return self._fused(stack, x)
+        if self._fast_outputs is not None:
+            return self._fast_outputs(stack, x)
         layout, run = self._layout, self._run
         assert self._module is not None
         self._module.eval()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
 from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
@@ -106,7 +107,7 @@ class Arbiter:
             self.rules,
             self.aggregator,
             self.consumer.step,
-            evaluator or self.consumer.evaluator(self._engine.device),
+            evaluator or evaluator_for(self.consumer, self._engine.device),
             accounts,
             self.consumer.initial_parameters().to(self._params),
             on_round,

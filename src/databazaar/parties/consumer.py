@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
 from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
-from databazaar.learning.models import KINDS, build_model
+from databazaar.learning.models import build_model
 from databazaar.learning.task import Schedule, Task, as_dataset
-from databazaar.learning.utilities import BUILT_IN, Evaluator, Utility
+from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 
 
@@ -85,8 +85,6 @@ class Consumer:
                 f"model {self.model!r} does not fit these targets: use logistic for classes (integers), "
                 "linear for regression"
             )
-        if self.model not in KINDS:
-            raise BazaarError(f"model {self.model!r} is unknown: use one of {', '.join(KINDS)}, or a torch module")
         outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
@@ -110,7 +108,8 @@ class Consumer:
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
 
-    def evaluator(self, device: torch.device) -> Evaluator:
+    def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
+        """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""
         task = self.task
         own = Task(copy.deepcopy(task.model), task.loss)
-        return Evaluator(own, self.holdout, self.utility, device)
+        return Evaluator(own, self.holdout, self.utility, device, fast_outputs)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, Engine, Replies, VectorizedEngine, make_engine
+from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.task import step_at
 from databazaar.learning.utilities import Evaluator
@@ -53,7 +54,7 @@ class Market:
         if isinstance(engine, str):
             engine = make_engine(engine, copy.deepcopy(consumer.task), providers, device)
         try:
-            yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
+            yield cls(consumer, tuple(providers), engine, evaluator_for(consumer, engine.device), tally)
         finally:
             if own:
                 engine.close()

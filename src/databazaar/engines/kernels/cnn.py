@@ -1,7 +1,7 @@
 """Small convolutional networks on a GPU: a whole epoch of many networks, and their outputs, by kernels of our own.
 
 Torch runs a step of such a network as some forty small kernels that fetch all weights from memory again and again;
-`epoch` in engines/cnn_kernels.cu keeps a network on the chip until its epoch is over. The kernels are compiled when
+`epoch` in cnn_kernels.cu keeps a network on the chip until its epoch is over. The kernels are compiled when
 they are first needed, by the compiler that torch's CUDA builds bring along (NVRTC). Where the model is another, or
 there is no such GPU or compiler, engines/stacked.py does the same work.
 """
@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from databazaar.engines.stacked import Data, Plan
+from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
+from databazaar.learning.kinds import FILTER_SIDE, pooled_side
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout, PooledPatches, StrongestPatch
 from databazaar.learning.oracles import LocalSGD, Oracle
@@ -50,14 +51,14 @@ class Form:
         patches, first, _, _, second, _, last = model
         whole = all(layer.bias is not None for layer in (first, second, last))
         trained = all(p.requires_grad for p in model.parameters()) and len(list(model.parameters())) == 6
-        if patches.size != 5 or not whole or not trained:
+        if patches.size != FILTER_SIDE or not whole or not trained:
             return None
         return cls(x.shape[2], first.out_features, second.out_features, last.out_features)  # type: ignore[arg-type]
 
     @property
     def windows(self) -> int:
         """Of 2×2 places each, in one image."""
-        return int(((self.side - 4) // 2) ** 2)
+        return pooled_side(self.side) ** 2
 
     @property
     def threads(self) -> dict[str, int]:
@@ -131,23 +132,40 @@ def room_on(device: torch.device) -> int:
     return room if about.major >= 9 else 0  # clusters came with compute capability 9.0
 
 
-def suits(task: Task, oracles: Sequence[Oracle], data: Data, room: int) -> bool:
-    """Whether these kernels can do the work of all these oracles."""
-    form = Form.of(task.model, data.x) if task.loss is cross_entropy else None
-    return form is not None and all(isinstance(o, LocalSGD) and form.fits(o.batch_size, room) for o in oracles)
+def suits(task: Task, oracle: Oracle, data: Data, room: int | None = None) -> bool:
+    """Whether these kernels can do the oracle's work. `room` is that of a block on the data's device, unless given."""
+    if task.loss is not cross_entropy or not isinstance(oracle, LocalSGD):
+        return False
+    form = Form.of(task.model, data.x)
+    return form is not None and form.fits(oracle.batch_size, room_on(data.x.device) if room is None else room)
 
 
-class FusedCNN:
+class FusedCNN(Stack):
     """Stacked local SGD of small convolutional networks."""
+
+    kind = "fused"
+
+    @classmethod
+    def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> FusedCNN | None:
+        if not suits(work.task, oracle, work.data):
+            return None
+        assert isinstance(oracle, LocalSGD)
+        return cls(work.task, oracle.momentum, shape[1], work.data)
+
+    @classmethod
+    def fast_outputs(cls, model: nn.Module, x: Tensor, device: torch.device) -> FusedOutputs | None:
+        form = Form.of(model, x)
+        return FusedOutputs(form, Layout.of(model)) if form is not None and form.fits(1, room_on(device)) else None
 
     def __init__(self, task: Task, momentum: float, batch: int, data: Data, compile: Compile = for_gpu) -> None:
         form = Form.of(task.model, data.x)
         assert form is not None
         self._form, self._data = form, data
         self._images = data.x.flatten(1).contiguous()
+        self.floats_per_sample = form.side**2
         self._launch = compile(form, batch, momentum)
 
-    def __call__(self, params: Tensor, plan: Plan) -> Tensor:
+    def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         form, rows, data = self._form, len(params), self._data
         steps, batch = plan.local.shape[1:]
         samples = (data.starts[plan.providers][:, None, None] + plan.local).contiguous()
