@@ -20,8 +20,8 @@ torch.set_num_threads(1)
 
 def misbehave(what: str, request: Request, update: Tensor) -> bytes:
     """A reply as it should be but for one thing."""
-    told: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
-    told |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
+    header: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
+    header |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
     match what:
         case "nan":
             update = update * float("nan")
@@ -32,12 +32,12 @@ def misbehave(what: str, request: Request, update: Tensor) -> bytes:
         case "shape":
             update = update[1:]
         case "stale":
-            told["round"] = request.round + 1
+            header["round"] = request.round + 1
         case "identity":
-            told["provider"] = "bank1"
+            header["provider"] = "bank1"
         case "raise":
             raise ValueError("a secret of the provider")
-    return encode_reply(Reply.model_validate(told), update)
+    return encode_reply(Reply.model_validate(header), update)
 
 
 _workers: dict[bool, ProviderWorker] = {}

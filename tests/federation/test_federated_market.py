@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
 from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
+from databazaar.engines import Beginning
 from databazaar.federation import messages, server
-from databazaar.federation.engine import SET_ASIDE, Quarantine
+from databazaar.federation.failures import SET_ASIDE
+from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow
@@ -52,7 +54,8 @@ def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
     federation: Federation, transport: FlareTransport
 ) -> None:
     home = Arbiter(a_consumer(), at_home(BANKS), engine="loop", device="cpu", seed=3).run()
-    engine = federated(BANKS, transport, run="1" * 32)
+    engine = federated(BANKS, transport)
+    engine.begin(Beginning("1" * 32))
     away = Arbiter(a_consumer(), afar(BANKS), engine=engine, seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     drawn = [(r.number, f"bank{a.provider + 1}") for r in away.rounds for a in r.accesses]

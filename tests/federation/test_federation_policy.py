@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 
 import pytest
-from loopback import HERE, WAIT, Federation, eventually, server_log
+from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
@@ -22,7 +22,7 @@ JOB = "5b1f6f2e-0000-4000-8000-000000000000"
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     made = Federation(tmp_path_factory.mktemp("hostile"), "hostile")
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", str(HERE))
+    patch.setenv("PYTHONPATH", SEARCH_PATH)
 
     def swap(component: str):  # type: ignore[no-untyped-def]
         return lambda kit: kit["components"][-1].update(path=component)

@@ -14,6 +14,7 @@ from databazaar.config.sections import FederationSettings
 from databazaar.config.tables import Examples, MarketTables, load_tables
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
+from databazaar.engines import Beginning
 from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
@@ -24,7 +25,8 @@ from databazaar.parties.provider import Provider
 from databazaar.samplers import OSMD, Sampler, Uniform
 
 if TYPE_CHECKING:
-    from databazaar.federation.plan import Plan
+    from databazaar.federation.engine import FederatedEngine
+    from databazaar.federation.job import FederatedJob
     from databazaar.runs.folder import RunFolder
 
 SMALL_MODEL = 100_000
@@ -45,20 +47,26 @@ class Job:
     recipe: dict[str, Any]
     test: Examples | None = None
     notes: dict[str, str] | None = None
-    federation: Plan | None = None
+    federation: FederatedJob | None = None
 
     def arbiter(self, sampler: Sampler | None = None, folder: RunFolder | None = None) -> Arbiter:
         """The arbiter, ready to run in `folder`. Without one, a federated job only looks whether it could run."""
         self._set_threads()
-        names = [provider.id for provider in self.providers]
         return Arbiter(
             self.consumer,
             self.providers,
             sampler or self.sampler,
-            engine=self.engine if self.federation is None else self.federation.engine(names, folder),
+            engine=self.engine if self.federation is None else self._federated_engine(self.federation, folder),
             device=self.device,
             seed=self.seed,
         )
+
+    def _federated_engine(self, federation: FederatedJob, folder: RunFolder | None) -> FederatedEngine:
+        engine = federation.engine([provider.id for provider in self.providers])
+        if folder is not None:
+            engine.on_privacy = folder.note_privacy
+            engine.begin(Beginning(str(folder.recipe["id"])))
+        return engine
 
     def _set_threads(self) -> None:
         if len(self.consumer.initial_parameters()) * self.consumer.per_round < SMALL_MODEL:
@@ -108,17 +116,17 @@ def _from_market(market: Market, folder: Path, tables: MarketTables) -> Job:
             "ledger_url": market.ledger.url,
             "schema": tables.schema.to_dict(),
         },
-        federation=None if federated is None else _plan(market, federated, folder, tables),
+        federation=None if federated is None else _federated_job(market, federated, folder, tables),
     )
 
 
-def _plan(market: Market, settings: FederationSettings, folder: Path, tables: MarketTables) -> Plan:
-    from databazaar.federation.plan import Plan
+def _federated_job(market: Market, settings: FederationSettings, folder: Path, tables: MarketTables) -> FederatedJob:
+    from databazaar.federation.job import FederatedJob
 
     step, every = market.oracle.step, market.training.halve_every
-    return Plan(
+    return FederatedJob(
         folder=folder / settings.folder,
-        task=Plan.describe(
+        task=FederatedJob.describe(
             kind=market.model.kind,
             inputs=_shaped(market, tables.holdout)[0].shape[1:],
             hidden=market.model.hidden,

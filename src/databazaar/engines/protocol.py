@@ -12,6 +12,7 @@ from torch import Tensor
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
+BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def why_invalid(update: Any, params: Tensor) -> str | None:
     if not bool(torch.isfinite(update).all()):
         return "the update holds NaN or infinity"
     if bool((update.abs() > LIMIT).any()):
-        return f"the update holds a number beyond ±{LIMIT:g}"
+        return BEYOND_LIMIT
     return None
 
 

@@ -41,6 +41,8 @@ NOT_FINITE = "the vector holds NaN or infinity"
 OTHER_SHAPE = "the update is not shaped like the parameters"
 OTHER_ROUND = "the reply belongs to another round or run"
 OTHER_PROVIDER = "the reply bears another provider's name"
+FAULTS = (NOT_A_MESSAGE, BAD_HEADER, BAD_TENSOR, NOT_FINITE, OTHER_SHAPE, OTHER_ROUND, OTHER_PROVIDER)
+"""All that can be wrong with a message: the texts of MessageError."""
 
 Status = Literal["ok", "refused", "error"]
 Code = Literal[
@@ -61,7 +63,7 @@ _Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class MessageError(ValueError):
-    """Bytes that are no message of ours. Its text is one of the fixed ones above."""
+    """Bytes that are no message of ours. Its text is one of FAULTS."""
 
 
 class _Strict(BaseModel):
