@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from loopback import WAIT, eventually
 from markets import examples
 from torch import Tensor
 
@@ -44,7 +44,10 @@ _workers: dict[bool, ProviderWorker] = {}
 
 
 def market(payload: bytes) -> bytes:
-    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round."""
+    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round.
+
+    One that hangs does so while the file is there.
+    """
     kit, me = Path(os.environ["NOTES"]).parent, os.environ["PARTY"]
     request, params = decode_request(payload)
     with (kit / "asked.txt").open("a") as notes:
@@ -56,8 +59,8 @@ def market(payload: bytes) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         words = (kit / "behave.txt").read_text().split()
         word = words[request.round % len(words)]
-        if word.startswith("hang"):
-            time.sleep(float(word[4:]))
+        if word == "hang":
+            eventually(lambda: not (kit / "behave.txt").exists(), WAIT)
         elif word != "good" and params is not None:
             return misbehave(word, request, torch.ones_like(params))
     return _workers[tabular](payload)

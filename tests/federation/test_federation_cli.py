@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -138,9 +137,13 @@ def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) 
         [*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )
     seen: dict[int, psutil.Process] = {}
-    while process.poll() is None:
-        seen |= {child.pid: child for child in children_of(process)}
-        time.sleep(0.2)
+
+    def ended() -> bool:
+        if process.poll() is None:
+            seen.update({child.pid: child for child in children_of(process)})
+        return process.poll() is not None
+
+    assert eventually(ended, 300.0)
     assert process.stdout is not None
     outcome = json.loads(process.stdout.read())
     process.stdout.close()
