@@ -101,9 +101,9 @@ def test_an_account_that_cannot_be_written_gives_no_answer_and_no_refusal(tmp_pa
     worker = ProviderWorker("bank1", examples("bank1"), privacy=private(tmp_path / "kit"))
     (tmp_path / "kit").rmdir()
     (tmp_path / "kit").write_text("a file in the folder's place")
-    replies = federated(["bank1"], LocalTransport({"bank1": worker})).query(ask := Ask(torch.zeros(10), [0], 0, 5))
+    replies = federated(["bank1"], LocalTransport({"bank1": worker})).query(Ask(torch.zeros(10), [0], 0, 5))
     assert replies.failures == {0: "failed at the provider: computation failed"}
-    assert not replies.updates.any() and len(ask.params) == replies.updates.shape[1]
+    assert not replies.updates.any()
 
 
 def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: Path) -> None:
