@@ -9,12 +9,16 @@ from pathlib import Path
 from databazaar.errors import BazaarError
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there in full or not at all, also after a power cut. Makes its folder where needed."""
+def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Writes a file that is there in full or not at all, also after a power cut. Makes its folder where needed.
+
+    It has `mode` from its first byte on, less what the process's umask takes away.
+    """
     draft = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        draft.unlink(missing_ok=True)
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -19,13 +19,14 @@ import psutil
 from databazaar.federation import onboarding, server
 
 HERE = Path(__file__).parent
+SEARCH_PATH = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 MAX_BYTES = 4_000_000
 WAIT = 90.0
 """Seconds to wait for providers to connect: many, because this machine may be busy."""
 
 
 def free_port() -> int:
-    """Below the range that outgoing connections take theirs from, so that it stays free."""
+    """Below the ports of outgoing connections, so that it stays free."""
     while True:
         port = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -63,7 +64,7 @@ class Federation:
         with (kit / "provider.txt").open("ab") as output:
             process = subprocess.Popen(
                 [*command, "--handler", "parties:noting", "--max-bytes", str(MAX_BYTES)],
-                env={**os.environ, "PYTHONPATH": str(HERE), "PARTY": name, "NOTES": str(kit / "notes.txt")},
+                env={**os.environ, "PYTHONPATH": SEARCH_PATH, "PARTY": name, "NOTES": str(kit / "notes.txt")},
                 stdout=output,
                 stderr=output,
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from loopback import WAIT, eventually
 from markets import examples
 from torch import Tensor
 
@@ -20,8 +20,8 @@ torch.set_num_threads(1)
 
 def misbehave(what: str, request: Request, update: Tensor) -> bytes:
     """A reply as it should be but for one thing."""
-    told: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
-    told |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
+    header: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
+    header |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
     match what:
         case "nan":
             update = update * float("nan")
@@ -32,19 +32,22 @@ def misbehave(what: str, request: Request, update: Tensor) -> bytes:
         case "shape":
             update = update[1:]
         case "stale":
-            told["round"] = request.round + 1
+            header["round"] = request.round + 1
         case "identity":
-            told["provider"] = "bank1"
+            header["provider"] = "bank1"
         case "raise":
             raise ValueError("a secret of the provider")
-    return encode_reply(Reply.model_validate(told), update)
+    return encode_reply(Reply.model_validate(header), update)
 
 
 _workers: dict[bool, ProviderWorker] = {}
 
 
 def market(payload: bytes) -> bytes:
-    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round."""
+    """A worker over the party's own data; `behave.txt` in its kit makes it misbehave, a word a round.
+
+    One that hangs does so while the file is there.
+    """
     kit, me = Path(os.environ["NOTES"]).parent, os.environ["PARTY"]
     request, params = decode_request(payload)
     with (kit / "asked.txt").open("a") as notes:
@@ -56,8 +59,8 @@ def market(payload: bytes) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         words = (kit / "behave.txt").read_text().split()
         word = words[request.round % len(words)]
-        if word.startswith("hang"):
-            time.sleep(float(word[4:]))
+        if word == "hang":
+            eventually(lambda: not (kit / "behave.txt").exists(), WAIT)
         elif word != "good" and params is not None:
             return misbehave(word, request, torch.ones_like(params))
     return _workers[tabular](payload)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
+from loopback import WAIT, eventually
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
@@ -26,15 +26,26 @@ from databazaar.federation.site import (
     ProviderSite,
 )
 
+BOUND = "is bound to origin unguarded, not message origin guarded"
+"""What FLARE's server writes into its log about an answer in another's name."""
+
+
+def kit(name: str) -> Path:
+    """A file in the kit of the provider that runs here."""
+    return Path(os.environ["NOTES"]).parent / name
+
 
 def handler(payload: bytes) -> bytes:
-    """`WHAT NAME …` makes the provider of that name behave badly; everything else is echoed."""
+    """`WHAT NAME …` makes the provider of that name behave badly; everything else is echoed.
+
+    One that hangs does so until there is a file `released` in its kit.
+    """
     me = os.environ["PARTY"]
     words = payload[:100].split()
     if len(words) > 1 and words[1].decode(errors="replace") == me:
         match words[0]:
             case b"hang":
-                time.sleep(float(words[2]))
+                eventually(kit("released").exists, WAIT)
             case b"fail":
                 raise ValueError("a secret of the provider")
             case b"big":
@@ -107,13 +118,17 @@ class SecondGuardSite(ProviderSite):
 
 
 def noting(payload: bytes) -> bytes:
-    """Like `handler`, and keeps a note of all that it was asked. A market's messages go to a worker."""
+    """Like `handler`, and keeps a note of all that it was asked. A market's messages go to a worker.
+
+    Whoever is lied about answers after the lie has reached the server.
+    """
     if payload.startswith(b"DBZ1"):
         from market_party import market
 
         return market(payload)
     if payload.startswith(b"lie " + os.environ["PARTY"].encode()):
-        time.sleep(1.0)
-    with Path(os.environ["NOTES"]).open("ab") as notes:
+        log = kit("../market/server/log.txt")
+        eventually(lambda: BOUND in log.read_text(), WAIT)
+    with kit("notes.txt").open("ab") as notes:
         notes.write(payload + b"\n")
     return handler(payload)

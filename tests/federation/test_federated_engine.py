@@ -13,8 +13,10 @@ from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, Provider, check_engine
 from databazaar.data.tables import Schema
+from databazaar.engines import Beginning
 from databazaar.federation import messages
-from databazaar.federation.engine import SET_ASIDE, FederatedEngine, Quarantine
+from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import (
     Reply,
     TaskMessage,
@@ -23,6 +25,7 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from databazaar.federation.policy import Policy, width
+from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, Table
@@ -75,10 +78,10 @@ def lies(**changes: object) -> Callable[[bytes], bytes]:
         request, params = decode_request(payload)
         assert params is not None
         update = changes.get("update", lambda w: w)(params)  # type: ignore[operator]
-        told = {"protocol": 1, "run": request.run, "round": request.round, "provider": "bank1"}
-        told |= {"status": "ok", "code": "", "epsilon": None, "delta": None}
-        told |= {name: value for name, value in changes.items() if name != "update"}
-        return encode_reply(Reply.model_validate(told), update)
+        header = {"protocol": 1, "run": request.run, "round": request.round, "provider": "bank1"}
+        header |= {"status": "ok", "code": "", "epsilon": None, "delta": None}
+        header |= {name: value for name, value in changes.items() if name != "update"}
+        return encode_reply(Reply.model_validate(header), update)
 
     return handler
 
@@ -140,11 +143,11 @@ def test_after_repeated_failures_a_provider_is_set_aside_and_let_back_in() -> No
 
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": moody}), quarantine=Quarantine(3))
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8)]
-    assert reasons == ["provider error"] * 3 + [SET_ASIDE] * 5
+    assert reasons == ["provider error"] * 3 + [str(SET_ASIDE)] * 5
     assert asked == [(0, "update"), (1, "update"), (2, "update"), (0, "describe"), (0, "describe")]
     mood["fails"] = False
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8, 14)]
-    assert reasons[0] == SET_ASIDE and reasons[-1] is None
+    assert reasons[0] == str(SET_ASIDE) and reasons[-1] is None
     assert reasons == sorted(reasons, key=lambda reason: reason is None)
     mood["fails"] = True
     assert engine.query(ask(14)).failures == {0: "provider error"}, "it starts with a clean slate"
@@ -155,13 +158,13 @@ def test_a_refusal_is_unpaid_and_not_held_against_the_provider() -> None:
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": strict}), quarantine=Quarantine(2))
     for round in range(6):
         assert engine.query(ask(round)).failures == {0: "refused: task not allowed"}
-    assert engine.would_take(NAMES, 1.0) == {"bank1": "refused: task not allowed"}
+    assert engine.would_take(NAMES, 1.0) == {"bank1": Failure(Kind.REFUSED, "task not allowed")}
 
 
 def test_a_provider_that_is_not_there() -> None:
     engine = federated(NAMES, LocalTransport(workers(["bank1", "bank2"])))
     assert engine.query(ask()).failures == {2: "not connected"}
-    assert engine.would_take(NAMES, 1.0) == {"bank3": "not connected"}
+    assert engine.would_take(NAMES, 1.0) == {"bank3": Failure(Kind.LOST, "not connected")}
 
 
 def changed(**changes: object) -> TaskMessage:
@@ -226,7 +229,8 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
 def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: Path) -> None:
     record = Record(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank1", examples("bank1"), record=record)
-    engine = federated(["bank1"], LocalTransport({"bank1": worker}), run="a" * 32)
+    engine = federated(["bank1"], LocalTransport({"bank1": worker}))
+    engine.begin(Beginning("a" * 32))
     for round in range(3):
         engine.query(ask(round, [0]))
     with (tmp_path / "answers.jsonl").open("ab") as file:
@@ -234,9 +238,9 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
     engine.query(ask(3, [0]))
     assert [(a.run, a.round, a.status) for a in record] == [("a" * 32, round, "ok") for round in range(4)]
     items = [{"round": r, "draw": 0, "paid": 1 if r != 2 else 0, "failure": ""} for r in (0, 1, 2, 9)]
-    (told,) = earnings(record, {"items": items, "pay_text": "3 credits"})
-    assert (told.answered, told.paid, told.unpaid_rounds, told.unknown_rounds) == (4, 3, (2, 3), (9,))
-    assert json.dumps(told.run)
+    (earned,) = earnings(record, {"items": items, "pay_text": "3 credits"})
+    assert (earned.answered, earned.paid, earned.unpaid_rounds, earned.unknown_rounds) == (4, 3, (2, 3), (9,))
+    assert json.dumps(earned.run)
     with pytest.raises(BazaarError, match="cannot be read"):
         earnings(record, {"items": "none"})
     with pytest.raises(BazaarError, match="not in this provider's record"):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -63,9 +62,9 @@ def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyP
     statement = tmp_path / "bank1.json"
     items = [{"round": r, "draw": 0, "paid": 2, "failure": ""} for r in (0, 0, 2)]
     statement.write_text(json.dumps({"provider": "bank1", "pay_text": "6 credits", "items": items}))
-    told = run("provider", "earnings", kit, "--statement", statement)
-    assert "3 rounds answered, 0 refused, 0 failed" in told
-    assert "paid 6 credits; 1 rounds answered and not paid: 5" in told
+    printed = run("provider", "earnings", kit, "--statement", statement)
+    assert "3 rounds answered, 0 refused, 0 failed" in printed
+    assert "paid 6 credits; 1 rounds answered and not paid: 5" in printed
     assert json.loads(run("provider", "earnings", kit, "--json"))[0]["answered"] == 3
     statement.write_text(json.dumps({"provider": "bank2", "items": []}))
     with pytest.raises(BazaarError, match="is not bank1's statement"):
@@ -108,8 +107,8 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
     provider = bazaar("provider", "join", str(kit), *options, where=root)
     try:
         assert transport.wait_for(["private"], WAIT) == []
-        told = json.loads(run("run", "private.toml", "--out", "kept", "--json"))
-        (line,) = told["providers"]
+        outcome = json.loads(run("run", "private.toml", "--out", "kept", "--json"))
+        (line,) = outcome["providers"]
         assert 0 < line["epsilon"] <= 3
         assert line["accesses"] > 0 and line["failures"] > 0
         statement = run("statement", "kept", "--provider", "private", "--json")
@@ -138,16 +137,20 @@ def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) 
         [*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     )
     seen: dict[int, psutil.Process] = {}
-    while process.poll() is None:
-        seen |= {child.pid: child for child in children_of(process)}
-        time.sleep(0.2)
+
+    def ended() -> bool:
+        if process.poll() is None:
+            seen.update({child.pid: child for child in children_of(process)})
+        return process.poll() is not None
+
+    assert eventually(ended, 300.0)
     assert process.stdout is not None
-    told = json.loads(process.stdout.read())
+    outcome = json.loads(process.stdout.read())
     process.stdout.close()
     assert process.returncode == 0
-    pay = {line["provider"]: line["pay"] for line in told["providers"]}
+    pay = {line["provider"]: line["pay"] for line in outcome["providers"]}
     assert pay["harbour-bank"] > pay["coastal-direct"]
-    assert told["spent"] == sum(pay.values()) == 80
+    assert outcome["spent"] == sum(pay.values()) == 80
     assert len(seen) >= 9, "a server, four banks, and FLARE's client of each"
     assert psutil.wait_procs(list(seen.values()), timeout=10)[1] == []
     assert not list(tmp_path.glob("bazaar-*"))

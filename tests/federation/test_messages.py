@@ -55,8 +55,8 @@ def a_request(kind: str = "update", round: int = 3, table: SchemaMessage | None 
 
 
 def a_reply(**changes: object) -> Reply:
-    told = {"protocol": 1, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
-    return Reply.model_validate({**told, "epsilon": None, "delta": None, **changes})
+    header = {"protocol": 1, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
+    return Reply.model_validate({**header, "epsilon": None, "delta": None, **changes})
 
 
 PARAMS = torch.linspace(-1, 1, 9)

@@ -14,8 +14,8 @@ from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
-from databazaar.federation.engine import Quarantine
 from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
+from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError
@@ -96,6 +96,16 @@ def test_an_answer_is_charged_before_it_is_computed(tmp_path: Path) -> None:
     assert (tmp_path / "privacy.json").exists()
 
 
+def test_an_account_that_cannot_be_written_gives_no_answer_and_no_refusal(tmp_path: Path) -> None:
+    (tmp_path / "kit").mkdir()
+    worker = ProviderWorker("bank1", examples("bank1"), privacy=private(tmp_path / "kit"))
+    (tmp_path / "kit").rmdir()
+    (tmp_path / "kit").write_text("a file in the folder's place")
+    replies = federated(["bank1"], LocalTransport({"bank1": worker})).query(Ask(torch.zeros(10), [0], 0, 5))
+    assert replies.failures == {0: "failed at the provider: computation failed"}
+    assert not replies.updates.any()
+
+
 def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: Path) -> None:
     cap = 12.0
     mechanism = private(tmp_path, cap=cap)
@@ -103,7 +113,7 @@ def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: P
     worker = ProviderWorker("bank1", examples("bank1"), record=record, privacy=mechanism)
     handlers = {name: ProviderWorker(name, examples(name)) for name in NAMES} | {"bank1": worker}
     folder = RunFolder.create(tmp_path / "run")
-    engine = federated(NAMES, LocalTransport(handlers), spent=folder.note_privacy, quarantine=Quarantine(1))
+    engine = federated(NAMES, LocalTransport(handlers), quarantine=Quarantine(1))
     Arbiter(a_consumer(60), afar(NAMES), engine=engine, seed=3).run(folder)
     report = folder.report()
     first = report.payouts[0]
@@ -111,6 +121,7 @@ def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: P
     assert {a.failure for r in report.rounds for a in r.accesses if a.failure} == {"refused: privacy budget spent"}
     assert first.epsilon is not None and 0 < first.epsilon == mechanism.spent() <= cap
     assert [p.epsilon for p in report.payouts[1:]] == [None, None]
+    assert engine.privacy == folder.privacy() == {"bank1": (first.epsilon, 1e-5)}
     assert report.notes == (f"bank1 says it has spent ε = {first.epsilon:.3g} of privacy at δ = 1e-05.",)
     with pytest.raises(RefusedError):
         mechanism.check(ORACLE, 30)

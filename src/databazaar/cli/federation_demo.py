@@ -83,7 +83,7 @@ def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
 
 
 def _free_port() -> int:
-    """Below the range that outgoing connections take theirs from, so that it stays free."""
+    """Below the ports of outgoing connections, so that it stays free."""
     for port in random.sample(range(20_000, 32_000), 50):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port

@@ -15,7 +15,7 @@ from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import Provider, load_function
+from databazaar.federation.provider import ProviderNode, load_function
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
 from databazaar.learning.kinds import MODEL_KINDS
@@ -54,7 +54,7 @@ def privacy(kit: Path, cap: float | None, noise: float, clip: float, delta: floa
 
 
 def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int) -> None:
-    """Answers until the process is told to end."""
+    """Answers until the process is asked to end."""
     torch.set_num_threads(threads)
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -63,10 +63,10 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     loaded = load_kit(kit)
     record = Record(loaded.folder / ANSWERS)
     worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
-    with Provider(kit, worker) as connection:
+    with ProviderNode(kit, worker) as node:
         typer.echo(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
         while not done.wait(0.2):
-            if connection.connected.is_set():
+            if node.connected.is_set():
                 typer.echo("connected", err=True)
                 break
         done.wait()

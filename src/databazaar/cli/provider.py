@@ -131,18 +131,18 @@ def earnings(
             raise BazaarError(f"{statement} cannot be read as JSON: ask the operator for it again") from None
         if not isinstance(given, dict) or given.get("provider") != load_kit(kit).provider:
             raise BazaarError(f"{statement} is not {load_kit(kit).provider}'s statement: ask the operator for yours")
-    told = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run)
+    lines = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run)
     if as_json:
-        typer.echo(json.dumps([asdict(line) for line in told]))
+        typer.echo(json.dumps([asdict(line) for line in lines]))
         return
-    for line in told:
+    for line in lines:
         typer.echo(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
         if line.pay_text is not None:
             typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
-    if not told:
+    if not lines:
         typer.echo("nothing answered yet")
 
 

@@ -16,16 +16,14 @@ from databazaar.config.rules import MeanSettings, OSMDSettings, PricePerAccessSe
 from databazaar.config.sections import (
     CNNSettings,
     FederationSettings,
-    FullGradientSettings,
     LocalSGDSettings,
     MLPSettings,
-    StochasticGradientSettings,
 )
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient
+from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.parties.consumer import Consumer
@@ -35,8 +33,8 @@ from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
-    from databazaar.federation.plan import Plan
-    from databazaar.runs.folder import RunFolder
+    from databazaar.engines import Engine
+    from databazaar.federation.job import FederatedJob
 
 SMALL_MODEL = 100_000
 """Below this many parameters in a round's stack a second thread costs more than it brings."""
@@ -63,20 +61,22 @@ class Job:
     patience: int = 10
     test: EncodedTable | None = None
     notes: dict[str, str] | None = None
-    federation: Plan | None = None
+    federation: FederatedJob | None = None
 
-    def arbiter(self, sampler: Sampler | None = None, folder: RunFolder | None = None) -> Arbiter:
-        """The arbiter, ready to run in `folder`. Without one, a federated job only looks whether it could run."""
-        names = [provider.id for provider in self.providers]
+    def arbiter(self, sampler: Sampler | None = None) -> Arbiter:
+        """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written."""
         return Arbiter(
             self.consumer,
             self.providers,
             sampler or self.sampler,
-            engine=self.engine if self.federation is None else self.federation.engine(names, folder),
+            engine=self._engine(),
             device=self.device,
             seed=self.seed,
             **self.rules(),
         )
+
+    def _engine(self) -> str | Engine:
+        return self.engine if self.federation is None else self.federation.engine([p.id for p in self.providers])
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
@@ -133,7 +133,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             "schema": data.schema.to_dict(),
         },
         **_rules(market),
-        federation=None if federated is None else _plan(market, federated, folder, data),
+        federation=None if federated is None else _federated_job(market, federated, folder, data),
     )
 
 
@@ -148,14 +148,14 @@ def _rules(market: MarketFile) -> dict[str, Any]:
     }
 
 
-def _plan(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> Plan:
-    from databazaar.federation.plan import Plan
+def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
+    from databazaar.federation.job import FederatedJob
 
     oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}  # a message has every oracle's settings
     step, every = oracle["step"], market.training.halve_every
-    return Plan(
+    return FederatedJob(
         folder=folder / settings.folder,
-        task=Plan.describe(
+        task=FederatedJob.describe(
             kind=market.model.kind,
             inputs=_shaped(market, data.holdout)[0].shape[1:],
             hidden=_hidden(market),
@@ -197,13 +197,10 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
 
 
 def _oracle(market: MarketFile) -> Oracle:
-    settings, every = market.oracle, market.training.halve_every
-    if isinstance(settings, FullGradientSettings):
-        return FullGradient()
-    if isinstance(settings, StochasticGradientSettings):
-        return StochasticGradient(settings.batch_size)
-    step = Halving(settings.step, every) if every else settings.step
-    return LocalSGD(step, settings.batch_size, settings.epochs, settings.momentum)
+    settings, every = market.oracle.model_dump(), market.training.halve_every
+    if every and "step" in settings:
+        settings["step"] = Halving(settings["step"], every)
+    return build_oracle(**settings)
 
 
 def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) -> Sampler:

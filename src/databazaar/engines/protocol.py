@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
+BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,18 @@ Ended = tuple[int, int, str | None]
 """How one ask ended: its round, the provider asked, and why its reply failed, None where it did not."""
 
 
+NotePrivacy = Callable[[str, float, float], None]
+"""Told a provider's name, its ε and its δ whenever it says what it has spent."""
+
+
 @dataclass(frozen=True)
 class Beginning:
-    """What an engine is told before the first ask of a run: the run's id, and how asks before a resume ended."""
+    """What an engine is told before the first ask of a run: the run's id, how asks before a resume ended, and where
+    to note what providers say of their privacy."""
 
     run: str
     ended: Sequence[Ended] = ()
+    note_privacy: NotePrivacy | None = None
 
 
 @runtime_checkable
@@ -95,7 +102,7 @@ def why_invalid(update: Any, params: Tensor) -> str | None:
     if not bool(torch.isfinite(update).all()):
         return "the update holds NaN or infinity"
     if bool((update.abs() > LIMIT).any()):
-        return f"the update holds a number beyond ±{LIMIT:g}"
+        return BEYOND_LIMIT
     return None
 
 

@@ -1,5 +1,6 @@
-"""Providers on their own machines, reached through NVIDIA FLARE: opaque bytes out, opaque bytes back.
+"""A market whose providers stay on their own machines, reached through NVIDIA FLARE.
 
-Nothing here knows of markets, learning or ledgers. `transport` is the seam the arbiter's side uses;
-`onboarding`, `server` and `provider` are what the command line calls. Only `site` imports FLARE.
+The arbiter's side is `engine`, which asks through a `transport` and sets aside who keeps failing (`quarantine`). The
+provider's side is `worker`, which answers from its own data by its own `policy` and `privacy`, and `provider`, which
+keeps it connected. Both speak `messages`. `onboarding` and `server` are the operator's. Only `site` imports FLARE.
 """

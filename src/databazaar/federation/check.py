@@ -122,8 +122,8 @@ def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
 
 
 def _clock(date: str) -> str:
-    theirs = email.utils.parsedate_to_datetime(date)
-    apart = abs((dt.datetime.now(dt.UTC) - theirs).total_seconds())
+    server = email.utils.parsedate_to_datetime(date)
+    apart = abs((dt.datetime.now(dt.UTC) - server).total_seconds())
     if apart > _SKEW:
         raise BazaarError(f"this clock and the server's are {apart:.0f} s apart: set this machine's clock")
     return f"this clock and the server's are within {apart + 1:.0f} s"

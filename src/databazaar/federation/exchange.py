@@ -7,16 +7,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-NOT_CONNECTED = "not connected"
-CONNECTION_LOST = "connection lost"
-NO_ANSWER = "no answer by the deadline"
-TOO_LARGE = "reply too large"
-PROVIDER_ERROR = "provider error"
-CODES = frozenset({NOT_CONNECTED, CONNECTION_LOST, NO_ANSWER, TOO_LARGE, PROVIDER_ERROR})
+
+class Lost(StrEnum):
+    """Why no reply came back from a provider, in the words that travel and that ledgers keep."""
+
+    NOT_CONNECTED = "not connected"
+    CONNECTION_LOST = "connection lost"
+    NO_ANSWER = "no answer by the deadline"
+    TOO_LARGE = "reply too large"
+    PROVIDER_ERROR = "provider error"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Lost:
+        """Words that the other side made up are never passed on."""
+        return cls.PROVIDER_ERROR
+
 
 Replies = dict[str, bytes]
-Failures = dict[str, str]
+Failures = dict[str, Lost]
 
 
 @dataclass
@@ -51,7 +61,7 @@ class Exchange:
         deadline = time.monotonic() + timeout
         names = list(dict.fromkeys(names))
         here = [name for name in names if self._connected(name)]
-        question = _Open(set(here), failures={name: NOT_CONNECTED for name in names if name not in here})
+        question = _Open(set(here), failures={name: Lost.NOT_CONNECTED for name in names if name not in here})
         number = secrets.token_hex(16)
         with self._changed:
             self._open[number] = question
@@ -60,13 +70,13 @@ class Exchange:
                 try:
                     self._send(name, number, payload, max(0.0, deadline - time.monotonic()))
                 except Exception:
-                    self._settle(question, name, CONNECTION_LOST)
+                    self._settle(question, name, Lost.CONNECTION_LOST)
             self._wait(question, deadline)
         finally:
             with self._changed:
                 del self._open[number]
                 for name in question.waiting:
-                    question.failures[name] = NO_ANSWER
+                    question.failures[name] = Lost.NO_ANSWER
         return question.replies, question.failures
 
     def expects(self, name: str, number: object) -> bool:
@@ -83,19 +93,19 @@ class Exchange:
                 return False
             question.waiting.discard(name)
             if code:
-                question.failures[name] = code if code in CODES else PROVIDER_ERROR
+                question.failures[name] = Lost(code)
             elif len(body) > self._max_bytes:
-                question.failures[name] = TOO_LARGE
+                question.failures[name] = Lost.TOO_LARGE
             else:
                 question.replies[name] = body
             self._changed.notify_all()
             return True
 
-    def _settle(self, question: _Open, name: str, code: str) -> None:
+    def _settle(self, question: _Open, name: str, why: Lost) -> None:
         with self._changed:
             if name in question.waiting:
                 question.waiting.discard(name)
-                question.failures[name] = code
+                question.failures[name] = why
 
     def _wait(self, question: _Open, deadline: float) -> None:
         while True:
@@ -107,4 +117,4 @@ class Exchange:
                 still = list(question.waiting)
             for name in still:
                 if not self._connected(name):
-                    self._settle(question, name, CONNECTION_LOST)
+                    self._settle(question, name, Lost.CONNECTION_LOST)

@@ -7,33 +7,24 @@ allow-list is enforced and names nothing but our own component, and no job launc
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from databazaar.federation.frames import MAX_BYTES
+from databazaar.files import write_whole
 
 SERVER_COMPONENT = "databazaar.federation.site.MarketSite"
 PROVIDER_COMPONENT = "databazaar.federation.site.ProviderSite"
 SCHEME = "http"
+PRIVATE = 0o600
+"""The mode of keys, tokens and accounts: nobody else on the machine can read them."""
 _OVERHEAD = 64 * 1024
 _ROLES = ("project_admin", "org_admin", "lead", "member")
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def write_json(path: Path, value: Any) -> None:
-    write_private(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+    """Writes a file that only its owner can read, whole or not at all."""
+    write_whole(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n", PRIVATE)
 
 
 def write_server_kit(
@@ -50,7 +41,7 @@ def write_server_kit(
     startup, local = _folders(workspace)
     (startup / "rootCA.pem").write_text(authority)
     (startup / "server.crt").write_text(certificate)
-    write_private(startup / "server.key", key)
+    write_whole(startup / "server.key", key, PRIVATE)
     server = {
         "name": market,
         "identity": identity,

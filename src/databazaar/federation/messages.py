@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
+from databazaar.learning.kinds import ModelKind, OracleKind
 
 MAGIC = b"DBZ1"
 MAX_HEADER = 1024 * 1024
@@ -41,6 +42,8 @@ NOT_FINITE = "the vector holds NaN or infinity"
 OTHER_SHAPE = "the update is not shaped like the parameters"
 OTHER_ROUND = "the reply belongs to another round or run"
 OTHER_PROVIDER = "the reply bears another provider's name"
+FAULTS = (NOT_A_MESSAGE, BAD_HEADER, BAD_TENSOR, NOT_FINITE, OTHER_SHAPE, OTHER_ROUND, OTHER_PROVIDER)
+"""All that can be wrong with a message: the texts of MessageError."""
 
 Status = Literal["ok", "refused", "error"]
 Code = Literal[
@@ -61,7 +64,7 @@ _Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class MessageError(ValueError):
-    """Bytes that are no message of ours. Its text is one of the fixed ones above."""
+    """Bytes that are no message of ours. Its text is one of FAULTS."""
 
 
 class _Strict(BaseModel):
@@ -71,7 +74,7 @@ class _Strict(BaseModel):
 class ModelMessage(_Strict):
     """A built-in model by kind and sizes."""
 
-    kind: Literal["linear", "logistic", "mlp", "cnn"]
+    kind: ModelKind
     inputs: Annotated[tuple[_Size, ...], Field(strict=False, min_length=1, max_length=3)]
     outputs: _Size
     hidden: _Sizes
@@ -80,7 +83,7 @@ class ModelMessage(_Strict):
 class OracleMessage(_Strict):
     """A built-in oracle; `step` is this round's."""
 
-    kind: Literal["full-gradient", "stochastic-gradient", "local-sgd"]
+    kind: OracleKind
     step: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
     batch_size: _Count
     epochs: Annotated[int, Field(ge=1, le=10**6)]

@@ -5,7 +5,8 @@ operator   invite(folder, name)            → invitation file, to be sent to th
 provider   request(invitation, kit)        → request file: a public key, signed with the invitation's secret
 operator   sign(folder, request file)      → certificate file
 provider   complete(kit, certificate file) the kit can connect
-operator   revoke(folder, name)            the name is shut out for good
+
+`server.revoke` shuts a provider out again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from cryptography import x509
 
 from databazaar.errors import BazaarError
 from databazaar.federation import pki
-from databazaar.federation.kits import write_json, write_private, write_provider_kit, write_server_kit
+from databazaar.federation.kits import PRIVATE, write_json, write_provider_kit, write_server_kit
+from databazaar.files import write_whole
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,46}[a-z0-9])?")
 _RESERVED = {"server", "admin", "relay", "market", "localhost"}
@@ -73,8 +75,8 @@ def init_market(folder: Path, name: str, host: str, port: int) -> Market:
         (market.folder / sub).mkdir(mode=0o700, parents=True, exist_ok=True)
     market.folder.chmod(0o700)
     authority_key, authority = pki.new_authority(f"{name}.ca")
-    write_private(market.folder / "ca" / "ca.key", pki.key_pem(authority_key))
-    write_private(market.folder / "ca" / "ca.pem", pki.pem(authority).encode())
+    write_whole(market.folder / "ca" / "ca.key", pki.key_pem(authority_key), PRIVATE)
+    write_whole(market.folder / "ca" / "ca.pem", pki.pem(authority).encode(), PRIVATE)
     key = pki.new_key()
     hosts = [host, *(h for h in ("localhost", "127.0.0.1") if h != host)]
     certificate = pki.issue(authority_key, authority, market.identity, key.public_key(), hosts)
@@ -130,7 +132,7 @@ def request(invitation: Path, kit: Path) -> Path:
     (kit / "startup").mkdir(mode=0o700, parents=True, exist_ok=True)
     kit.chmod(0o700)
     key = pki.new_key()
-    write_private(kit / "startup" / "client.key", pki.key_pem(key))
+    write_whole(kit / "startup" / "client.key", pki.key_pem(key), PRIVATE)
     asked = pki.new_request(key, provider)
     proof = _proof(_text(invited, "secret"), asked)
     write_json(kit / "invitation.json", {k: v for k, v in invited.items() if k != "secret"})

@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from databazaar.errors import BazaarError
@@ -106,13 +106,9 @@ def check_certificate(text: str, authority_text: str, name: str, key: rsa.RSAPri
         authority = x509.load_pem_x509_certificate(authority_text.encode("ascii"))
     except ValueError:
         raise BazaarError(f"the certificate of {name} cannot be read: ask the operator for it again") from None
-    issuer = authority.public_key()
-    digest = certificate.signature_hash_algorithm
     try:
-        if not isinstance(issuer, rsa.RSAPublicKey) or digest is None:
-            raise InvalidSignature
-        issuer.verify(certificate.signature, certificate.tbs_certificate_bytes, padding.PKCS1v15(), digest)
-    except InvalidSignature:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):  # another key, another issuer's name, or a key of no use
         raise BazaarError(
             f"the certificate of {name} was not issued by the market that sent the invitation: "
             "ask the operator of that market for it"

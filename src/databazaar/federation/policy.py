@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from math import prod
 
+from databazaar.errors import BazaarError
 from databazaar.federation.messages import ModelMessage, OracleMessage
-from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.learning.kinds import MODEL_KINDS, parameter_count
 
 
 @dataclass(frozen=True)
@@ -26,15 +25,12 @@ class Policy:
 
 
 def width(model: ModelMessage) -> int:
-    """How many parameters the model has: what `build_model` would make, counted without making it.
+    """How many parameters the model has, counted without making it; none where it is no model that can be made.
 
     >>> width(ModelMessage(kind="mlp", inputs=(784,), outputs=10, hidden=(300,)))
     238510
     """
-    sizes = [prod(model.inputs), *(model.hidden if model.kind == "mlp" else ()), model.outputs]
-    first = 0
-    if model.kind == "cnn":
-        channels, height, across = model.inputs if len(model.inputs) == 3 else (1, 4, 4)
-        first = 6 * (25 * channels + 1)
-        sizes = [6 * ((height - 4) // 2) * ((across - 4) // 2), 120, model.outputs]
-    return first + sum((a + 1) * b for a, b in pairwise(sizes))
+    try:
+        return parameter_count(model.kind, model.inputs, model.outputs, model.hidden)
+    except BazaarError:
+        return 0

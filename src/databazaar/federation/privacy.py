@@ -56,7 +56,10 @@ class Accountant:
         epsilon = self._epsilon(history)
         if epsilon > self.cap:
             raise RefusedError("privacy budget spent")
-        write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
+        try:
+            write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
+        except BazaarError as reason:
+            raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._history, self._spent = history, epsilon
 
     def _epsilon(self, history: list[tuple[float, float, int]]) -> float:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from databazaar.errors import BazaarError
-from databazaar.federation.exchange import PROVIDER_ERROR, TOO_LARGE
+from databazaar.federation.exchange import Lost
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.processes import start_flare, stop
@@ -37,8 +37,8 @@ _WAITING = 8
 log = logging.getLogger(__name__)
 
 
-class Provider:
-    """A connected provider, as a context manager. Questions are answered one at a time, in order."""
+class ProviderNode:
+    """A provider's end of the connection, as a context manager. Questions are answered one at a time, in order."""
 
     def __init__(self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0) -> None:
         self.kit = load_kit(kit)
@@ -84,18 +84,18 @@ class Provider:
             self._stopping.wait(pause)
 
     def _one_connection(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
+        here, there = socket.socketpair()
+        with there:
             child = self._child = start_flare(
                 _PROGRAM,
                 self.kit.folder,
                 "fed_client.json",
                 [f"uid={self.kit.provider}", f"org={self.kit.provider}", f"heart_beat_interval={_HEARTBEAT}"],
                 self._max_bytes,
-                {"DATABAZAAR_PROVIDER_FD": str(theirs.fileno())},
-                fds=[theirs.fileno()],
+                {"DATABAZAAR_PROVIDER_FD": str(there.fileno())},
+                fds=[there.fileno()],
             )
-        channel = self._channel = Channel(ours, self._max_bytes)
+        channel = self._channel = Channel(here, self._max_bytes)
         try:
             while True:
                 header, body = channel.receive()
@@ -128,10 +128,10 @@ class Provider:
             try:
                 reply = self._handler(payload)
                 if len(reply) > self._max_bytes:
-                    code, reply = TOO_LARGE, b""
+                    code, reply = Lost.TOO_LARGE, b""
             except Exception:
-                log.exception("the handler failed; the market is told only %r", PROVIDER_ERROR)
-                code, reply = PROVIDER_ERROR, b""
+                log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
+                code, reply = Lost.PROVIDER_ERROR, b""
             with contextlib.suppress(ClosedError):
                 channel.send({"number": number, "code": code}, reply)
 
@@ -164,9 +164,9 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: done.set())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        with Provider(given.kit, load_handler(given.handler), given.max_bytes) as provider:
-            log.info("%s joins %s at %s:%d", provider.kit.provider, provider.kit.market, provider.kit.host,
-                     provider.kit.port)  # fmt: skip
+        with ProviderNode(given.kit, load_handler(given.handler), given.max_bytes) as node:
+            kit = node.kit
+            log.info("%s joins %s at %s:%d", kit.provider, kit.market, kit.host, kit.port)
             done.wait()
     except BazaarError as error:
         log.error("%s", error)

@@ -88,7 +88,7 @@ def earnings(record: Record, statement: dict[str, object] | None = None, run: st
 
 def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) -> Earnings:
     ok = {a.round for a in answers if a.status == "ok"}
-    told = Earnings(
+    counted = Earnings(
         run=run,
         answered=len(ok),
         refused=len({a.round for a in answers if a.status == "refused"} - ok),
@@ -96,7 +96,7 @@ def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) 
         epsilon=next((a.epsilon for a in reversed(answers) if a.epsilon is not None), None),
     )
     if statement is None:
-        return told
+        return counted
     try:
         items = [(int(i["round"]), int(i["paid"])) for i in statement["items"]]  # type: ignore[attr-defined]
         pay_text = str(statement["pay_text"])
@@ -107,7 +107,7 @@ def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) 
     paid = {round for round, amount in items if amount}
     return Earnings(
         **{
-            **asdict(told),
+            **asdict(counted),
             "paid": sum(amount for _, amount in items),
             "pay_text": pay_text,
             "unpaid_rounds": tuple(sorted(ok - paid)),

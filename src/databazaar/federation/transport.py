@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from databazaar.errors import BazaarError
-from databazaar.federation.exchange import CODES, NOT_CONNECTED, PROVIDER_ERROR, Failures, Replies
+from databazaar.federation.exchange import Failures, Lost, Replies
 from databazaar.federation.frames import Channel, ClosedError
 
 _GRACE = 5.0
@@ -20,7 +20,15 @@ class Transport(Protocol):
     """What the arbiter's side needs of a network."""
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        """Ask each name once. Every name comes back either with its reply or with a short reason."""
+        """Ask each name once. Every name comes back either with its reply or with the reason why there is none."""
+        ...
+
+    def connected(self) -> list[str]:
+        """Who could be asked now."""
+        ...
+
+    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
+        """Wait until all `names` are connected; returns those that are not when the time is up."""
         ...
 
     def close(self) -> None:
@@ -28,7 +36,7 @@ class Transport(Protocol):
         ...
 
 
-class LocalTransport:
+class LocalTransport(Transport):
     """Handlers in this process, for tests and for a market at home."""
 
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
@@ -39,19 +47,25 @@ class LocalTransport:
         failures: Failures = {}
         for name in dict.fromkeys(names):
             if name not in self._handlers:
-                failures[name] = NOT_CONNECTED
+                failures[name] = Lost.NOT_CONNECTED
                 continue
             try:
                 replies[name] = self._handlers[name](payload)
             except Exception:
-                failures[name] = PROVIDER_ERROR
+                failures[name] = Lost.PROVIDER_ERROR
         return replies, failures
+
+    def connected(self) -> list[str]:
+        return sorted(self._handlers)
+
+    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
+        return sorted(set(names) - set(self._handlers))  # nobody joins later: there is nothing to wait for
 
     def close(self) -> None:
         pass
 
 
-class FlareTransport:
+class FlareTransport(Transport):
     """The providers connected to a market's FLARE server on this machine.
 
     Opening it takes no time to speak of: there is no FLARE job behind it. A request that finds the
@@ -92,7 +106,6 @@ class FlareTransport:
             raise
 
     def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
-        """Wait until all `names` are connected; returns those that are not when the time is up."""
         until = time.monotonic() + timeout
         while missing := sorted(set(names) - set(self.connected())):
             if time.monotonic() > until:
@@ -123,8 +136,7 @@ class FlareTransport:
             if header.get("id") != number:
                 raise ClosedError("an answer to another request")
             if header["op"] == "done":
-                failures = {n: c if c in CODES else PROVIDER_ERROR for n, c in header["failures"].items()}
-                return replies, failures
+                return replies, {str(name): Lost(code) for name, code in header["failures"].items()}
             replies[str(header["name"])] = body
 
     def _open(self) -> Channel:

@@ -1,6 +1,6 @@
 """The provider's side of a question: bytes in, bytes out, over its own data and by its own policy.
 
-What goes wrong here stays here: the arbiter is told a status and a fixed code, never an exception's text.
+What goes wrong here stays here: the arbiter hears a status and a fixed code, never an exception's text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle, StochasticGradient, compute_update
+from databazaar.learning.oracles import Oracle, build_oracle, compute_update
 from databazaar.learning.task import Task, as_dataset
 from databazaar.randomness import oracle_key
 
@@ -55,7 +55,7 @@ class Privacy(Protocol):
 
     @property
     def delta(self) -> float:
-        """At which ε is told."""
+        """The δ that goes with ε."""
 
     def check(self, oracle: OracleMessage, rows: int) -> None:
         """Raises RefusedError where one more answer would pass the provider's cap."""
@@ -126,7 +126,7 @@ class ProviderWorker:
             log.warning("round %d is refused: %s", request.round, reason)
             status, code = "refused", "task does not fit the data"
         except Exception:
-            log.exception("round %d failed; the market is told only 'computation failed'", request.round)
+            log.exception("round %d failed; the market hears only 'computation failed'", request.round)
             status, code = "error", "computation failed"
         reply = self._reply(request, status, code, update)
         if request.kind == "update" and status == "ok":
@@ -200,11 +200,7 @@ def built_in(oracle: OracleMessage, rows: int) -> Oracle:
     A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
     """
     batch = min(oracle.batch_size, rows)
-    if oracle.kind == "full-gradient":
-        return FullGradient()
-    if oracle.kind == "stochastic-gradient":
-        return StochasticGradient(batch)
-    return LocalSGD(oracle.step, batch, oracle.epochs, oracle.momentum)
+    return build_oracle(oracle.kind, oracle.step, batch, oracle.epochs, oracle.momentum)
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ class Arbiter:
                 saved = kept.saved_parameters(self.consumer.task)
                 self._params = saved if saved is not None else self.begin(ledger).state.params
             else:
-                self._engine.begin(Beginning(kept.id, tuple(_ended(ledger))))
+                self._engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
                 self._play(ledger, tell)
             return kept.finish(self._params, self.consumer.task)
         finally:

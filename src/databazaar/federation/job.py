@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
@@ -15,13 +14,10 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
 from databazaar.learning.task import Schedule
 
-if TYPE_CHECKING:
-    from databazaar.runs.folder import RunFolder
-
 
 @dataclass(frozen=True)
-class Plan:
-    """A federated market's own settings; `engine` opens the way to its providers."""
+class FederatedJob:
+    """What a job over a federation has beside the others: the work for its providers, and the way to them."""
 
     folder: Path
     task: TaskMessage
@@ -42,8 +38,8 @@ class Plan:
             table=SchemaMessage.model_validate(schema.to_dict()),
         )
 
-    def engine(self, names: Sequence[str], run: RunFolder | None) -> FederatedEngine:
-        """An engine on the market's server. For a run it waits for the providers, and says who does not come."""
+    def engine(self, names: Sequence[str]) -> FederatedEngine:
+        """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
         onboarding, transports = _installed()
         members = onboarding.members(self.folder)
         for name in names:
@@ -55,22 +51,7 @@ class Plan:
         transport = transports.FlareTransport(self.folder)
         with transport:
             transport.connected()
-        engine = FederatedEngine(
-            self.task,
-            names,
-            transport,
-            run=str(run.recipe["id"]) if run is not None else "0" * 32,
-            step=self.step,
-            deadline=self.deadline,
-            spent=run.note_privacy if run is not None else None,
-        )
-        if run is not None:
-            absent = transport.wait_for(names, self.wait)
-            here = [name for name in names if name not in absent]
-            unwilling = {**dict.fromkeys(absent, "not connected"), **engine.would_take(here, self.deadline)}
-            for name, reason in unwilling.items():
-                warnings.warn(f"{name}: {reason}; the run goes on and asks it when it is drawn", stacklevel=2)
-        return engine
+        return FederatedEngine(self.task, names, transport, step=self.step, deadline=self.deadline, wait=self.wait)
 
 
 def _installed() -> tuple[Any, Any]:

@@ -1,0 +1,54 @@
+"""Providers that keep failing are set aside, and tried again ever more seldom until they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from databazaar.federation.failures import Failure, Kind
+
+_LONGEST_PAUSE = 64
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a provider has done lately: failures on end, and the round from which it is tried again."""
+
+    failures: int = 0
+    try_again: int = 0
+
+
+@dataclass
+class Quarantine:
+    """Providers that failed `tolerated` times on end are only probed, after pauses of 1, 2, 4, … up to 64 rounds.
+
+    The standings follow from how asks ended, in the ledger's words, and from nothing else. So a run that is resumed
+    notes what its ledger holds and stands where it stood.
+    """
+
+    tolerated: int = 3
+    standings: dict[str, Standing] = field(default_factory=dict)
+
+    def holds(self, name: str) -> bool:
+        """Is it set aside?"""
+        return self._standing(name).failures >= self.tolerated
+
+    def probes(self, name: str, round: int) -> bool:
+        """Is it set aside, and asked in this round whether it is well again?"""
+        return self.holds(name) and round >= self._standing(name).try_again
+
+    def note(self, name: str, round: int, reason: str | None) -> None:
+        """How an ask of this round ended: with an update, or for this reason without.
+
+        A provider that is still set aside in a round in which it was probed has failed the probe. A refusal is an
+        honest answer, and so is an update that only the market found a reason to void.
+        """
+        failure = None if reason is None else Failure.read(reason)
+        if failure is None or failure.kind is Kind.REFUSED:
+            self.standings.pop(name, None)
+        elif failure.kind is not Kind.SET_ASIDE or self.probes(name, round):
+            failures = self._standing(name).failures + 1
+            pause = min(2 ** max(0, failures - self.tolerated), _LONGEST_PAUSE)
+            self.standings[name] = Standing(failures, round + pause)
+
+    def _standing(self, name: str) -> Standing:
+        return self.standings.get(name, Standing())

@@ -1,0 +1,150 @@
+"""Who is set aside follows from the ledger alone: a resumed run asks exactly whom an unbroken one would have asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markets import federated
+
+from databazaar import Ask
+from databazaar.engines import Beginning, Ended
+from databazaar.engines.protocol import BEYOND_LIMIT
+from databazaar.federation import messages
+from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.exchange import Lost
+from databazaar.federation.failures import SET_ASIDE, Failure, Kind
+from databazaar.federation.messages import Reply, decode_request, encode_reply
+from databazaar.federation.quarantine import Quarantine, Standing
+from databazaar.federation.transport import LocalTransport
+
+NAMES = ["bank1", "bank2"]
+RUN = "a" * 32
+BY_THE_MARKET = "the updated model has no finite utility"
+WAYS = ["update", "refused", "error", "absent", "raise", "garbage", "huge", "nan", "stale", "voided"]
+Script = Sequence[Sequence[str | None]]
+"""Round by round, what each bank does when it is asked; None where it is not asked."""
+
+
+class Banks:
+    """Banks that act by a script, an engine that asks them, and what came to them and how it ended."""
+
+    def __init__(self, script: Script, tolerated: int) -> None:
+        self.script = script
+        self.round = -1
+        self.asked: list[tuple[int, str, str]] = []
+        self.ended: list[Ended] = []
+        self.quarantine = Quarantine(tolerated)
+        self._handlers = {name: self._handler(name) for name in NAMES}
+        self._here = dict(self._handlers)
+        self.engine: FederatedEngine = federated(NAMES, LocalTransport(self._here), quarantine=self.quarantine)
+
+    def play(self, rounds: range) -> None:
+        for self.round in rounds:
+            acts = self.script[self.round]
+            providers = [index for index, act in enumerate(acts) if act is not None]
+            self._here.clear()
+            self._here.update({NAMES[i]: self._handlers[NAMES[i]] for i in providers if acts[i] != "absent"})
+            replies = self.engine.query(Ask(torch.zeros(10), providers, self.round, 5)) if providers else None
+            for index in providers:
+                reason = replies.failures.get(index) if replies is not None else None
+                if reason is None and acts[index] == "voided":
+                    reason = BY_THE_MARKET
+                self.ended.append((self.round, index, reason))
+
+    def _handler(self, name: str):  # type: ignore[no-untyped-def]
+        def answer(payload: bytes) -> bytes:
+            request, params = decode_request(payload)
+            act = "update" if self.round < 0 else self.script[self.round][NAMES.index(name)]
+            self.asked.append((self.round, name, request.kind))
+            if act == "raise":
+                raise RuntimeError
+            if act == "garbage":
+                return b"garbage"
+            status = act if act in ("refused", "error") else "ok"
+            code = {"refused": "task not allowed", "error": "computation failed"}.get(status, "")
+            header = {"protocol": 1, "run": request.run, "provider": name, "status": status, "code": code}
+            header |= {"round": request.round + (act == "stale"), "epsilon": None, "delta": None}
+            if params is None or status != "ok":
+                return encode_reply(Reply.model_validate(header))
+            number = {"huge": 1e38, "nan": float("nan")}.get(str(act), 1.0)
+            return encode_reply(Reply.model_validate(header), torch.full_like(params, number))
+
+        return answer
+
+
+def resumed(script: Script, tolerated: int, ended: Sequence[Ended]) -> Banks:
+    """Banks whose engine has just begun again with what the ledger holds."""
+    banks = Banks(script, tolerated)
+    banks.quarantine.standings["bank1"] = Standing(9, 99)  # what a run before left is not this run's
+    banks.engine.begin(Beginning(RUN, ended))
+    banks.asked.clear()
+    return banks
+
+
+acts = st.one_of(st.none(), st.sampled_from(WAYS), st.sampled_from(["raise", "absent"]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(acts, acts), min_size=1, max_size=40), st.integers(1, 3), st.data())
+def test_a_resume_after_any_round_goes_on_as_if_there_had_been_none(
+    script: Script, tolerated: int, data: st.DataObject
+) -> None:
+    done = data.draw(st.integers(0, len(script)), label="rounds before the resume")
+    draws = data.draw(st.integers(1, 2), label="draws of each provider asked")
+    unbroken = resumed(script, tolerated, [])
+    unbroken.play(range(done))
+    again = resumed(script, tolerated, [end for end in unbroken.ended for _ in range(draws)])
+    assert again.quarantine == unbroken.quarantine
+    unbroken.asked.clear()
+    unbroken.ended.clear()
+    for banks in (unbroken, again):
+        banks.play(range(done, len(script)))
+    assert again.asked == unbroken.asked
+    assert again.ended == unbroken.ended
+    assert again.quarantine == unbroken.quarantine
+
+
+def test_pauses_double_and_an_answer_clears_the_slate() -> None:
+    banks = resumed([("raise", None)] * 40, 3, [])
+    banks.play(range(40))
+    assert [round for round, _, kind in banks.asked if kind == "update"] == [0, 1, 2]
+    assert [round for round, _, kind in banks.asked if kind == "describe"] == [3, 5, 9, 17, 33]
+    assert {reason for _, _, reason in banks.ended[3:]} == {str(SET_ASIDE)}
+    banks.quarantine.note("bank1", 65, None)
+    assert banks.quarantine.standings == {}
+
+
+EVERY = [
+    *(Failure(Kind.LOST, why) for why in Lost),
+    *(Failure(Kind.INVALID, fault) for fault in (*messages.FAULTS, BEYOND_LIMIT)),
+    Failure(Kind.REFUSED, "task not allowed"),
+    Failure(Kind.REFUSED, "task does not fit the data"),
+    Failure(Kind.REFUSED, "privacy budget spent"),
+    Failure(Kind.FAILED, "computation failed"),
+    SET_ASIDE,
+]
+
+
+@pytest.mark.parametrize("failure", EVERY, ids=str)
+def test_the_ledger_s_words_are_read_back(failure: Failure) -> None:
+    assert Failure.read(str(failure)) == failure
+
+
+def test_words_of_the_market_are_no_failure_of_the_provider() -> None:
+    assert Failure.read(BY_THE_MARKET) is None
+    assert Failure.read("refused: out of spite") is None
+
+
+def test_begin_names_those_that_are_not_there_or_would_refuse() -> None:
+    banks = Banks([("refused", "update")], 3)
+    banks.round = 0
+    with pytest.warns(UserWarning) as said:
+        federated([*NAMES, "bank3"], banks.engine._transport).begin(Beginning(RUN))
+    assert [str(warning.message).split(";")[0] for warning in said] == [
+        "bank3: not connected",
+        "bank1: refused: task not allowed",
+    ]
