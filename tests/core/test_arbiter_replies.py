@@ -55,7 +55,7 @@ def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market, ki
     consumer, providers = make_vector_market((0.0, 0.2, 0.4), budget=30, oracles={1: answer}, utility=picky)
     arbiter = Arbiter(consumer, providers, OSMD(0.5, 0.3), engine="loop", seed=1)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter._engine)
+    play([arbiter.begin(ledger)], arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok
     voids = [e for e in entries if e.kind == "void"]
@@ -190,7 +190,7 @@ def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sam
     consumer, providers = make_vector_market((0.0, 0.3, 1.0), budget=budget, per_round=per_round, prices=prices)
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=seed)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter._engine)
+    play([arbiter.begin(ledger)], arbiter.engine)
     entries = list(ledger.store.entries())
     audit = audit_entries(entries)
     assert audit.ok, audit.first_broken

@@ -134,7 +134,7 @@ class MortalEngine(Engine):
 def test_stopped_while_providers_work(undisturbed: dict[str, Any], tmp_path: Path, late: bool) -> None:
     for round in range(appends(undisturbed) - 2):
         path = tmp_path / f"run{round}"
-        inner = make_arbiter()._engine
+        inner = make_arbiter().engine
         assert isinstance(inner, LoopEngine)
         with pytest.raises(PowerCutError):
             make_arbiter(engine=MortalEngine(inner, round, late)).run(path)
@@ -173,7 +173,7 @@ def test_stopped_between_the_close_and_the_summary(
 
 
 def test_an_unfinished_run_can_be_audited_and_says_so(tmp_path: Path) -> None:
-    inner = make_arbiter()._engine
+    inner = make_arbiter().engine
     assert isinstance(inner, LoopEngine)
     with pytest.raises(PowerCutError):
         make_arbiter(engine=MortalEngine(inner, 3, False)).run(tmp_path / "run")
@@ -192,7 +192,7 @@ def test_an_unfinished_run_can_be_audited_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_stopped_before_its_first_round_can_be_reported(tmp_path: Path) -> None:
-    inner = make_arbiter()._engine
+    inner = make_arbiter().engine
     assert isinstance(inner, LoopEngine)
     with pytest.raises(PowerCutError):
         make_arbiter(engine=MortalEngine(inner, 0, False)).run(tmp_path / "run")
@@ -205,7 +205,7 @@ def test_changed_parameters_of_an_unfinished_run_are_found(tmp_path: Path) -> No
     """What the next round starts from decides who is paid: it must not be changed between stop and resume."""
     import sqlite3
 
-    inner = make_arbiter()._engine
+    inner = make_arbiter().engine
     assert isinstance(inner, LoopEngine)
     with pytest.raises(PowerCutError):
         make_arbiter(engine=MortalEngine(inner, 3, False)).run(tmp_path / "run")
@@ -218,7 +218,7 @@ def test_changed_parameters_of_an_unfinished_run_are_found(tmp_path: Path) -> No
 
 
 def test_other_terms_do_not_continue_a_run(tmp_path: Path) -> None:
-    inner = make_arbiter()._engine
+    inner = make_arbiter().engine
     assert isinstance(inner, LoopEngine)
     with pytest.raises(PowerCutError):
         make_arbiter(engine=MortalEngine(inner, 2, False)).run(tmp_path / "run")

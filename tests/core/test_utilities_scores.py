@@ -200,7 +200,7 @@ def test_the_holdout_never_reaches_an_engine(make_torch_market, name: str) -> No
     consumer, providers = make_torch_market(holdout=(marker, np.arange(50) % 2))
     arbiter = Arbiter(consumer, providers, engine=name, device="cpu")
     arbiter.run()
-    engine = arbiter._engine
+    engine = arbiter.engine
     assert isinstance(engine, LoopEngine if name == "loop" else VectorizedEngine)
     found = reachable(engine)
     tensors = [thing for thing in found if isinstance(thing, Tensor)]

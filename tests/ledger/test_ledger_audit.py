@@ -30,7 +30,7 @@ def played(make_vector_market) -> tuple[list[Entry], Snapshot]:
     arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
     ledger = Ledger(arbiter.rules)
     run = arbiter.begin(ledger)
-    play([run], arbiter._engine)
+    play([run], arbiter.engine)
     entries = list(ledger.store.entries())
     assert {e.kind for e in entries} == set(KINDS)
     return entries, run.state.snapshot()
@@ -62,7 +62,7 @@ def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market) -> N
     for kept in (Ledger, Accounts):
         arbiter = Arbiter(*market, OSMD(0.6, 0.2), engine="loop", seed=8)
         accounts = kept(arbiter.rules)
-        play([arbiter.begin(accounts)], arbiter._engine)
+        play([arbiter.begin(accounts)], arbiter.engine)
         books.append(accounts.book)
     assert books[0] == books[1] and books[1].closed and books[1].failures and books[1].pay
 

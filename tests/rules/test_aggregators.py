@@ -113,7 +113,7 @@ def test_the_memory_survives_a_stop(make_vector_market, tmp_path: Path, dies_in:
 
     whole = arbiter().run()
     stopped = arbiter()
-    stopped._engine = Stopping(stopped._engine, dies_in)
+    stopped.engine = Stopping(stopped.engine, dies_in)
     with pytest.raises(KeyboardInterrupt):
         stopped.run(tmp_path / "run")
     report = arbiter().run(tmp_path / "run")

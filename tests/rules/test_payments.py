@@ -96,7 +96,7 @@ def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market) -> N
     )
     arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", payment=IfItHelps(), seed=1)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter._engine)
+    play([arbiter.begin(ledger)], arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok, audit_entries(entries).message
     amounts = {(e.kind, e.amount) for e in entries if e.kind in ("reserve", "post")}

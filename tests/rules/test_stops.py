@@ -33,7 +33,7 @@ from databazaar.stops import STOPS, Budget, Patience
 
 def entries_of(arbiter: Arbiter) -> list[Entry]:
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter._engine)
+    play([arbiter.begin(ledger)], arbiter.engine)
     return list(ledger.store.entries())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from databazaar.cli.examples import example
+from databazaar.cli.interrupts import if_interrupted
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -47,16 +48,11 @@ def reproduce(
 
     Stopped at any point, the same command goes on where it was; what is finished is not computed again.
     """
-    from databazaar.cli import app
-
     plan = _plan(what, seeds, mixture_seeds, dataset, protocol, change or [], quick)
-    try:
+    with if_interrupted("the same command goes on where it stopped"):
         if not render_only:
             _compute(plan, out / PARTS, data_dir, device, jobs)
         _write(plan, out)
-    except app._Interrupted:
-        typer.echo("bazaar: interrupted; the same command goes on where it stopped", err=True)
-        raise typer.Exit(app.INTERRUPTED) from None
 
 
 def add_to(app: typer.Typer) -> None:

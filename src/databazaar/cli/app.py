@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import warnings
 from pathlib import Path
@@ -15,11 +14,9 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
 from databazaar.cli.plugins import add_commands
-from databazaar.errors import BazaarError
-
-NOBODY_ANSWERED = 3
-INTERRUPTED = 130
+from databazaar.errors import BazaarError, LedgerError
 
 app = typer.Typer(
     help="Data markets: a budget goes in; a trained model and a settled revenue statement come out.",
@@ -27,7 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered; 130 interrupted.",
+    epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered, or the model diverged; "
+    "130 interrupted.",
 )
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the run. Default: a new one under runs/.")]
@@ -52,9 +50,7 @@ def demo(
     from databazaar.cli import play
     from databazaar.config.jobs import demo_job
 
-    job = demo_job(budget, seed)
-    folder = play.begin(job, out, "demo")
-    play.finish_demo(job, folder, play.Voice(quiet, as_json))
+    play.play(demo_job(budget, seed), out, "demo", play.Output(quiet, as_json))
 
 
 @app.command(epilog=example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
@@ -97,8 +93,7 @@ def run(
         if value is not None:
             changes[section][name] = value
     job = market_job(market, {section: given for section, given in changes.items() if given})
-    folder = play.begin(job, out, job.title)
-    play.finish(job, folder, play.Voice(quiet, as_json))
+    play.play(job, out, job.title, play.Output(quiet, as_json))
 
 
 @app.command(epilog=example("bazaar resume runs/fraud"))
@@ -109,9 +104,7 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     from databazaar.runs.folder import RunFolder
 
     run_folder = RunFolder(folder)
-    job = from_recipe(run_folder.recipe)
-    finish = play.finish_demo if run_folder.recipe["job"] == "demo" else play.finish
-    finish(job, run_folder, play.Voice(quiet, as_json))
+    play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
 
 
 @app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
@@ -147,7 +140,9 @@ def statement(
 
     if as_json and as_csv:
         raise BazaarError("--json and --csv exclude each other: give one of them")
-    settled = RunFolder(folder).report()
+    settled, found = RunFolder(folder).report_and_audit()
+    if not found.ok:
+        raise LedgerError(f"no statement can be made, because the audit fails: {found.message}")
     if out is not None:
         typer.echo(statements.write_all(settled, out))
     elif provider is not None:
@@ -193,26 +188,15 @@ def _options(
     pass
 
 
-class _Interrupted(BaseException):
-    """Ctrl-C, under a name that typer does not take for its own."""
-
-
-def _interrupt(*_: object) -> None:
-    raise _Interrupted
-
-
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
     warnings.showwarning = lambda message, *_, **__: print(f"bazaar: note: {message}", file=sys.stderr)  # noqa: T201
-    before = signal.signal(signal.SIGINT, _interrupt)
-    try:
-        app()
-    except BazaarError as error:
-        print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_code)
-    except _Interrupted:
-        rest = "nothing was written" if sys.argv[1:2] == ["compare"] else "`bazaar resume` goes on with the run"
-        print(f"bazaar: interrupted; {rest}", file=sys.stderr)  # noqa: T201
-        sys.exit(INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with catching_interrupts():
+        try:
+            app()
+        except BazaarError as error:
+            print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
+            sys.exit(error.exit_code)
+        except InterruptedByUser:
+            print("bazaar: interrupted", file=sys.stderr)  # noqa: T201
+            sys.exit(INTERRUPTED)

@@ -27,12 +27,12 @@ BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal
 
 
 def play_demo(out: Path | None, budget: int, seed: int, quiet: bool, as_json: bool) -> None:
-    voice = play.Voice(quiet, as_json)
+    output = play.Output(quiet, as_json)
     story = fraud_banks(seed)
     banks = [bank for bank in story.banks if bank.id in BANKS]
 
     def say(text: str) -> None:
-        if voice.chatty:
+        if output.full:
             typer.echo(text, err=True)
 
     with _terminable(), tempfile.TemporaryDirectory(prefix="bazaar-") as name, contextlib.ExitStack() as stack:
@@ -47,10 +47,9 @@ def play_demo(out: Path | None, budget: int, seed: int, quiet: bool, as_json: bo
         story.holdout.to_csv(root / "holdout.csv", index=False)
         (root / "market.toml").write_text(_market_toml(budget, seed))
         job = replace(market_job(root / "market.toml"), notes={bank.id: bank.note for bank in banks})
-        folder = play.begin(job, out, "federation-demo")
         say("the consumer's bank runs its market, as it would at home")
         try:
-            play.finish(job, folder, voice)
+            play.play(job, out, "federation-demo", output)
         finally:
             say("the banks leave, and the server stops")
 

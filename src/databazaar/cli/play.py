@@ -14,13 +14,15 @@ import torch
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-from databazaar.cli import app
+from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
 from databazaar.files import write_whole
-from databazaar.market.run import Progress as Round
+from databazaar.market.arbiter import Arbiter
+from databazaar.market.run import Progress
 from databazaar.money import Currency
 from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
 from databazaar.runs.folder import SUMMARY, RunFolder
@@ -32,22 +34,24 @@ if TYPE_CHECKING:
 
 BASELINE = "uniform"
 """The demo's baseline is a run of its own, in this folder inside the demo's."""
+ENDED_BADLY = 3
+"""The exit code where nobody answered, or the model diverged."""
 
 
 @dataclass(frozen=True)
-class Voice:
-    """How much is said: progress on standard error, the outcome on standard output."""
+class Output:
+    """How much is printed: progress on standard error, the outcome on standard output."""
 
     quiet: bool
     as_json: bool
 
     @property
-    def chatty(self) -> bool:
+    def full(self) -> bool:
         return not (self.quiet or self.as_json)
 
     @contextmanager
-    def progress(self, name: str, currency: Currency) -> Iterator[Callable[[Round], None] | None]:
-        if not self.chatty:
+    def progress(self, name: str, currency: Currency) -> Iterator[Callable[[Progress], None] | None]:
+        if not self.full:
             yield None
             return
         columns = (
@@ -56,10 +60,10 @@ class Voice:
             TextColumn("{task.fields[money]} utility {task.fields[utility]} paying {task.fields[paid]}"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with ProgressBar(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(name, money="", utility="–", paid="–")
 
-            def tell(round: Round) -> None:
+            def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
                 bar.update(
                     task,
@@ -70,65 +74,84 @@ class Voice:
                     paid=paid,
                 )
 
-            yield tell
+            yield show
 
 
-def begin(job: Job, out: Path | None, name: str) -> RunFolder:
-    """A new folder for the run, once the job is known to be sound."""
-    job.arbiter()  # finds whatever else is wrong before anything is written
-    return RunFolder.create(out or next_free(Path("runs"), name), job.recipe)
+def play(job: Job, out: Path | None, name: str, output: Output) -> None:
+    """Plays a new job: once it is known to be sound, its folder is made and the market opens."""
+    job.limit_threads()
+    with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
+        folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        _finish(job, arbiter, folder, output)
+
+
+def resume(job: Job, folder: RunFolder, output: Output) -> None:
+    """Plays a job from where its folder stands; what is finished already is only shown again."""
+    job.limit_threads()
+    if folder.finished and job.recipe["job"] != "demo":
+        _show(job, folder, folder.report(), output)
+        return
+    with closing(job.arbiter()) as arbiter:
+        _finish(job, arbiter, folder, output)
+
+
+def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
+    with if_interrupted(f"`bazaar resume {folder.path}` goes on with the run"):
+        if job.recipe["job"] == "demo":
+            _finish_demo(job, arbiter, folder, output)
+        else:
+            _show(job, folder, _settle(job, arbiter, folder, output, job.title), output)
+
+
+def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name: str) -> Report:
+    if folder.finished:
+        return folder.report()
+    with output.progress(name, job.consumer.currency) as show:
+        return arbiter.run(folder, tell=show)
+
+
+def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
+    page = write_report(folder)
+    if output.as_json:
+        typer.echo(json.dumps(_outcome(folder, report)))
+    elif output.quiet:
+        typer.echo(page)
+    else:
+        console = Console()
+        console.print(_payout_table(report, None, job.notes))
+        _print_end(console, folder, report, page)
+    _leave(report)
+
+
+def _finish_demo(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
+    """The demo plays the job, then the same job with uniform sampling, and sets them side by side."""
+    report = _settle(job, arbiter, folder, output, "OSMD   ")
+    baseline_folder = RunFolder.open_or_create(folder.path / BASELINE)
+    uniform = job.arbiter(Uniform(), engine=arbiter.engine)
+    baseline = _settle(job, uniform, baseline_folder, output, "uniform")
+    page = write_report(folder)
+    accuracies = [_accuracy(job, f) for f in (folder, baseline_folder)]
+    if output.as_json:
+        both = {"osmd": report, "uniform": baseline}
+        scores = {
+            name: {"test_accuracy": accuracy, "final_utility": r.final_utility, "final_loss": r.final_loss}
+            for (name, r), accuracy in zip(both.items(), accuracies, strict=True)
+        }
+        typer.echo(json.dumps({**_outcome(folder, report), **scores}))
+    elif output.quiet:
+        typer.echo(page)
+    else:
+        console = Console()
+        console.print(_payout_table(report, baseline, job.notes))
+        console.print(_comparison_table(report, baseline, accuracies))
+        _print_end(console, folder, report, page)
+    _leave(report)
 
 
 def next_free(parent: Path, name: str) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "market"
     taken = {path.name for path in parent.glob(f"{slug}-*")}
     return next(parent / f"{slug}-{i}" for i in range(1, len(taken) + 2) if f"{slug}-{i}" not in taken)
-
-
-def finish(job: Job, folder: RunFolder, voice: Voice) -> None:
-    """Plays the job from where it stands to its end, writes the outcome, and tells it."""
-    report = _settle(job, folder, voice, job.title)
-    page = write_report(folder)
-    if voice.as_json:
-        typer.echo(json.dumps(_outcome(folder, report)))
-    elif voice.quiet:
-        typer.echo(page)
-    else:
-        console = Console()
-        console.print(_payout_table(report, None, job.notes))
-        _say_end(console, folder, report, page)
-    _leave(report)
-
-
-def finish_demo(job: Job, folder: RunFolder, voice: Voice) -> None:
-    """The demo plays the job, then the same job with uniform sampling, and sets them side by side."""
-    report = _settle(job, folder, voice, "OSMD   ")
-    baseline_folder = RunFolder.open_or_create(folder.path / BASELINE)
-    baseline = _settle(job, baseline_folder, voice, "uniform", Uniform())
-    page = write_report(folder)
-    accuracies = [_accuracy(job, f) for f in (folder, baseline_folder)]
-    if voice.as_json:
-        told = {"report": report, "baseline": baseline}
-        more = {
-            name: {"test_accuracy": accuracy, "final_utility": r.final_utility, "final_loss": r.final_loss}
-            for (name, r), accuracy in zip(told.items(), accuracies, strict=True)
-        }
-        typer.echo(json.dumps({**_outcome(folder, report), "osmd": more["report"], "uniform": more["baseline"]}))
-    elif voice.quiet:
-        typer.echo(page)
-    else:
-        console = Console()
-        console.print(_payout_table(report, baseline, job.notes))
-        console.print(_comparison_table(report, baseline, accuracies))
-        _say_end(console, folder, report, page)
-    _leave(report)
-
-
-def _settle(job: Job, folder: RunFolder, voice: Voice, name: str, sampler: Uniform | None = None) -> Report:
-    if folder.finished:
-        return folder.report()
-    with closing(job.arbiter(sampler, folder)) as arbiter, voice.progress(name, job.consumer.currency) as tell:
-        return folder.with_privacy(arbiter.run(folder, tell=tell))
 
 
 def _accuracy(job: Job, folder: RunFolder) -> float:
@@ -171,7 +194,7 @@ def _comparison_table(report: Report, baseline: Report, accuracies: list[float])
     return table
 
 
-def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
+def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
     if report.regret_bound is not None:
         accesses = max(1, len(report.rounds) * report.per_round)
@@ -188,22 +211,20 @@ def _say_end(console: Console, folder: RunFolder, report: Report, page: Path) ->
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON."""
-    report = folder.report()
-    found = folder.audit()
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far."""
+    report, found = folder.report_and_audit()
     baseline_path = folder.path / BASELINE
     baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
-    title = str(folder.recipe.get("market", {}).get("market", {}).get("name") or "Fraud model for a new credit card")
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)
     save_png(report, folder.path / "figures")
     write_whole(folder.path / "statement.csv", statement_csv(report).encode())
     write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=title, audit=audit, baseline=baseline).encode())
+    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline).encode())
     return page
 
 
 def _leave(report: Report) -> None:
-    if report.status == "nobody answered":
+    if report.status in ("nobody answered", "diverged"):
         print(f"bazaar: {report.message}", file=sys.stderr)  # noqa: T201
-        raise typer.Exit(app.NOBODY_ANSWERED)
+        raise typer.Exit(ENDED_BADLY)

@@ -63,13 +63,16 @@ class Job:
     notes: dict[str, str] | None = None
     federation: FederatedJob | None = None
 
-    def arbiter(self, sampler: Sampler | None = None) -> Arbiter:
-        """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written."""
+    def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
+        """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
+
+        With an engine that another arbiter of the job has, none is made.
+        """
         return Arbiter(
             self.consumer,
             self.providers,
             sampler or self.sampler,
-            engine=self._engine(),
+            engine=engine or self._engine(),
             device=self.device,
             seed=self.seed,
             **self.rules(),
@@ -267,6 +270,6 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
     job = _from_market(market, folder, data)
-    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in recipe.items() if k != "id"}:
+    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in recipe.items() if k not in ("id", "title")}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job

@@ -79,7 +79,7 @@ class Arbiter:
                 f"engine {type(engine).__name__} lacks query, query_many, begin or close: "
                 "inherit from databazaar.Engine and write query"
             )
-        self._engine = engine
+        self.engine = engine
         self._params = consumer.initial_parameters().to(engine.device)
 
     def _refuse_too_small_a_budget(self) -> None:
@@ -107,7 +107,7 @@ class Arbiter:
             self.rules,
             self.aggregator,
             self.consumer.step,
-            evaluator or evaluator_for(self.consumer, self._engine.device),
+            evaluator or evaluator_for(self.consumer, self.engine.device),
             accounts,
             self.consumer.initial_parameters().to(self._params),
             on_round,
@@ -129,7 +129,7 @@ class Arbiter:
                 saved = kept.saved_parameters(self.consumer.task)
                 self._params = saved if saved is not None else self.begin(ledger).state.params
             else:
-                self._engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
+                self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
                 self._play(ledger, tell)
             return kept.finish(self._params, self.consumer.task)
         finally:
@@ -137,12 +137,12 @@ class Arbiter:
 
     def _play(self, ledger: Ledger, tell: OnRound | None) -> None:
         run = self.begin(ledger, tell)
-        play([run], self._engine)
+        play([run], self.engine)
         self._params = run.state.params
 
     def close(self) -> None:
         """Lets go of what the engine holds; the report, the parameters and the model stay."""
-        self._engine.close()
+        self.engine.close()
 
     @property
     def parameters(self) -> Tensor:

@@ -171,6 +171,17 @@ class RunFolder:
             self._replayed = replayed
         return self._replayed
 
+    @property
+    def title(self) -> str:
+        """What the run is called: by its market, or else as its folder is."""
+        market: dict[str, Any] = self.recipe.get("market", {}).get("market", {})
+        return str(self.recipe.get("title") or market.get("name") or self.path.resolve().name)
+
+    def report_and_audit(self) -> tuple[Report, Audit]:
+        """Both from one replay. The audit also looks at the files; the ledger itself must hold."""
+        replayed = self.replay()
+        return self.with_privacy(report_from(replayed)), self._with_files(replayed, None)
+
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self.with_privacy(report_from(self.replay()))
@@ -197,10 +208,10 @@ class RunFolder:
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        audit = replace(self.replay())
-        if audit.ok:
-            audit.first_broken = self._why_files_differ(audit, head)
-        return audit
+        return self._with_files(self.replay(), head)
+
+    def _with_files(self, replayed: Audit, head: str | None) -> Audit:
+        return replace(replayed, first_broken=self._why_files_differ(replayed, head)) if replayed.ok else replayed
 
     def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
         if head is not None and head != audit.head:
