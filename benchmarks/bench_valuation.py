@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_key
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
-from databazaar.valuation.g_shapley import oracle_seed
+from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)

@@ -26,7 +26,7 @@ from databazaar.valuation import (
     leave_one_out,
     tmc_shapley,
 )
-from databazaar.valuation.g_shapley import oracle_seed
+from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
 from databazaar.valuation.stopping import History

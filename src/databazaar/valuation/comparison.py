@@ -1,0 +1,194 @@
+"""All methods on one market: what each would pay whom, how far they agree, and what each costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.engines import Engine
+from databazaar.errors import BazaarError
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
+from databazaar.valuation.apportionment import Mode
+from databazaar.valuation.context import Context
+from databazaar.valuation.lockstep import run_in_lockstep
+from databazaar.valuation.method import METHODS, Method, SteppedMethod
+from databazaar.valuation.rank_stability import Stability, stability
+from databazaar.valuation.result import Tally, ValuationResult
+from databazaar.valuation.stopping import Rule
+
+Progress = Callable[[str, int], None]
+"""Called with a method and a seed when that run is done."""
+
+LOCKSTEP_FLOATS = 2**26
+"""So many seeds go in lockstep that models and activations of a step stay under this many floats (256 MiB)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MethodOutcome:
+    """One method over all seeds. `payouts` is [seeds, providers]; `stability` needs two seeds or more."""
+
+    method: str
+    results: tuple[ValuationResult, ...]
+    payouts: NDArray[np.int64]
+    stability: Stability | None
+
+    def mean(self, cost: str) -> float:
+        """The mean over seeds of one of the costs, such as "seconds" or "oracle_calls"."""
+        return float(np.mean([getattr(result.cost, cost) for result in self.results]))
+
+    @property
+    def final_utility(self) -> float | None:
+        """The mean utility of the trained models, None for a method that trains none."""
+        trained = [result.trained.utility for result in self.results if result.trained is not None]
+        return float(np.mean(trained)) if trained else None
+
+    def to_dict(self) -> dict[str, Any]:
+        costs = ("seconds", "oracle_calls", "utility_evaluations", "trainings", "permutations")
+        return {
+            "method": self.method,
+            "payouts": self.payouts.tolist(),
+            "mean_payouts": self.payouts.mean(0).tolist(),
+            **{cost: self.mean(cost) for cost in costs},
+            "final_utility": self.final_utility,
+            "stability": None if self.stability is None else self.stability.to_dict(),
+            "results": [result.to_dict() for result in self.results],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods side by side. `rank_correlation` is Spearman's, of mean payouts; NaN where a method pays all alike."""
+
+    providers: tuple[str, ...]
+    budget: int
+    mode: Mode
+    seeds: tuple[int, ...]
+    outcomes: tuple[MethodOutcome, ...]
+    rank_correlation: NDArray[np.float64]
+
+    def __getitem__(self, method: str) -> MethodOutcome:
+        return next(outcome for outcome in self.outcomes if outcome.method == method)
+
+    def to_dict(self) -> dict[str, Any]:
+        matrix = [[None if np.isnan(r) else float(r) for r in row] for row in self.rank_correlation]
+        return {
+            "providers": list(self.providers),
+            "budget": self.budget,
+            "mode": self.mode,
+            "seeds": list(self.seeds),
+            "methods": [outcome.to_dict() for outcome in self.outcomes],
+            "rank_correlation": matrix,
+        }
+
+
+def compare(
+    consumer: Consumer,
+    providers: Sequence[Provider],
+    methods: Sequence[str] = ("osmd", "uniform", "g-shapley", "fedsv", "loo"),
+    *,
+    seed: int = 0,
+    seeds: int = 1,
+    mode: Mode = "positive",
+    engine: str | Engine = "vectorized",
+    device: str = "auto",
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    limit: Rule | None = None,
+    progress: Progress = lambda method, seed: None,
+) -> Comparison:
+    """Runs every method with seeds seed, seed + 1, … and pays out the consumer's budget by its values.
+
+    `options` holds further settings by method, as in {"g-shapley": {"stop": MaxPermutations(50)}}. `limit` ends each
+    run of a method that can be ended early. `progress` is called with a method and a seed when that run is done.
+    """
+    _refuse_names(methods, options or {})
+    if seeds < 1:
+        raise BazaarError(f"seeds = {seeds} must be at least 1")
+    every_seed = tuple(range(seed, seed + seeds))
+    planned = []
+    for name in methods:
+        given = {"engine": engine, "device": device, **(options or {}).get(name, {})}
+        runs: list[Method] = [METHODS.build({"kind": name, "seed": s, **given}) for s in every_seed]
+        planned.append([run if limit is None else run.limited(limit) for run in runs])
+    for runs in planned:
+        runs[0].validate(consumer, providers)
+    ids = tuple(provider.id for provider in providers)
+    outcomes = []
+    for name, runs in zip(methods, planned, strict=True):
+        results = _run_seeds(runs, consumer, providers, progress)
+        paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
+        outcomes.append(MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds > 1 else None))
+    means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
+    return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
+
+
+def _refuse_names(methods: Sequence[str], options: Mapping[str, Any]) -> None:
+    known = METHODS.kinds()
+    unknown = [name for name in [*methods, *options] if name not in known]
+    if unknown or not methods:
+        raise BazaarError(f"method {', '.join(unknown) or '(none)'} is unknown: use some of {', '.join(known)}")
+    if len(set(methods)) != len(methods):
+        raise BazaarError("a method is named twice: name each once")
+
+
+def _run_seeds(
+    runs: Sequence[Method], consumer: Consumer, providers: Sequence[Provider], progress: Progress
+) -> list[ValuationResult]:
+    """One method with several seeds: in lockstep where it can, else one after the other."""
+    stepped = [run for run in runs if isinstance(run, SteppedMethod)]
+    if len(stepped) == len(runs) > 1:
+        return _run_in_lockstep(stepped, consumer, providers, progress)
+    results = []
+    for run in runs:
+        results.append(run.run(consumer, providers))
+        progress(run.kind, run.seed)
+    return results
+
+
+def _run_in_lockstep(
+    runs: Sequence[SteppedMethod], consumer: Consumer, providers: Sequence[Provider], progress: Progress
+) -> list[ValuationResult]:
+    """As many seeds at a time as fit. The time that it takes is spread evenly over them."""
+    began = time.perf_counter()
+    results: list[ValuationResult] = []
+    with Context.open(consumer, providers, runs[0].engine, runs[0].device) as context:
+        models = max(runs[0].batch, consumer.per_round + 1)
+        floats = models * (len(consumer.initial_parameters()) + context.evaluator.floats_per_model)
+        size = max(1, int(LOCKSTEP_FLOATS // floats))
+        for first in range(0, len(runs), size):
+            group = runs[first : first + size]
+            contexts = [replace(context, tally=Tally(len(group))) for _ in group]
+            steps = [run.steps(own) for run, own in zip(group, contexts, strict=True)]
+            results += run_in_lockstep(steps, context.engine, context.evaluator)
+            for run in group:
+                progress(run.kind, run.seed)
+    seconds = (time.perf_counter() - began) / len(runs)
+    return [replace(result, cost=replace(result.cost, seconds=seconds)) for result in results]
+
+
+def _pay(method: Method, result: ValuationResult, budget: int, mode: Mode) -> list[int]:
+    if method.paid_by_access:
+        return [int(value) for value in result.values]
+    return list(result.payouts(budget, mode).values())
+
+
+def spearman(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spearman's rank correlation between rows; equal values share their mean rank.
+
+    >>> spearman(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 9.0], [3.0, 2.0, 1.0]])).round(2)
+    array([[ 1.  ,  0.87, -1.  ],
+           [ 0.87,  1.  , -0.87],
+           [-1.  , -0.87,  1.  ]])
+    """
+    below = (rows[:, None, :] < rows[:, :, None]).sum(2)
+    equal = (rows[:, None, :] == rows[:, :, None]).sum(2)
+    ranks = below + (equal - 1) / 2
+    centred = ranks - ranks.mean(1, keepdims=True)
+    norms = np.sqrt((centred**2).sum(1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(centred @ centred.T / np.outer(norms, norms))
