@@ -6,6 +6,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from scipy import stats
 from valuation_games import classification_market, regression_market
 
-from databazaar import BazaarError, VectorizedEngine, valuation
+from databazaar import Ask, BazaarError, Replies, VectorizedEngine, valuation
 from databazaar.valuation import METHODS, BackCheck, Context, MaxPermutations, Method, ValuationResult, compare
 from databazaar.valuation.comparison import spearman
 from databazaar.valuation.result import Tally
@@ -99,9 +100,12 @@ def test_seeds_in_lockstep_get_what_each_gets_alone(monkeypatch: pytest.MonkeyPa
     stop = {"stop": BackCheck(3, 0.2) | MaxPermutations(20)}
     calls: list[int] = []
     query_many = VectorizedEngine.query_many
-    monkeypatch.setattr(
-        VectorizedEngine, "query_many", lambda self, asks: calls.append(len(asks)) or query_many(self, asks)
-    )
+
+    def counted(engine: VectorizedEngine, asks: Sequence[Ask]) -> list[Replies]:
+        calls.append(len(asks))
+        return query_many(engine, asks)
+
+    monkeypatch.setattr(VectorizedEngine, "query_many", counted)
     for floats in (2**26, 1):  # all three seeds at a time, or one after the other
         monkeypatch.setattr("databazaar.valuation.comparison.LOCKSTEP_FLOATS", floats)
         calls.clear()
