@@ -20,7 +20,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from databazaar import OSMD, Ask, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
+from databazaar import (
+    OSMD,
+    Ask,
+    Consumer,
+    LocalSGD,
+    LoopEngine,
+    Provider,
+    Purse,
+    Roster,
+    VectorizedEngine,
+    build_model,
+)
 from databazaar.engines.scoring import evaluator_for
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
@@ -119,11 +130,12 @@ def sampler(times: int, n: int = 1_000_000, per_round: int = 100) -> None:
     floats = rng.random(n)
     osmd = OSMD(eta=1.0, alpha=0.01)
     state = np.log(rng.dirichlet(np.ones(n)) * 0.98 + 0.02 / n)
-    draws = osmd.draw(state, rng, per_round)
+    purse = Purse(n, Roster.equal(n).prices)
+    draws = osmd.draw(state, rng, per_round, purse)
     gains = rng.normal(scale=1e-6, size=per_round)
     sort = best_of(lambda: np.sort(floats), times)
-    update = best_of(lambda: osmd.update(state, draws, gains), times)
-    draw = best_of(lambda: osmd.draw(state, rng, per_round), times)
+    update = best_of(lambda: osmd.update(state, draws, gains, purse), times)
+    draw = best_of(lambda: osmd.draw(state, rng, per_round, purse), times)
     print(f"\nThe sampler at n = {n:,}, best of {times}")
     print(f"np.sort of {n:,} floats {sort * 1e3:7.1f} ms")
     print(f"OSMD.update             {update * 1e3:7.1f} ms, {update / sort:.1f} sorts")

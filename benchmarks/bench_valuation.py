@@ -25,8 +25,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_key
+from databazaar.roster import Purse, Roster
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
-from databazaar.valuation.g_shapley import oracle_seed
+from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)
@@ -110,7 +111,9 @@ class Straightforward:
         n, k = len(self.providers), self.consumer.per_round
         values, w, sampler = np.zeros(n), self.consumer.initial_parameters(), Uniform(replacement=False)
         for t in range(rounds):
-            drawn = sampler.draw(sampler.init(n), draws_stream(seed, t), k)
+            roster = Roster.equal(n)
+            purse = Purse(len(roster), roster.prices)
+            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, purse)
             updates = torch.stack([self.train(w, i, t, seed) for i in drawn.tolist()])
             shuffle = Shuffle(k, seed, f"fedsv round {t}")
             for s in range(permutations):

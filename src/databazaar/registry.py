@@ -1,4 +1,4 @@
-"""One registry for the rules of the market: samplers, aggregators, payments and stops, by kind and name.
+"""One registry for what people exchange: samplers, aggregators, payments, stops and methods of valuation, by name.
 
 A rule is a frozen dataclass with a `kind`, its name. It stands under that name in market.toml and in a ledger's terms,
 and whoever reads either can build it again from its settings. Three sources are asked in turn: what this process has
@@ -11,7 +11,7 @@ registered, what the library brings, and what installed packages declare as entr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -64,6 +64,9 @@ class Registry:
         """Every name that is known here: ours first, then others by the alphabet."""
         others = {*self._own, *_installed(self.group)} - set(self._bundled)
         return [*self._bundled, *sorted(others)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds())
 
     def is_bundled(self, kind: str) -> bool:
         return kind in self._bundled and kind not in self._own

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from databazaar.valuation import Comparison, Cost, Outcome, Trained, ValuationResult, payouts, stability
-from databazaar.valuation.compare import spearman
+from databazaar.valuation import Comparison, Cost, MethodOutcome, Trained, ValuationResult, payouts, stability
+from databazaar.valuation.comparison import spearman
 
 FIVE = ("osmd", "uniform", "g-shapley", "fedsv", "loo")
 
@@ -38,7 +38,7 @@ def sample_comparison(
             paid.append(payouts(values, budget))
         amounts = np.array(paid, dtype=np.int64)
         sure = stability(names, amounts) if seeds > 1 else None
-        outcomes.append(Outcome(method, tuple(results), amounts, sure))
+        outcomes.append(MethodOutcome(method, tuple(results), amounts, sure))
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     every = tuple(range(seeds))
     return Comparison(tuple(names), budget, "positive", every, tuple(outcomes), spearman(means))

@@ -27,7 +27,7 @@ def texts(figure: Figure) -> list[str]:
 
 def test_every_method_has_a_look_of_its_own() -> None:
     marks = valuation_figures.MARKS
-    assert marks.keys() == METHODS.keys()
+    assert marks.keys() == set(METHODS)
     assert len({colour for colour, _ in marks.values()}) == len({shape for _, shape in marks.values()}) == len(marks)
 
 

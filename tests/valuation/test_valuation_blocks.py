@@ -24,8 +24,8 @@ from databazaar.valuation import (
 )
 from databazaar.valuation.history import History
 from databazaar.valuation.permutations import Averaging, Shuffle, first_block
+from databazaar.valuation.result import Tally
 from databazaar.valuation.stopping import capped
-from databazaar.valuation.tally import Tally
 
 
 class Welford:
@@ -54,7 +54,7 @@ def one_by_one(marginals: Vector, stop: Rule, check_every: int) -> tuple[Welford
         running.add(row)
         estimates.append(running.mean)
         if running.count % check_every == 0:
-            history = History(estimates, running.errors, running.count, evaluations=3 * running.count)
+            history = History(estimates, running.errors, running.count, utility_evaluations=3 * running.count)
             reason = rule.reason(history)
             if reason is not None:
                 return running, reason
@@ -102,7 +102,7 @@ def test_blocks_stop_where_single_permutations_do(
     taken = 0
     while averaging.stopped is None:
         size = len(averaging.orders())
-        tally.evaluations += 3 * size
+        tally.utility_evaluations += 3 * size
         averaging.add(drawn[taken : taken + size])
         taken += size
         assert 0 <= averaging.share <= 1
@@ -144,7 +144,7 @@ def test_a_table_of_worths_answers_as_a_dictionary_does(seed: int, players: int,
             patch.setattr(games, "TABLE_PLAYERS", table_players)
             game = Game(names(players), worth)
         result = shapley_monte_carlo(game, MaxPermutations(9), seed, truncation=truncation, batch=4)
-        assert game.tally.evaluations == len(asked[-1])
+        assert game.tally.utility_evaluations == len(asked[-1])
         return result.values, result.cost.utility_evaluations
 
     table, dictionary = play(16), play(0)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import stats
 from valuation_games import classification_market, regression_market
 
-from databazaar import BazaarError
-from databazaar.valuation import METHODS, MaxPermutations, compare
-from databazaar.valuation.compare import spearman
+from databazaar import Ask, BazaarError, Replies, VectorizedEngine, valuation
+from databazaar.valuation import METHODS, BackCheck, Context, MaxPermutations, Method, ValuationResult, compare
+from databazaar.valuation.comparison import spearman
+from databazaar.valuation.result import Tally
 
 FEW = {name: {"stop": MaxPermutations(8)} for name in ("g-shapley", "fedsv", "gtg", "tmc")}
 FEW["loo"] = {"rounds": 2}  # type: ignore[dict-item]
@@ -22,11 +29,11 @@ FEW["loo"] = {"rounds": 2}  # type: ignore[dict-item]
 @pytest.mark.parametrize("make", [classification_market, regression_market])
 def test_every_method_pays_and_counts(make) -> None:  # type: ignore[no-untyped-def]
     consumer, providers = make()
-    told: list[tuple[str, int]] = []
+    done: list[tuple[str, int]] = []
     result = compare(
-        consumer, providers, list(METHODS), seed=4, seeds=2, options=FEW, tell=lambda m, s: told.append((m, s))
+        consumer, providers, list(METHODS), seed=4, seeds=2, options=FEW, progress=lambda m, s: done.append((m, s))
     )
-    assert told[:3] == [("osmd", 4), ("osmd", 5), ("uniform", 4)] and len(told) == 2 * len(METHODS)
+    assert done[:3] == [("osmd", 4), ("osmd", 5), ("uniform", 4)] and len(done) == 2 * len(list(METHODS))
     assert [outcome.method for outcome in result.outcomes] == list(METHODS)
     for outcome in result.outcomes:
         assert outcome.payouts.shape == (2, len(providers))
@@ -46,7 +53,7 @@ def test_every_method_pays_and_counts(make) -> None:  # type: ignore[no-untyped-
     names = list(METHODS)
     assert matrix[names.index("exact"), names.index("loo")] == pytest.approx(stats.spearmanr(*both).statistic)
     read = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert read["methods"][0]["method"] == "osmd" and len(read["rank_correlation"]) == len(METHODS)
+    assert read["methods"][0]["method"] == "osmd" and len(read["rank_correlation"]) == len(names)
 
 
 def test_uniform_and_fedsv_train_the_same_model() -> None:
@@ -78,3 +85,101 @@ def test_valuation_imports_with_torch_and_numpy_alone() -> None:
     code = f"import sys, databazaar.valuation; sys.exit(', '.join({forbidden} & set(sys.modules)) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_submodule_can_be_reached_by_its_name() -> None:
+    """A function of the same name would hide it."""
+    for module in pkgutil.iter_modules(valuation.__path__):
+        found = import_module(f"databazaar.valuation.{module.name}")
+        assert getattr(valuation, module.name) is found
+
+
+def test_seeds_in_lockstep_get_what_each_gets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer, providers = classification_market()
+    names = ("g-shapley", "fedsv", "fedsv-exact", "gtg")
+    stop = {"stop": BackCheck(3, 0.2) | MaxPermutations(20)}
+    calls: list[int] = []
+    query_many = VectorizedEngine.query_many
+
+    def counted(engine: VectorizedEngine, asks: Sequence[Ask]) -> list[Replies]:
+        calls.append(len(asks))
+        return query_many(engine, asks)
+
+    monkeypatch.setattr(VectorizedEngine, "query_many", counted)
+    for floats in (2**26, 1):  # all three seeds at a time, or one after the other
+        monkeypatch.setattr("databazaar.valuation.method.LOCKSTEP_FLOATS", floats)
+        calls.clear()
+        found = compare(consumer, providers, names, seed=4, seeds=3, options=dict.fromkeys(names, stop))
+        assert max(calls) == (3 if floats > 1 else 1)
+        for outcome in found.outcomes:
+            for s, result in zip(found.seeds, outcome.results, strict=True):
+                alone: ValuationResult = METHODS.build({"kind": outcome.method, "seed": s, **stop}).run(
+                    consumer, providers
+                )
+                np.testing.assert_allclose(result.values, alone.values, atol=1e-6)
+                assert replace(result.cost, seconds=0.0) == replace(alone.cost, seconds=0.0)
+                assert (result.method, result.stopped) == (alone.method, alone.stopped)
+            assert len({result.cost.seconds for result in outcome.results}) == 1, "the time is spread evenly"
+
+
+def test_in_lockstep_each_run_gets_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit on seconds is for one run, so four runs in lockstep may take four times as long."""
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    alone, one_of_four = Tally(), Tally(4)
+    assert (alone.now().seconds, one_of_four.now().seconds, one_of_four.now().seconds) == (2.0, 0.5, 0.75)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alike(Method):
+    """Everybody is worth the same."""
+
+    worth: float = 1.0
+    kind: ClassVar[str] = "alike"
+
+    def value(self, context: Context) -> ValuationResult:
+        n = len(context.providers)
+        return ValuationResult(
+            self.kind, context.ids, np.full(n, self.worth), np.zeros(n), "at once", context.tally.now()
+        )
+
+
+def test_a_method_from_another_package_is_compared_like_ours(tmp_path: Path) -> None:
+    """Installed with an entry point, and asked for in a process that has never heard of it."""
+    source = Path(__file__).read_text(encoding="utf-8")
+    written = source[source.index("@dataclass(frozen=True, kw_only=True)\nclass Alike") :].split("\n\n\ndef ")[0]
+    head = "from dataclasses import dataclass\nfrom typing import ClassVar\nimport numpy as np\n"
+    ours = "from databazaar.valuation import Context, Method, ValuationResult\n"
+    (tmp_path / "acme.py").write_text(head + ours + written, encoding="utf-8")
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[databazaar.methods]\nalike = acme:Alike\n")
+    code = f"""
+import sys
+sys.path[:0] = [{str(tmp_path)!r}, {str(Path(__file__).parent)!r}]
+from valuation_games import classification_market
+from databazaar.cli.compare import _names
+from databazaar.valuation import METHODS, MaxSeconds, compare
+assert _names("alike,loo") == ["alike", "loo"] and METHODS.kinds()[-1] == "alike"
+options = {{"alike": {{"worth": 2.0}}}}
+found = compare(*classification_market(), ["alike", "loo"], seeds=2, options=options, limit=MaxSeconds(9))
+assert found["alike"].payouts.tolist() == 2 * [[8, 8, 7, 7]], found["alike"].payouts
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_settings_that_a_method_does_not_have_are_refused_before_anything_runs() -> None:
+    done: list[str] = []
+    with pytest.raises(BazaarError, match=r"method 'loo': .*'stop'.*: correct its settings"):
+        compare(
+            *classification_market(),
+            ["osmd", "loo"],
+            options={"loo": {"stop": MaxPermutations(3)}},
+            progress=lambda method, seed: done.append(method),
+        )
+    assert done == []
+    with pytest.raises(BazaarError, match=r"uniform draws each provider at most once a round, .* lower per_round"):
+        compare(*classification_market(2, per_round=3), ["osmd", "uniform"], progress=lambda m, s: done.append(m))
+    assert done == []

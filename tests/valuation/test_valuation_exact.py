@@ -82,7 +82,7 @@ def test_a_game_never_works_out_a_coalition_twice() -> None:
     rows = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]], dtype=bool)
     np.testing.assert_array_equal(game.value(rows), [1, 1, 2, 3, 0])
     np.testing.assert_array_equal(game.value(rows[::-1]), [0, 3, 2, 1, 1])
-    assert len(asked) == len(set(asked)) == game.tally.evaluations == 4
+    assert len(asked) == len(set(asked)) == game.tally.utility_evaluations == 4
 
 
 @settings(deadline=None)

@@ -13,6 +13,7 @@ from valuation_games import Vector, additive_market, classification_market, regr
 
 from databazaar import Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
 from databazaar.randomness import draws_stream
+from databazaar.roster import Purse, Roster
 from databazaar.valuation import (
     BackCheck,
     MaxOracleCalls,
@@ -26,7 +27,7 @@ from databazaar.valuation import (
     leave_one_out,
     tmc_shapley,
 )
-from databazaar.valuation.g_shapley import oracle_seed
+from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
 from databazaar.valuation.stopping import History
@@ -75,7 +76,9 @@ class Slow:
         k, sampler = self.consumer.per_round, Uniform(replacement=False)
         values, w, count = np.zeros(self.n), self.consumer.initial_parameters(), 0
         for t in range(rounds):
-            drawn = sampler.draw(sampler.init(self.n), draws_stream(seed, t), k)
+            roster = Roster.equal(self.n)
+            purse = Purse(len(roster), roster.prices)
+            drawn = sampler.draw(sampler.init(roster, len(roster), k), draws_stream(seed, t), k, purse)
             updates = torch.stack([self.update(w, i, t, seed) for i in drawn.tolist()])
             total, estimates = np.zeros(k), []
             for s in range(1000):

@@ -11,7 +11,7 @@ import pytest
 from valuation_games import airport, classification_market
 
 from databazaar.valuation import Game, MaxPermutations, shapley_exact, shapley_monte_carlo
-from databazaar.valuation.market import Market
+from databazaar.valuation.context import Context
 from databazaar.valuation.training_game import training_game
 
 
@@ -67,7 +67,7 @@ def game(request: pytest.FixtureRequest) -> Any:
     if request.param == "airport":
         yield airport().game
         return
-    with Market.open(*classification_market(4), "vectorized", "cpu") as market:
+    with Context.open(*classification_market(4), "vectorized", "cpu") as market:
         yield training_game(market, rounds=2)
 
 

@@ -16,7 +16,7 @@ from databazaar.valuation import (
     shapley_exact,
     shapley_monte_carlo,
 )
-from databazaar.valuation.gtg_shapley import GuidedShuffle
+from databazaar.valuation.gtg import GuidedShuffle
 
 
 @pytest.mark.parametrize("known", known_games(), ids=lambda known: known.name)

@@ -46,7 +46,7 @@ def test_ghorbani_zou_looks_at_every_permutation_of_its_window() -> None:
 
 
 def test_the_others_say_what_they_count() -> None:
-    h = history([1.0], errors=0.5, permutations=7, seconds=3.0, oracle_calls=70, evaluations=71)
+    h = history([1.0], errors=0.5, permutations=7, seconds=3.0, oracle_calls=70, utility_evaluations=71)
     assert StandardErrorBelow(0.6).reason(h) is not None and StandardErrorBelow(0.5).reason(h) is None
     for rule, more in (
         (MaxPermutations(7), MaxPermutations(8)),

@@ -13,25 +13,32 @@ from valuation_games import additive_market, classification_market, regression_m
 from databazaar import Consumer, FullGradient, Provider
 from databazaar.engines import VectorizedEngine
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult, fed_shapley, g_shapley, gtg_shapley
-from databazaar.valuation.fed_shapley import fed_valuing
-from databazaar.valuation.g_shapley import Walks, g_valuing
-from databazaar.valuation.market import Market, Valuing
+from databazaar.valuation.context import Context
+from databazaar.valuation.federated import FedShapley
+from databazaar.valuation.gradient import GShapley, Walks
+from databazaar.valuation.lockstep import run_in_lockstep
+from databazaar.valuation.method import SteppedMethod
+from databazaar.valuation.result import Tally
 from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
-from databazaar.valuation.side_by_side import drive_together
-from databazaar.valuation.tally import Tally
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1, 2)
 
 
-def together(make: Callable[[Market, int], Valuing]) -> tuple[list[ValuationResult], list[ValuationResult]]:
+def together(
+    make: Callable[[int], SteppedMethod], shares: list[float] | None = None
+) -> tuple[list[ValuationResult], list[ValuationResult]]:
     """All seeds in lockstep, and each seed alone, on one market."""
     consumer, providers = classification_market()
     engine = VectorizedEngine(consumer.task, providers, CPU)
     evaluator = consumer.evaluator(CPU)
-    markets = [Market(consumer, tuple(providers), engine, evaluator, Tally()) for _ in range(2 * len(SEEDS))]
-    side_by_side = drive_together([make(markets[seed], seed) for seed in SEEDS], engine, evaluator)
-    return side_by_side, [markets[-1 - seed].answer(make(markets[-1 - seed], seed)) for seed in SEEDS]
+
+    def context() -> Context:
+        progress = shares.append if shares is not None else lambda share: None
+        return Context(consumer, tuple(providers), engine, evaluator, Tally(), progress)
+
+    in_lockstep = run_in_lockstep([make(seed).steps(context()) for seed in SEEDS], engine, evaluator)
+    return in_lockstep, [make(seed).value(context()) for seed in SEEDS]
 
 
 @pytest.mark.parametrize("table", [True, False])
@@ -39,7 +46,7 @@ def test_federated_valuations_side_by_side_equal_each_alone(table: bool, monkeyp
     if not table:
         monkeypatch.setattr("databazaar.valuation.round_game.TABLE_FLOATS", 0)
     stop = BackCheck(3, 0.2) | MaxPermutations(30)
-    found, alone = together(lambda market, seed: fed_valuing(market, stop=stop, seed=seed, batch=2))
+    found, alone = together(lambda seed: FedShapley(stop=stop, seed=seed, batch=2))
     for one, other in zip(found, alone, strict=True):
         np.testing.assert_allclose(one.values, other.values, atol=1e-5)
         assert one.cost.permutations == other.cost.permutations > 0
@@ -51,7 +58,7 @@ def test_gradient_valuations_side_by_side_equal_each_alone() -> None:
     """They stop after different numbers of permutations: who has stopped leaves the others alone."""
     stop = BackCheck(2, 0.1) | MaxPermutations(40)
     shares: list[float] = []
-    found, alone = together(lambda market, seed: g_valuing(market, stop=stop, seed=seed, batch=3, tell=shares.append))
+    found, alone = together(lambda seed: GShapley(stop=stop, seed=seed, batch=3), shares)
     for one, other in zip(found, alone, strict=True):
         np.testing.assert_allclose(one.values, other.values, atol=1e-5)
         assert one.cost.permutations == other.cost.permutations
@@ -116,11 +123,11 @@ def test_rounds_of_different_sizes_are_scored_together(kind: int, floats: int, m
     sizes = [(4, 7), (4, 12), (3, 5), (4, 1), (1, 2)]
     monkeypatch.setattr("databazaar.valuation.scoring.CHUNK_FLOATS", floats)
     monkeypatch.setattr("databazaar.valuation.scoring.PLAIN_FLOATS", floats)
-    wishes = [Combinations(scorers(seed, k)[kind], rng.random((rows, k))) for seed, (k, rows) in enumerate(sizes)]
-    answers = Combinations.grant(wishes, VectorizedEngine(*small_engine(), CPU), EVALUATOR)
-    for seed, ((k, rows), wish, answer) in enumerate(zip(sizes, wishes, answers, strict=True)):
+    requests = [Combinations(scorers(seed, k)[kind], rng.random((rows, k))) for seed, (k, rows) in enumerate(sizes)]
+    answers = Combinations.answer(requests, VectorizedEngine(*small_engine(), CPU), EVALUATOR)
+    for seed, ((k, rows), request, answer) in enumerate(zip(sizes, requests, answers, strict=True)):
         assert answer.shape == (rows,)
-        np.testing.assert_allclose(answer, scorers(seed, k)[0](wish.coefficients), atol=1e-5)
+        np.testing.assert_allclose(answer, scorers(seed, k)[0](request.coefficients), atol=1e-5)
     assert len({round(float(answer[0]), 4) for answer in answers}) == len(sizes)
 
 
@@ -146,7 +153,7 @@ def test_each_walk_takes_its_own_step() -> None:
     start, orders = consumer.initial_parameters(), np.array([[0, 1, 2, 3], [3, 1, 0, 2]])
     nothing = float(evaluator.score(start[None]).utility[0])
     walks = [Walks(start, orders, [1, 2], 0.1, nothing), Walks(start, orders[:1], [1], 0.0, nothing)]
-    moving, still = Walks.grant(walks, engine, evaluator)
+    moving, still = Walks.answer(walks, engine, evaluator)
     assert moving.shape == (2, 4) and still.shape == (1, 4)
     np.testing.assert_allclose(still, nothing, rtol=1e-6)
     assert (moving != nothing).all() and moving[0, 0] != moving[1, 0]

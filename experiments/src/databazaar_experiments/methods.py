@@ -22,13 +22,12 @@ from databazaar.market.run import Progress
 from databazaar.roster import Purse
 from databazaar.samplers import OSMD, Sampler, Uniform
 from databazaar.samplers.protocol import Draws, Vector, refuse_too_many
-from databazaar.valuation.fed_shapley import fed_valuing
-from databazaar.valuation.g_shapley import g_valuing
-from databazaar.valuation.market import Market as OpenMarket
-from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.side_by_side import drive_together
+from databazaar.valuation.context import Context
+from databazaar.valuation.federated import FedShapley
+from databazaar.valuation.gradient import GShapley
+from databazaar.valuation.lockstep import run_in_lockstep
+from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
-from databazaar.valuation.tally import Tally
 from databazaar_experiments.images import ImageMarket
 from databazaar_experiments.mixture import MixtureMarket
 
@@ -175,21 +174,14 @@ def _g_shapley(
     market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
 ) -> list[ValuationResult]:
     """The permutations of all seeds advance side by side; a seed that has stopped leaves the stack."""
-    opened = _open(market, seeds, engine)
-    hear = _mean_share(len(seeds), tell)
+    contexts = _contexts(market, seeds, engine, tell)
     batch = min(100, max(20, GPU_ROWS // len(seeds))) if engine.device.type == "cuda" else 25
-    valuings = [
-        g_valuing(
-            opened[place],
-            stop=_g_rule(market.settings),
-            credit_first=market.settings.g_credits_first,
-            seed=seed,
-            batch=batch,
-            tell=partial(hear, place),
-        )
-        for place, seed in enumerate(seeds)
+    rule, first = _g_rule(market.settings), market.settings.g_credits_first
+    runs = [
+        GShapley(stop=rule, credit_first=first, seed=seed, batch=batch).steps(context)
+        for seed, context in zip(seeds, contexts, strict=True)
     ]
-    return drive_together(valuings, engine, opened[0].evaluator)
+    return run_in_lockstep(runs, engine, contexts[0].evaluator)
 
 
 def _fed_shapley(
@@ -198,19 +190,21 @@ def _fed_shapley(
     """All seeds train side by side, and their rounds' coalitions are scored side by side."""
     settings = market.settings
     stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
-    opened = _open(market, seeds, engine)
-    hear = _mean_share(len(seeds), tell)
-    valuings = [
-        fed_valuing(opened[place], stop=stop, seed=seed, tell=partial(hear, place)) for place, seed in enumerate(seeds)
-    ]
-    return drive_together(valuings, engine, opened[0].evaluator)
+    contexts = _contexts(market, seeds, engine, tell)
+    runs = [FedShapley(stop=stop, seed=seed).steps(context) for seed, context in zip(seeds, contexts, strict=True)]
+    return run_in_lockstep(runs, engine, contexts[0].evaluator)
 
 
-def _open(market: Market, seeds: Sequence[int], engine: VectorizedEngine) -> list[OpenMarket]:
-    """A market for every seed. They share the evaluator, which is the same for all."""
+def _contexts(
+    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+) -> list[Context]:
+    """A context for every seed. They share the evaluator, which is the same for all."""
     evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
-    providers = tuple(market.providers)
-    return [OpenMarket(market.consumer(seed), providers, engine, evaluator, Tally()) for seed in seeds]
+    providers, hear = tuple(market.providers), _mean_share(len(seeds), tell)
+    return [
+        Context(market.consumer(seed), providers, engine, evaluator, Tally(), partial(hear, place))
+        for place, seed in enumerate(seeds)
+    ]
 
 
 def _mean_share(seeds: int, tell: Callable[[float], None]) -> Callable[[int, float], None]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
+from databazaar.cli.interrupts import if_interrupted
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
-    from databazaar.valuation import Comparison
+    from databazaar.valuation import Comparison, Rule
 
 DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
 EXAMPLES = (
@@ -27,12 +28,6 @@ EXAMPLES = (
     "bazaar compare market.toml --methods osmd,g-shapley,loo --seeds 5",
     "bazaar compare market.toml --methods osmd,tmc,exact --max-seconds 30 --out runs/values",
 )
-CAN_STOP = {"g-shapley": "stop", "tmc": "stop", "fedsv": "limit", "fedsv-exact": "limit", "gtg": "limit"}
-"""Methods that can end early, and which of their rules a limit on seconds joins."""
-
-WITHOUT_REPLACEMENT = ("uniform", "fedsv", "fedsv-exact", "gtg")
-"""Methods that draw a round's providers at most once each."""
-
 Modes = Literal["positive", "shifted"]
 
 
@@ -40,7 +35,10 @@ def compare(
     market: Annotated[Path, typer.Argument(help="The market.toml to compare on.", show_default=False)],
     methods: Annotated[
         str,
-        typer.Option(help="Some of osmd, uniform, g-shapley, fedsv, fedsv-exact, gtg, tmc, loo, exact, with commas."),
+        typer.Option(
+            help="Some of osmd, uniform, g-shapley, fedsv, fedsv-exact, gtg, tmc, loo, exact, "
+            "and those of installed packages, with commas."
+        ),
     ] = DEFAULT,
     seed: Annotated[int | None, typer.Option(help="Instead of market.seed.", show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from that one on; 2 or more give intervals.")] = 1,
@@ -53,7 +51,8 @@ def compare(
     max_seconds: Annotated[
         float | None,
         typer.Option(
-            help=f"About the longest for one run of {', '.join(CAN_STOP)}; the others have an end of their own.",
+            help="About the longest for one run of g-shapley, tmc, fedsv, fedsv-exact, gtg and such; "
+            "the others have an end of their own.",
             show_default=False,
         ),
     ] = None,
@@ -77,8 +76,8 @@ def compare(
         raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
     job = _job(market, seed, engine, device)
     _refuse_impossible(names, job)
-    with _new_folder(out or _next_free(job.title)) as draft:
-        with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as tell:
+    with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
+        with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress:
             comparison = compare_methods(
                 job.consumer,
                 job.providers,
@@ -88,14 +87,15 @@ def compare(
                 mode=mode,  # type: ignore[arg-type]
                 engine=job.engine,
                 device=job.device,
-                options=_options(names, job, max_seconds),
-                tell=tell,
+                options=_options(names, job),
+                limit=_limit(max_seconds),
+                progress=progress,
             )
-        told = _told(comparison, job)
-        _write(draft.path, comparison, job, told)
+        data = _data(comparison, job)
+        _write(draft.path, comparison, job, data)
     page = draft.final / "comparison.html"
     if as_json:
-        typer.echo(json.dumps({"folder": str(draft.final), **told}, allow_nan=False))
+        typer.echo(json.dumps({"folder": str(draft.final), **data}, allow_nan=False))
     elif quiet:
         typer.echo(page)
     else:
@@ -105,14 +105,15 @@ def compare(
 def _names(methods: str) -> list[str]:
     from databazaar.valuation import METHODS
 
+    known = METHODS.kinds()
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
-        raise BazaarError(f"--methods is empty: use some of {', '.join(METHODS)}")
+        raise BazaarError(f"--methods is empty: use some of {', '.join(known)}")
     for name in names:
-        if name not in METHODS:
-            close = difflib.get_close_matches(name.lower(), METHODS, n=1, cutoff=0.5)
+        if name not in known:
+            close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]}? " if close else ""
-            raise BazaarError(f"--methods: {name!r} is unknown: {hint}The methods are {', '.join(METHODS)}")
+            raise BazaarError(f"--methods: {name!r} is unknown: {hint}The methods are {', '.join(known)}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BazaarError(f"--methods names {twice} twice: name each method once")
@@ -141,45 +142,31 @@ def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -
 
 def _refuse_impossible(names: Sequence[str], job: Job) -> None:
     """What would only come to light after other methods have run."""
-    from databazaar.valuation.exact import MOST_PLAYERS
+    from databazaar.valuation import METHODS
 
-    providers, per_round = len(job.providers), int(job.consumer.per_round)
-    if "exact" in names and providers > MOST_PLAYERS:
-        raise BazaarError(
-            f"--methods exact trains a model on every coalition, 2^{providers} of them for {providers} providers: "
-            f"it takes at most {MOST_PLAYERS}, so use tmc instead"
-        )
-    if "fedsv-exact" in names and per_round > MOST_PLAYERS:
-        raise BazaarError(
-            f"--methods fedsv-exact scores every coalition of a round, 2^{per_round} of them for per_round = "
-            f"{per_round}: it takes at most {MOST_PLAYERS}, so use fedsv instead"
-        )
-    drawing = next((name for name in names if name in WITHOUT_REPLACEMENT), None)
-    if drawing is not None and per_round > providers:
-        raise BazaarError(
-            f"--methods {drawing} draws each provider at most once a round, and market.per_round = {per_round} is "
-            f"more than the {providers} providers: lower per_round, or leave {drawing} out"
-        )
+    for name in names:
+        METHODS.build({"kind": name}).validate(job.consumer, job.providers)
 
 
-def _options(names: Sequence[str], job: Job, max_seconds: float | None) -> dict[str, dict[str, Any]]:
+def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
+    """Methods that run the market do so by its own rules; OSMD's settings come from theory where it has none."""
     from databazaar.samplers import OSMD
-    from databazaar.valuation.g_shapley import STOP as G_SHAPLEY_STOP
-    from databazaar.valuation.monte_carlo import STOP as TMC_STOP
-    from databazaar.valuation.stopping import MaxSeconds
 
-    options: dict[str, dict[str, Any]] = {}
-    if isinstance(job.sampler, OSMD):  # else theory gives the settings: a uniform market is what `uniform` is for
-        options["osmd"] = {"sampler": job.sampler}
-    if max_seconds is not None:
-        limit = MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
-        usual = {"g-shapley": G_SHAPLEY_STOP, "tmc": TMC_STOP}
-        for name, rule in CAN_STOP.items():
-            options[name] = {rule: usual[name] | limit if name in usual else limit}
-    return {name: given for name, given in options.items() if name in names}
+    options: dict[str, dict[str, Any]] = {name: job.rules() for name in ("osmd", "uniform") if name in names}
+    if "osmd" in options and isinstance(job.sampler, OSMD):
+        options["osmd"]["sampler"] = job.sampler
+    return options
 
 
-def _told(comparison: Comparison, job: Job) -> dict[str, Any]:
+def _limit(max_seconds: float | None) -> Rule | None:
+    from databazaar.valuation import MaxSeconds
+
+    if max_seconds is None:
+        return None
+    return MaxSeconds(int(max_seconds) if max_seconds.is_integer() else max_seconds)
+
+
+def _data(comparison: Comparison, job: Job) -> dict[str, Any]:
     currency = job.consumer.currency
     return {
         "market": job.title,
@@ -189,13 +176,13 @@ def _told(comparison: Comparison, job: Job) -> dict[str, Any]:
     }
 
 
-def _write(folder: Path, comparison: Comparison, job: Job, told: dict[str, Any]) -> None:
+def _write(folder: Path, comparison: Comparison, job: Job, data: dict[str, Any]) -> None:
     from databazaar.files import write_whole
     from databazaar.reports.valuation_figures import save_overview
     from databazaar.reports.valuation_page import comparison_csv, render_comparison
 
     currency = job.consumer.currency
-    write_whole(folder / "comparison.json", json.dumps(told, indent=2, allow_nan=False).encode())
+    write_whole(folder / "comparison.json", json.dumps(data, indent=2, allow_nan=False).encode())
     write_whole(folder / "comparison.csv", comparison_csv(comparison, currency).encode())
     save_overview(comparison, currency, folder / "comparison.png")
     page = render_comparison(comparison, title=job.title, currency=currency)

@@ -16,7 +16,7 @@ from databazaar.money import Currency
 from databazaar.reports.valuation_figures import ranked
 from databazaar.reports.valuation_page import correlation, interval, mean_amount, stops, survivors
 from databazaar.reports.wording import number, printable
-from databazaar.valuation import Comparison, Outcome
+from databazaar.valuation import Comparison, MethodOutcome
 
 MOST_ROWS = 30
 MOST_NAMES = 8
@@ -24,10 +24,10 @@ NAME_WIDTH = 28
 
 
 @contextmanager
-def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callable[[str, int], None] | None]:
-    """What to call with a method and a seed before each run; None where nothing is to be said."""
+def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callable[[str, int], None]]:
+    """What to call with a method and a seed when that run is done."""
     if not chatty:
-        yield None
+        yield lambda name, seed: None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -38,24 +38,21 @@ def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callabl
     width = max(map(len, names))
     with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks = {name: bar.add_task(f"{name:<{width}}", total=seeds, start=False, doing="waits") for name in names}
-        last: list[str] = []
 
-        def done() -> None:
-            for name in last:
-                bar.advance(tasks[name])
-            if last and bar.tasks[tasks[last[0]]].finished:
-                bar.update(tasks[last[0]], doing="done")
-            last.clear()
+        def start(name: str) -> None:
+            bar.start_task(tasks[name])
+            bar.update(tasks[name], doing="runs")
 
-        def tell(name: str, seed: int) -> None:
-            done()
-            if not bar.tasks[tasks[name]].started:
-                bar.start_task(tasks[name])
-            bar.update(tasks[name], doing=f"seed {seed}")
-            last.append(name)
+        def done(name: str, seed: int) -> None:
+            bar.update(tasks[name], advance=1, doing=f"seed {seed} is done")
+            if bar.tasks[tasks[name]].finished:
+                bar.update(tasks[name], doing="done")
+                following = names[names.index(name) + 1 :]
+                if following:
+                    start(following[0])
 
-        yield tell
-        done()
+        start(names[0])
+        yield done
 
 
 def show(comparison: Comparison, currency: Currency, page: Path) -> None:
@@ -133,19 +130,19 @@ def cost_table(comparison: Comparison) -> Table:
     return table
 
 
-def _cell(comparison: Comparison, outcome: Outcome, place: int, currency: Currency) -> str:
+def _cell(comparison: Comparison, outcome: MethodOutcome, place: int, currency: Currency) -> str:
     shown = mean_amount(currency, outcome.payouts[:, place].mean(), len(comparison.seeds))
     if outcome.stability is None:
         return shown
     return f"{shown} {interval(currency, outcome, place)} {'*' if outcome.stability.survives[place] else ' '}"
 
 
-def _total(outcome: Outcome, currency: Currency) -> str:
+def _total(outcome: MethodOutcome, currency: Currency) -> str:
     total = mean_amount(currency, outcome.payouts.sum(1).mean(), len(outcome.payouts))
     return total if outcome.stability is None else f"{total}  "
 
 
-def _survivors(comparison: Comparison, outcome: Outcome) -> str:
+def _survivors(comparison: Comparison, outcome: MethodOutcome) -> str:
     who = survivors(comparison, outcome)
     more = f" and {len(who) - MOST_NAMES:,} more" if len(who) > MOST_NAMES else ""
     return f"{len(who):,} of {len(comparison.providers):,}" + (f": {', '.join(who[:MOST_NAMES])}{more}" if who else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,6 +87,16 @@ class Evaluator:
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
         losses, hits = torch.stack(self._measure(stack)).cpu().numpy()
         return self.scores(losses, hits)
+
+    def score_many(self, stacks: Sequence[Tensor]) -> list[Scores]:
+        """Several stacks in one pass, each with its own scores."""
+        if len(stacks) == 1:
+            return [self.score(stacks[0])]
+        scores = self.score(torch.cat(list(stacks)))
+        ends = np.cumsum([len(stack) for stack in stacks])[:-1]
+        utilities = np.split(scores.utility, ends)
+        losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(stacks)
+        return [Scores(utility, loss) for utility, loss in zip(utilities, losses, strict=True)]
 
     def utilities(self, stack: Tensor) -> Tensor:
         """The utilities alone, on the stack's device: nobody waits for them there."""

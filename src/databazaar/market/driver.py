@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from databazaar.engines import Engine
@@ -43,17 +41,10 @@ def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:
 def score_together(evaluators: Sequence[Evaluator], stacks: Sequence[Tensor | None]) -> list[Scores | None]:
     """Every stack's scores by its own evaluator; stacks that share one are scored in one pass."""
     found: list[Scores | None] = [None] * len(stacks)
-    for evaluator in {id(e): e for e in evaluators}.values():
-        alike = {
-            i: s for i, (e, s) in enumerate(zip(evaluators, stacks, strict=True)) if e is evaluator and s is not None
-        }
-        if not alike:
-            continue
-        whole = list(alike.values())
-        scores = evaluator.score(whole[0] if len(whole) == 1 else torch.cat(whole))
-        ends = np.cumsum([len(stack) for stack in whole])[:-1]
-        utilities = np.split(scores.utility, ends)
-        losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(whole)
-        for i, utility, loss in zip(alike, utilities, losses, strict=True):
-            found[i] = Scores(utility, loss)
+    for evaluator in {id(own): own for own in evaluators}.values():
+        pairs = enumerate(zip(evaluators, stacks, strict=True))
+        alike = {i: stack for i, (own, stack) in pairs if own is evaluator and stack is not None}
+        if alike:
+            for i, scores in zip(alike, evaluator.score_many(list(alike.values())), strict=True):
+                found[i] = scores
     return found

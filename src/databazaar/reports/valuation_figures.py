@@ -15,7 +15,7 @@ from databazaar.money import Currency
 from databazaar.reports import style
 from databazaar.reports.figures import money_axis
 from databazaar.reports.wording import count, number
-from databazaar.valuation import Comparison, Outcome
+from databazaar.valuation import Comparison, MethodOutcome
 
 MOST_DOTS = 25
 """Up to so many providers each has a row with its name; beyond, each method has a strip of bars."""
@@ -170,7 +170,7 @@ def _most(comparison: Comparison) -> float:
     return max(1.0, *(float(_top(outcome).max()) for outcome in comparison.outcomes))
 
 
-def _top(outcome: Outcome) -> np.ndarray:
+def _top(outcome: MethodOutcome) -> np.ndarray:
     return outcome.payouts.mean(0) if outcome.stability is None else outcome.stability.high
 
 

@@ -14,7 +14,7 @@ from databazaar.reports.document import document
 from databazaar.reports.markup import cell, figure_card, grid, pairs, table
 from databazaar.reports.svg import inline_svg
 from databazaar.reports.wording import amount, count, escape, money, named, number
-from databazaar.valuation import Comparison, Outcome
+from databazaar.valuation import Comparison, MethodOutcome
 
 CSV_HEADS = ("provider", "method", "pay", "low", "high", "best_rank", "worst_rank", "rank_survives")
 
@@ -64,21 +64,21 @@ def mean_amount(currency: Currency, minor: float, seeds: int) -> str:
     return f"{tenths.scaleb(-currency.decimals - 1):f}"
 
 
-def interval(currency: Currency, outcome: Outcome, place: int) -> str:
+def interval(currency: Currency, outcome: MethodOutcome, place: int) -> str:
     """Half the width of a provider's interval, as a person reads it."""
     assert outcome.stability is not None
     half = (outcome.stability.high[place] - outcome.stability.low[place]) / 2
     return f"±{mean_amount(currency, half, outcome.stability.seeds)}"
 
 
-def survivors(comparison: Comparison, outcome: Outcome) -> list[str]:
+def survivors(comparison: Comparison, outcome: MethodOutcome) -> list[str]:
     """Providers whose rank would survive another seed, best paid first."""
     assert outcome.stability is not None
     order = np.argsort(-outcome.stability.mean, kind="stable").tolist()
     return [comparison.providers[i] for i in order if outcome.stability.survives[i]]
 
 
-def stops(outcome: Outcome) -> list[str]:
+def stops(outcome: MethodOutcome) -> list[str]:
     """How the method stopped, each way once."""
     return list(dict.fromkeys(result.stopped for result in outcome.results))
 

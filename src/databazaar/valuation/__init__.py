@@ -1,16 +1,18 @@
 """What providers are worth: Shapley values and their relatives, one call each, all with one kind of result."""
 
-from databazaar.valuation.compare import METHODS, Comparison, Outcome, compare
-from databazaar.valuation.exact import exact_shapley, shapley_exact
-from databazaar.valuation.fed_shapley import fed_shapley
-from databazaar.valuation.g_shapley import g_shapley
+from databazaar.valuation.apportionment import payouts
+from databazaar.valuation.comparison import Comparison, MethodOutcome, compare
+from databazaar.valuation.context import Context
+from databazaar.valuation.exact import ExactShapley, exact_shapley, shapley_exact
+from databazaar.valuation.federated import FedShapley, fed_shapley
 from databazaar.valuation.games import Game
-from databazaar.valuation.gtg_shapley import gtg_shapley
-from databazaar.valuation.leave_one_out import leave_one_out, leave_one_out_game
-from databazaar.valuation.monte_carlo import shapley_monte_carlo, tmc_shapley
-from databazaar.valuation.payouts import payouts
+from databazaar.valuation.gradient import GShapley, g_shapley
+from databazaar.valuation.gtg import GTGShapley, gtg_shapley
+from databazaar.valuation.loo import LeaveOneOut, leave_one_out, leave_one_out_game
+from databazaar.valuation.method import METHODS, Method
+from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo, tmc_shapley
+from databazaar.valuation.rank_stability import Stability, stability
 from databazaar.valuation.result import Cost, Trained, ValuationResult
-from databazaar.valuation.stability import Stability, stability
 from databazaar.valuation.stopping import (
     BackCheck,
     GhorbaniZou,
@@ -26,17 +28,25 @@ __all__ = [
     "METHODS",
     "BackCheck",
     "Comparison",
+    "Context",
     "Cost",
+    "ExactShapley",
+    "FedShapley",
+    "GShapley",
+    "GTGShapley",
     "Game",
     "GhorbaniZou",
+    "LeaveOneOut",
     "MaxEvaluations",
     "MaxOracleCalls",
     "MaxPermutations",
     "MaxSeconds",
-    "Outcome",
+    "Method",
+    "MethodOutcome",
     "Rule",
     "Stability",
     "StandardErrorBelow",
+    "TMCShapley",
     "Trained",
     "ValuationResult",
     "compare",

@@ -8,17 +8,19 @@ Shapley (1953). For n up to 20 players; the baseline that every estimator here i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import comb
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.engines import Engine
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
+from databazaar.valuation.context import Context
 from databazaar.valuation.games import Asking, Game
-from databazaar.valuation.market import Market
+from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.training_game import training_game
 
@@ -27,19 +29,28 @@ Vector = NDArray[np.float64]
 MOST_PLAYERS = 20
 
 
-def exact_shapley(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    *,
-    rounds: int = 5,
-    seed: int = 0,
-    engine: str | Engine = "vectorized",
-    device: str = "auto",
-) -> ValuationResult:
-    """Trains a model on every coalition of providers and gives their exact Shapley values."""
-    few_enough(len(providers))
-    with Market.open(consumer, providers, engine, device) as market:
-        return market.finished(shapley_exact(training_game(market, rounds, seed)))
+@dataclass(frozen=True, kw_only=True)
+class ExactShapley(Method):
+    """Trains a model on every coalition of providers, for `rounds` rounds, and gives their exact Shapley values."""
+
+    rounds: int = 5
+    kind: ClassVar[str] = "exact"
+
+    def validate(self, consumer: Consumer, providers: Sequence[Provider]) -> None:
+        super().validate(consumer, providers)
+        n = len(providers)
+        if n > MOST_PLAYERS:
+            raise BazaarError(
+                f"exact trains a model on every coalition, 2^{n} of them for {n} providers: "
+                f"it takes at most {MOST_PLAYERS}, so use tmc instead"
+            )
+
+    def value(self, context: Context) -> ValuationResult:
+        return context.finished(shapley_exact(training_game(context, self.rounds, self.seed)))
+
+
+exact_shapley = as_function(ExactShapley, "exact_shapley")
+"""`ExactShapley` as one call."""
 
 
 def shapley_exact(game: Game) -> ValuationResult:
@@ -58,7 +69,7 @@ def asking_exact(game: Game) -> Asking[ValuationResult]:
     few_enough(n)
     start = game.tally.now()
     values = shapley_from_table((yield from game.asking_table()))
-    cost = game.tally.cost(start)
+    cost = game.tally.now() - start
     return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
 
 

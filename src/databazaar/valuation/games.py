@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.market.wishes import finish
-from databazaar.valuation.tally import Tally
+from databazaar.valuation.result import Tally
 
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""
@@ -36,7 +35,7 @@ class Game:
     >>> glove = Game(["left", "right", "right too"], lambda s: (s[:, 0] & s[:, 1:].any(1)).astype(float))
     >>> glove.value(np.array([[True, False, True], [False, True, True]]))
     array([1., 0.])
-    >>> glove.tally.evaluations
+    >>> glove.tally.utility_evaluations
     2
     """
 
@@ -79,7 +78,14 @@ class Game:
 
     def answer(self, asking: Asking[T]) -> T:
         """Works out what a computation asks for, to its end."""
-        return finish(asking, self._work_out)
+        worths: Any = None
+        while True:
+            try:
+                coalitions = asking.send(worths)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            worths = self._work_out(coalitions)
 
     def know(self, coalitions: Coalitions, worths: Vector) -> None:
         """Takes worths that were worked out, and counted, elsewhere. One that is not finite is not known."""
@@ -107,7 +113,7 @@ class Game:
                 f"the coalition of {shown or 'nobody'} has no finite utility: "
                 "lower the steps, or look at these providers"
             )
-        self.tally.evaluations += len(coalitions)
+        self.tally.utility_evaluations += len(coalitions)
         return worths
 
     def table(self) -> Vector:

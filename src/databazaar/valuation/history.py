@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.valuation.tally import Spent
+from databazaar.valuation.result import Cost
 
 Vector = NDArray[np.float64]
 
@@ -23,11 +23,11 @@ class History:
     permutations: int
     seconds: float = 0.0
     oracle_calls: float = 0
-    evaluations: float = 0
+    utility_evaluations: float = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class Histories:
     """The histories after each permutation of a block: row r is that after permutation `begun` + r + 1.
 
     `estimates` [earlier + block, n] begins with those of `earlier` permutations before the block. What was spent up to
@@ -38,8 +38,8 @@ class Course:
     standard_errors: Vector
     earlier: int
     begun: int
-    before: Spent
-    during: Spent
+    before: Cost
+    during: Cost
 
     def __len__(self) -> int:
         return len(self.standard_errors)
@@ -53,7 +53,7 @@ class Course:
             self.begun + row + 1,
             before.seconds + during.seconds * share,
             before.oracle_calls + during.oracle_calls * share,
-            before.evaluations + during.evaluations * share,
+            before.utility_evaluations + during.utility_evaluations * share,
         )
 
     def spent(self, name: str) -> Vector:

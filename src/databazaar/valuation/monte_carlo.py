@@ -10,17 +10,17 @@ The players are providers, not single samples. Permutations are worked out in bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.parties.consumer import Consumer
-from databazaar.parties.provider import Provider
+from databazaar.valuation.context import Context
 from databazaar.valuation.games import Asking, Game
-from databazaar.valuation.market import Market
+from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import GhorbaniZou, MaxPermutations, Rule
@@ -31,23 +31,25 @@ Vector = NDArray[np.float64]
 STOP = GhorbaniZou(0.05) | MaxPermutations(1_000)
 
 
-def tmc_shapley(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    *,
-    stop: Rule = STOP,
-    truncation: float = 0.01,
-    rounds: int = 5,
-    seed: int = 0,
-    engine: str | Engine = "vectorized",
-    device: str = "auto",
-    batch: int = 10,
-) -> ValuationResult:
+@dataclass(frozen=True, kw_only=True)
+class TMCShapley(Method):
     """Truncated Monte Carlo Shapley: trains a model for every prefix of every permutation that is not truncated."""
-    with Market.open(consumer, providers, engine, device) as market:
-        game = training_game(market, rounds, seed)
-        result = shapley_monte_carlo(game, stop, seed, truncation=truncation, batch=batch)
-        return market.finished(result, "tmc")
+
+    stop: Rule = STOP
+    truncation: float = 0.01
+    rounds: int = 5
+    batch: int = 10
+    kind: ClassVar[str] = "tmc"
+    limit_argument: ClassVar[str | None] = "stop"
+
+    def value(self, context: Context) -> ValuationResult:
+        game = training_game(context, self.rounds, self.seed)
+        result = shapley_monte_carlo(game, self.stop, self.seed, truncation=self.truncation, batch=self.batch)
+        return context.finished(result, self.kind)
+
+
+tmc_shapley = as_function(TMCShapley, "tmc_shapley")
+"""`TMCShapley` as one call."""
 
 
 def shapley_monte_carlo(
@@ -91,7 +93,7 @@ def asking_permutations(
         orders = averaging.orders()
         averaging.add(credit_in_order(orders, (yield from asking_along(game, orders, truncation))))
     running = averaging.running
-    cost = game.tally.cost(start, running.count)
+    cost = game.tally.now(running.count) - start
     return ValuationResult("monte-carlo", game.players, running.mean, running.standard_errors, averaging.stopped, cost)
 
 

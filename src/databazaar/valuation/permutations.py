@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.randomness import stream
-from databazaar.valuation.history import Course, History
+from databazaar.valuation.history import Histories, History
+from databazaar.valuation.result import Tally
 from databazaar.valuation.stopping import Rule, capped
-from databazaar.valuation.tally import Tally
 
 Vector = NDArray[np.float64]
 Orders = NDArray[np.int64]
@@ -162,20 +162,20 @@ class Averaging:
         estimates = np.concatenate([self._latest, self.running.add(marginals)])
         earlier, during = len(self._latest), self._tally.now() - self._before
         before = self._before - self._start
-        course = Course(estimates, self.running.errors_along, earlier, begun, before, during)
+        histories = Histories(estimates, self.running.errors_along, earlier, begun, before, during)
         self._latest = estimates[-rule.memory :]
-        asked = np.arange(begun + 1, begun + 1 + len(course))
+        asked = np.arange(begun + 1, begun + 1 + len(histories))
         asked = (asked >= rule.earliest) & (asked % self._check_every == 0)
-        stops = asked & rule.stops(course) if asked.any() else asked
+        stops = asked & rule.stops(histories) if asked.any() else asked
         last = int(stops.argmax())
         stopped = bool(stops[last])
         if not stopped:
-            last = len(course) - 1
-        self._history = course.at(last)
+            last = len(histories) - 1
+        self._history = histories.at(last)
         if stopped:
             self.stopped = rule.reason(self._history)
             assert self.stopped is not None
-            self.running.cut(len(course) - 1 - last)
+            self.running.cut(len(histories) - 1 - last)
 
     @property
     def share(self) -> float:

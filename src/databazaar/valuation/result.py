@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.valuation.payouts import Mode, payouts
+from databazaar.valuation.apportionment import Mode, payouts
 
 Vector = NDArray[np.float64]
 
@@ -23,6 +24,32 @@ class Cost:
     trainings: int = 0
     permutations: int = 0
     seconds: float = 0.0
+
+    def __sub__(self, other: Cost) -> Cost:
+        """What was spent between two moments."""
+        return Cost(
+            self.oracle_calls - other.oracle_calls,
+            self.utility_evaluations - other.utility_evaluations,
+            self.trainings - other.trainings,
+            self.permutations - other.permutations,
+            self.seconds - other.seconds,
+        )
+
+
+class Tally:
+    """A clock and counters, which only grow, for one run. Of `runs` in lockstep, each gets its part of the time."""
+
+    def __init__(self, runs: int = 1) -> None:
+        self._began = time.perf_counter()
+        self._runs = runs
+        self.oracle_calls = 0
+        self.utility_evaluations = 0
+        self.trainings = 0
+
+    def now(self, permutations: int = 0) -> Cost:
+        """All that was spent so far; permutations are counted by whoever samples them."""
+        seconds = (time.perf_counter() - self._began) / self._runs
+        return Cost(self.oracle_calls, self.utility_evaluations, self.trainings, permutations, seconds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The game that federated methods value in every round, and the wishes for what its coalitions are worth."""
+"""The game that federated methods value in every round, and the requests for what its coalitions are worth."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from databazaar.engines import Replies
 from databazaar.errors import BazaarError
+from databazaar.valuation.context import Context
 from databazaar.valuation.games import TABLE_PLAYERS, Asking, Coalitions, Game, all_coalitions, is_everything
-from databazaar.valuation.market import Market
 from databazaar.valuation.permutations import Orders
 from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
 
@@ -33,7 +33,7 @@ TABLE_FLOATS = 2**20
 class Opening:
     """A round before it is known whose update alone leaves a model of finite utility: only those will be players."""
 
-    market: Market
+    context: Context
     scorer: Scorer
     updates: Tensor
     asked: list[int]
@@ -44,7 +44,7 @@ class Opening:
     @classmethod
     def of(
         cls,
-        market: Market,
+        context: Context,
         layer: FirstLayer | None,
         w: Tensor,
         replies: Replies,
@@ -57,17 +57,17 @@ class Opening:
         if not rows:
             return None
         updates = _chosen(replies.updates, rows)
-        scorer: Scorer = PlainScorer(market.evaluator, w, updates)
+        scorer: Scorer = PlainScorer(context.evaluator, w, updates)
         if layer is not None and layer.fits(len(rows)):
             scorer = PrefixScorer(layer, w, updates)
-        return cls(market, scorer, updates, asked, rows, step, aggregate)
+        return cls(context, scorer, updates, asked, rows, step, aggregate)
 
-    def wish(self, coalitions: Coalitions) -> Combinations:
+    def request(self, coalitions: Coalitions) -> Combinations:
         return Combinations(self.scorer, weights_of(coalitions, self.step, self.aggregate))
 
     def game(self, worths: Vector, coalitions: Coalitions) -> RoundGame | None:
         """The game between those who can play, with the worths of these coalitions; None where nobody can."""
-        self.market.tally.evaluations += len(worths)
+        self.context.tally.utility_evaluations += len(worths)
         n = len(self.rows)
         nothing, *alone = worths[_rows_of_singles(coalitions)]
         if not np.isfinite(nothing):
@@ -79,9 +79,9 @@ class Opening:
             among = ~coalitions[:, ~np.isfinite(alone)].any(1)
             coalitions, worths = coalitions[among][:, players], worths[among]
         members = [self.asked[self.rows[i]] for i in players]
-        ids = self.market.ids
+        ids = self.context.ids
         round_game = RoundGame(
-            self, Game([ids[i] for i in members], _nobody_asks, tally=self.market.tally), members, players
+            self, Game([ids[i] for i in members], _nobody_asks, tally=self.context.tally), members, players
         )
         round_game.game.know(coalitions, worths)
         return round_game
@@ -101,7 +101,7 @@ class RoundGame:
         return _chosen(self.opening.updates, self.players.tolist())
 
     def answered(self, asking: Asking[T]) -> Generator[Combinations, Vector, T]:
-        """A computation on the game, with wishes for models in place of coalitions."""
+        """A computation on the game, with requests for models in place of coalitions."""
         worths: Any = None
         while True:
             try:
@@ -111,7 +111,7 @@ class RoundGame:
                 return found
             everybody = np.zeros((len(coalitions), len(self.opening.rows)), dtype=bool)
             everybody[:, self.players] = coalitions
-            worths = yield self.opening.wish(everybody)
+            worths = yield self.opening.request(everybody)
 
 
 def all_are_cheap(players: int, cost: float) -> bool:
@@ -166,4 +166,4 @@ def _chosen(updates: Tensor, rows: list[int]) -> Tensor:
 
 
 def _nobody_asks(coalitions: Coalitions) -> Vector:
-    raise AssertionError("a round's coalitions are scored by whoever drives the valuation")
+    raise AssertionError("a round's coalitions are scored by whoever runs the valuation")

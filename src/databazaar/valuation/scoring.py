@@ -23,8 +23,8 @@ from databazaar.engines import Engine
 from databazaar.engines.dual import split_first_linear
 from databazaar.learning.models import caller
 from databazaar.learning.utilities import Evaluator
-from databazaar.market.wishes import Wish
 from databazaar.parties.consumer import Consumer
+from databazaar.valuation.lockstep import Request
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""
@@ -63,23 +63,24 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Combinations(Wish):
-    """A wish for the utilities of w + Σ_i c_i g_i. Several runs' wishes are granted in one go."""
+class Combinations(Request):
+    """A request for the utilities of w + Σ_i c_i g_i. Several runs' requests are answered in one go."""
 
     scorer: Scorer
     coefficients: Weights
 
     @staticmethod
-    def grant(wishes: Sequence[Combinations], engine: Engine, evaluator: Evaluator) -> list[NDArray[np.float64]]:
+    def answer(requests: Sequence[Combinations], engine: Engine, evaluator: Evaluator) -> list[NDArray[np.float64]]:
         answers: dict[int, NDArray[np.float64]] = {}
         kinds: dict[tuple[type, int], list[int]] = {}
-        for place, wish in enumerate(wishes):
-            kinds.setdefault((type(wish.scorer), id(wish.scorer.evaluator)), []).append(place)
+        for place, request in enumerate(requests):
+            kinds.setdefault((type(request.scorer), id(request.scorer.evaluator)), []).append(place)
         for (kind, _), places in kinds.items():
-            alike = [wishes[place] for place in places]
-            scored = kind.together([wish.scorer for wish in alike], [wish.coefficients for wish in alike])  # type: ignore[attr-defined]
+            alike = [requests[place] for place in places]
+            scorers, coefficients = [each.scorer for each in alike], [each.coefficients for each in alike]
+            scored = kind.together(scorers, coefficients)  # type: ignore[attr-defined]
             answers.update(zip(places, scored, strict=True))
-        return [answers[place] for place in range(len(wishes))]
+        return [answers[place] for place in range(len(requests))]
 
 
 class PlainScorer:

@@ -2,7 +2,7 @@
 
 A rule is a pure function of a `History`. It answers with the reason to stop, in words, or with None. Methods check
 it after every permutation, and `capped` makes sure that none of them can go on without end. Permutations come in
-blocks, so a rule may also judge a whole `Course` of histories at once; what it says must be the same.
+blocks, so a rule may also judge all `Histories` of a block at once; what it says must be the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.valuation.history import Course, History
+from databazaar.valuation.history import Histories, History
 
 Vector = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -38,9 +38,9 @@ class Rule:
         """Why to stop now, or None to go on."""
         raise NotImplementedError
 
-    def stops(self, course: Course) -> Flags:
+    def stops(self, histories: Histories) -> Flags:
         """Where along a block it has a reason to stop: `reason` at every row, in one go where a rule knows how."""
-        return np.array([self.reason(course.at(row)) is not None for row in range(len(course))])
+        return np.array([self.reason(histories.at(row)) is not None for row in range(len(histories))])
 
     def permutations_left(self, history: History) -> float:
         """After how many more permutations it may stop at the latest, at the cost per permutation so far."""
@@ -72,8 +72,8 @@ class Either(Rule):
     def reason(self, history: History) -> str | None:
         return self.left.reason(history) or self.right.reason(history)
 
-    def stops(self, course: Course) -> Flags:
-        return self.left.stops(course) | self.right.stops(course)
+    def stops(self, histories: Histories) -> Flags:
+        return self.left.stops(histories) | self.right.stops(histories)
 
     def permutations_left(self, history: History) -> float:
         return min(self.left.permutations_left(history), self.right.permutations_left(history))
@@ -98,8 +98,8 @@ class Both(Rule):
         reasons = self.left.reason(history), self.right.reason(history)
         return None if None in reasons else f"{reasons[0]} and {reasons[1]}"
 
-    def stops(self, course: Course) -> Flags:
-        return self.left.stops(course) & self.right.stops(course)
+    def stops(self, histories: Histories) -> Flags:
+        return self.left.stops(histories) & self.right.stops(histories)
 
     def permutations_left(self, history: History) -> float:
         return max(self.left.permutations_left(history), self.right.permutations_left(history))
@@ -133,11 +133,11 @@ class BackCheck(Rule):
             return None
         return f"values moved by {change:.2g} in {self.length} permutations" if now.any() else "all values are zero"
 
-    def stops(self, course: Course) -> Flags:
-        stops = np.zeros(len(course), dtype=bool)
-        row = max(0, self.length - course.earlier)  # the first that has an estimate so far back
-        now = course.estimates[course.earlier + row :]
-        before = course.estimates[course.earlier + row - self.length :][: len(now)]
+    def stops(self, histories: Histories) -> Flags:
+        stops = np.zeros(len(histories), dtype=bool)
+        row = max(0, self.length - histories.earlier)  # the first that has an estimate so far back
+        now = histories.estimates[histories.earlier + row :]
+        before = histories.estimates[histories.earlier + row - self.length :][: len(now)]
         stops[row:] = _changes(now, before) < self.tolerance
         return stops
 
@@ -199,8 +199,8 @@ class StandardErrorBelow(Rule):
         largest = float(history.standard_errors.max())
         return f"the largest standard error is {largest:.2g}" if largest < self.size else None
 
-    def stops(self, course: Course) -> Flags:
-        return np.asarray((course.standard_errors.max(1) < self.size) & (course.permutations >= 2))
+    def stops(self, histories: Histories) -> Flags:
+        return np.asarray((histories.standard_errors.max(1) < self.size) & (histories.permutations >= 2))
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ class _Most(Rule):
     def spent(self, history: History) -> float:
         return float(getattr(history, self.cost))
 
-    def stops(self, course: Course) -> Flags:
-        return np.asarray(course.spent(self.cost) >= self.count)
+    def stops(self, histories: Histories) -> Flags:
+        return np.asarray(histories.spent(self.cost) >= self.count)
 
     def share(self, history: History) -> float:
         return min(1.0, self.spent(history) / self.count)
@@ -244,8 +244,8 @@ class MaxPermutations(_Most):
         super().__post_init__()
         object.__setattr__(self, "earliest", math.ceil(self.count))
 
-    def stops(self, course: Course) -> Flags:
-        return np.asarray(course.permutations >= self.count)
+    def stops(self, histories: Histories) -> Flags:
+        return np.asarray(histories.permutations >= self.count)
 
     def permutations_left(self, history: History) -> float:
         return max(0.0, self.count - history.permutations)
@@ -273,7 +273,7 @@ class MaxEvaluations(_Most):
     """About `count` utility evaluations: the permutation under way is finished."""
 
     unit: ClassVar[str] = "utility evaluations"
-    cost: ClassVar[str] = "evaluations"
+    cost: ClassVar[str] = "utility_evaluations"
 
 
 def capped(rule: Rule, most: int = MOST_PERMUTATIONS) -> Rule:

@@ -12,8 +12,9 @@ those of round 0. An update that fails, or after which the model has no finite u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,11 +25,10 @@ from databazaar.engines import Ask, Engine, VectorizedEngine
 from databazaar.engines.protocol import LIMIT
 from databazaar.errors import BazaarError
 from databazaar.learning.utilities import Evaluator, Scores
-from databazaar.market.wishes import Wish
-from databazaar.parties.consumer import Consumer
-from databazaar.parties.provider import Provider
 from databazaar.randomness import stream
-from databazaar.valuation.market import Market, Valuing
+from databazaar.valuation.context import Context
+from databazaar.valuation.lockstep import Request, Steps
+from databazaar.valuation.method import SteppedMethod, as_function
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
@@ -39,51 +39,40 @@ STOP = BackCheck(10, 0.01) | MaxPermutations(500)
 """Appendix A.1 of the paper; the cap is the one behind its figures."""
 
 
-def g_shapley(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    *,
-    stop: Rule = STOP,
-    credit_first: bool = True,
-    seed: int = 0,
-    engine: str | Engine = "vectorized",
-    device: str = "auto",
-    batch: int = 25,
-) -> ValuationResult:
+@dataclass(frozen=True, kw_only=True)
+class GShapley(SteppedMethod):
     """Gradient Shapley values; `batch` permutations advance side by side."""
-    with Market.open(consumer, providers, engine, device) as market:
-        return market.answer(g_valuing(market, stop=stop, credit_first=credit_first, seed=seed, batch=batch))
+
+    stop: Rule = STOP
+    credit_first: bool = True
+    batch: int = 25
+    kind: ClassVar[str] = "g-shapley"
+    limit_argument: ClassVar[str | None] = "stop"
+
+    def steps(self, context: Context) -> Steps:
+        n, start, step = len(context.providers), context.start(), context.step(0)
+        scores = yield start[None]
+        assert isinstance(scores, Scores)
+        context.tally.utility_evaluations += 1
+        nothing = float(scores.utility[0])
+        if not np.isfinite(nothing):
+            raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
+        averaging = Averaging(Shuffle(n, self.seed, "g-shapley"), n, self.stop, context.tally, batch=self.batch)
+        while averaging.stopped is None:
+            orders, first = averaging.orders(), averaging.running.count
+            seeds = [oracle_seed(self.seed, first + row) for row in range(len(orders))]
+            after: Vector = yield Walks(start, orders, seeds, step, nothing)
+            context.tally.oracle_calls += orders.size
+            context.tally.utility_evaluations += orders.size
+            before = after[:, :1] if not self.credit_first else np.full((len(orders), 1), nothing)
+            averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
+            context.progress(averaging.share)
+        running, cost = averaging.running, context.tally.now(averaging.running.count)
+        return ValuationResult(self.kind, context.ids, running.mean, running.standard_errors, averaging.stopped, cost)
 
 
-def g_valuing(
-    market: Market,
-    *,
-    stop: Rule = STOP,
-    credit_first: bool = True,
-    seed: int = 0,
-    batch: int = 25,
-    tell: Callable[[float], None] = lambda share: None,
-) -> Valuing:
-    """`g_shapley` on a market that is open already, yielding its wishes. `tell` hears which share is done, about."""
-    n, start, step = len(market.providers), market.start(), market.step(0)
-    scores = yield start[None]
-    assert isinstance(scores, Scores)
-    market.tally.evaluations += 1
-    nothing = float(scores.utility[0])
-    if not np.isfinite(nothing):
-        raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
-    averaging = Averaging(Shuffle(n, seed, "g-shapley"), n, stop, market.tally, batch=batch)
-    while averaging.stopped is None:
-        orders, first = averaging.orders(), averaging.running.count
-        seeds = [oracle_seed(seed, first + row) for row in range(len(orders))]
-        after: Vector = yield Walks(start, orders, seeds, step, nothing)
-        market.tally.oracle_calls += orders.size
-        market.tally.evaluations += orders.size
-        before = after[:, :1] if not credit_first else np.full((len(orders), 1), nothing)
-        averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
-        tell(averaging.share)
-    running, cost = averaging.running, market.tally.cost(permutations=averaging.running.count)
-    return ValuationResult("g-shapley", market.ids, running.mean, running.standard_errors, averaging.stopped, cost)
+g_shapley = as_function(GShapley, "g_shapley")
+"""`GShapley` as one call."""
 
 
 def oracle_seed(seed: int, permutation: int) -> int:
@@ -92,8 +81,8 @@ def oracle_seed(seed: int, permutation: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Walks(Wish):
-    """A wish for the utilities after the first provider's update, after the second's, …, along each order: [P, n].
+class Walks(Request):
+    """A request for the utilities after the first provider's update, after the second's, …, along each order: [P, n].
 
     Walk r begins at `start`, which is worth `nothing`, and its oracles' randomness derives from seeds[r].
     """
@@ -105,13 +94,13 @@ class Walks(Wish):
     nothing: float
 
     @staticmethod
-    def grant(wishes: Sequence[Walks], engine: Engine, evaluator: Evaluator) -> list[Vector]:
+    def answer(requests: Sequence[Walks], engine: Engine, evaluator: Evaluator) -> list[Vector]:
         """All walks as rows of one stack. Nothing is fetched from the device before the end."""
-        counts = [len(wish.orders) for wish in wishes]
-        orders = np.concatenate([wish.orders for wish in wishes])
-        seeds = [seed for wish in wishes for seed in wish.seeds]
-        params = torch.cat([wish.start.expand(len(wish.orders), -1) for wish in wishes])
-        each = np.repeat([[wish.step, wish.nothing] for wish in wishes], counts, axis=0)
+        counts = [len(walks.orders) for walks in requests]
+        orders = np.concatenate([walks.orders for walks in requests])
+        seeds = [seed for walks in requests for seed in walks.seeds]
+        params = torch.cat([walks.start.expand(len(walks.orders), -1) for walks in requests])
+        each = np.repeat([[walks.step, walks.nothing] for walks in requests], counts, axis=0)
         steps, worth = torch.from_numpy(each).to(params.device).T
         steps = steps.to(params.dtype)[:, None]
         along = []

@@ -11,80 +11,20 @@ from numpy.typing import NDArray
 
 from databazaar.engines import Engine
 from databazaar.errors import BazaarError
-from databazaar.market.arbiter import Arbiter
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.samplers import Sampler, Uniform
-from databazaar.valuation.exact import exact_shapley
-from databazaar.valuation.fed_shapley import fed_shapley
-from databazaar.valuation.g_shapley import g_shapley
-from databazaar.valuation.gtg_shapley import gtg_shapley
-from databazaar.valuation.leave_one_out import leave_one_out
-from databazaar.valuation.monte_carlo import tmc_shapley
-from databazaar.valuation.payouts import Mode
-from databazaar.valuation.result import Trained, ValuationResult
-from databazaar.valuation.stability import Stability, stability
-from databazaar.valuation.tally import Tally
+from databazaar.valuation.apportionment import Mode
+from databazaar.valuation.method import METHODS, Method
+from databazaar.valuation.rank_stability import Stability, stability
+from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.stopping import Rule
 
-Method = Callable[..., ValuationResult]
-"""Takes a consumer, providers, seed, engine and device, and the options of the method's own function."""
-
-
-def market_run(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    *,
-    sampler: Sampler | None = None,
-    seed: int = 0,
-    engine: str | Engine = "vectorized",
-    device: str = "auto",
-) -> ValuationResult:
-    """A run of the market itself, as a valuation: a provider's value is its pay. OSMD unless a sampler is given."""
-    tally = Tally()
-    arbiter = Arbiter(consumer, providers, sampler, engine=engine, device=device, seed=seed)
-    report = arbiter.run()
-    for played in report.rounds:
-        asked = len({access.provider for access in played.accesses})
-        tally.oracle_calls += asked
-        tally.evaluations += asked + 1
-    tally.evaluations += 1
-    tally.trainings = 1
-    pay = np.array([payout.pay for payout in report.payouts], dtype=np.float64)
-    ids = tuple(payout.provider for payout in report.payouts)
-    trained = Trained(arbiter.parameters, report.final_utility)
-    method = str(report.sampler["kind"])
-    return ValuationResult(method, ids, pay, np.zeros(len(ids)), report.message, tally.cost(), trained)
-
-
-def uniform_run(consumer: Consumer, providers: Sequence[Provider], **options: Any) -> ValuationResult:
-    """The market with uniform sampling without replacement: everybody is paid alike, but for luck."""
-    return market_run(consumer, providers, sampler=Uniform(replacement=False), **options)
-
-
-def fed_shapley_exact(consumer: Consumer, providers: Sequence[Provider], **options: Any) -> ValuationResult:
-    """Federated Shapley over all coalitions of every round."""
-    return fed_shapley(consumer, providers, exact=True, **options)
-
-
-METHODS: dict[str, Method] = {
-    "osmd": market_run,
-    "uniform": uniform_run,
-    "g-shapley": g_shapley,
-    "fedsv": fed_shapley,
-    "fedsv-exact": fed_shapley_exact,
-    "gtg": gtg_shapley,
-    "tmc": tmc_shapley,
-    "loo": leave_one_out,
-    "exact": exact_shapley,
-}
-"""Every method by the name that the command line knows it by."""
-
-PAID_BY_ACCESS = ("osmd", "uniform")
-"""Methods whose values are payments already."""
+Progress = Callable[[str, int], None]
+"""Called with a method and a seed when that run is done."""
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class MethodOutcome:
     """One method over all seeds. `payouts` is [seeds, providers]; `stability` needs two seeds or more."""
 
     method: str
@@ -123,10 +63,10 @@ class Comparison:
     budget: int
     mode: Mode
     seeds: tuple[int, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[MethodOutcome, ...]
     rank_correlation: NDArray[np.float64]
 
-    def __getitem__(self, method: str) -> Outcome:
+    def __getitem__(self, method: str) -> MethodOutcome:
         return next(outcome for outcome in self.outcomes if outcome.method == method)
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,39 +92,46 @@ def compare(
     engine: str | Engine = "vectorized",
     device: str = "auto",
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    tell: Callable[[str, int], None] | None = None,
+    limit: Rule | None = None,
+    progress: Progress = lambda method, seed: None,
 ) -> Comparison:
     """Runs every method with seeds seed, seed + 1, … and pays out the consumer's budget by its values.
 
-    `options` holds further arguments by method, as in {"g-shapley": {"stop": MaxPermutations(50)}}. `tell` is called
-    with a method and a seed before each run.
+    `options` holds further settings by method, as in {"g-shapley": {"stop": MaxPermutations(50)}}. `limit` ends each
+    run of a method that can be ended early. `progress` is called with a method and a seed when that run is done.
     """
-    unknown = [name for name in [*methods, *(options or {})] if name not in METHODS]
-    if unknown or not methods:
-        raise BazaarError(f"method {', '.join(unknown) or '(none)'} is unknown: use some of {', '.join(METHODS)}")
-    if len(set(methods)) != len(methods):
-        raise BazaarError("a method is named twice: name each once")
+    _refuse_names(methods, options or {})
     if seeds < 1:
         raise BazaarError(f"seeds = {seeds} must be at least 1")
+    every_seed = tuple(range(seed, seed + seeds))
+    planned = []
+    for name in methods:
+        given = {"engine": engine, "device": device, **(options or {}).get(name, {})}
+        runs: list[Method] = [METHODS.build({"kind": name, "seed": s, **given}) for s in every_seed]
+        planned.append([run if limit is None else run.limited(limit) for run in runs])
+    for runs in planned:
+        runs[0].validate(consumer, providers)
     ids = tuple(provider.id for provider in providers)
     outcomes = []
-    for name in methods:
-        results = []
-        for s in range(seed, seed + seeds):
-            if tell is not None:
-                tell(name, s)
-            extra = (options or {}).get(name, {})
-            results.append(METHODS[name](consumer, providers, seed=s, engine=engine, device=device, **extra))
-        paid = np.array([_pay(name, result, consumer.budget, mode) for result in results], dtype=np.int64)
-        sure = stability(ids, paid) if seeds > 1 else None
-        outcomes.append(Outcome(name, tuple(results), paid, sure))
+    for name, runs in zip(methods, planned, strict=True):
+        results = runs[0].run_seeds(runs, consumer, providers, lambda run: progress(run.kind, run.seed))
+        paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
+        outcomes.append(MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds > 1 else None))
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
-    every_seed = tuple(range(seed, seed + seeds))
     return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
 
 
-def _pay(method: str, result: ValuationResult, budget: int, mode: Mode) -> list[int]:
-    if method in PAID_BY_ACCESS:
+def _refuse_names(methods: Sequence[str], options: Mapping[str, Any]) -> None:
+    known = METHODS.kinds()
+    unknown = [name for name in [*methods, *options] if name not in known]
+    if unknown or not methods:
+        raise BazaarError(f"method {', '.join(unknown) or '(none)'} is unknown: use some of {', '.join(known)}")
+    if len(set(methods)) != len(methods):
+        raise BazaarError("a method is named twice: name each once")
+
+
+def _pay(method: Method, result: ValuationResult, budget: int, mode: Mode) -> list[int]:
+    if method.paid_by_access:
         return [int(value) for value in result.values]
     return list(result.payouts(budget, mode).values())
 

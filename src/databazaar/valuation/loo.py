@@ -6,31 +6,31 @@ is why Shapley values exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from databazaar.engines import Engine
-from databazaar.parties.consumer import Consumer
-from databazaar.parties.provider import Provider
+from databazaar.valuation.context import Context
 from databazaar.valuation.games import Game
-from databazaar.valuation.market import Market
+from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.training_game import training_game
 
 
-def leave_one_out(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    *,
-    rounds: int = 5,
-    seed: int = 0,
-    engine: str | Engine = "vectorized",
-    device: str = "auto",
-) -> ValuationResult:
-    """Trains with everybody, and once without each provider."""
-    with Market.open(consumer, providers, engine, device) as market:
-        return market.finished(leave_one_out_game(training_game(market, rounds, seed)))
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut(Method):
+    """Trains with everybody, and once without each provider, for `rounds` rounds."""
+
+    rounds: int = 5
+    kind: ClassVar[str] = "loo"
+
+    def value(self, context: Context) -> ValuationResult:
+        return context.finished(leave_one_out_game(training_game(context, self.rounds, self.seed)))
+
+
+leave_one_out = as_function(LeaveOneOut, "leave_one_out")
+"""`LeaveOneOut` as one call."""
 
 
 def leave_one_out_game(game: Game) -> ValuationResult:
@@ -42,5 +42,5 @@ def leave_one_out_game(game: Game) -> ValuationResult:
     n = len(game.players)
     start = game.tally.now()
     worths = game.value(np.concatenate([game.everybody, ~np.eye(n, dtype=bool)]))
-    stopped, cost = f"everybody, and each of {n:,} left out once", game.tally.cost(start)
+    stopped, cost = f"everybody, and each of {n:,} left out once", game.tally.now() - start
     return ValuationResult("leave-one-out", game.players, worths[0] - worths[1:], np.zeros(n), stopped, cost)

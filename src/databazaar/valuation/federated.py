@@ -1,0 +1,193 @@
+"""Federated Shapley: Shapley values of every training round, added up while a model is trained.
+
+In each round K providers are drawn uniformly without replacement and asked for updates of w. The round is a game
+between them: a coalition is worth the utility of w with its members' updates. Their Shapley values in that game, exact
+over 2^K coalitions or by permutation sampling (FedSV-PS), are added to their values; whoever is not drawn gets nothing.
+Then the mean of the updates is added to w, and the next round begins (Wang et al. 2020; Section 5.1 of the paper).
+
+Departures from the paper: none in the values. Behind the paper's figures a coalition's model is w plus the *sum* of
+its updates ("sum", the default); as FedAvg would have it, w plus their mean ("mean"). A provider whose reply fails, or
+whose update alone leaves the model without a finite utility, is no player of that round and no part of the average.
+Standard errors are those of sampling permutations, given how the training went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from databazaar.engines import Ask
+from databazaar.errors import BazaarError
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
+from databazaar.randomness import draws_stream
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import Uniform
+from databazaar.valuation.context import Context
+from databazaar.valuation.exact import MOST_PLAYERS, asking_exact, few_enough
+from databazaar.valuation.games import Asking, Coalitions, Game, all_coalitions
+from databazaar.valuation.history import History, Vector
+from databazaar.valuation.lockstep import Request, Steps
+from databazaar.valuation.method import SteppedMethod, as_function
+from databazaar.valuation.monte_carlo import asking_permutations
+from databazaar.valuation.permutations import Shuffle, first_block
+from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.round_game import Aggregate, Opening, RoundGame, all_are_cheap, along, singles
+from databazaar.valuation.scoring import FirstLayer
+from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
+
+STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
+"""Of one round: Appendix A.1 of the paper, and the cap that it lacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundByRound(SteppedMethod):
+    """FedAvg with uniform sampling, in which every round's game is valued and the values add up.
+
+    `stop` ends the sampling of a round and begins anew in each; `limit` may end the whole, after any round. Without
+    `rounds` there are as many as the budget pays for.
+    """
+
+    stop: Rule = STOP
+    limit: Rule | None = None
+    rounds: int | None = None
+    aggregate: Aggregate = "sum"
+    draws_without_replacement: ClassVar[bool] = True
+    limit_argument: ClassVar[str | None] = "limit"
+
+    def __post_init__(self) -> None:
+        if self.aggregate not in ("sum", "mean"):
+            raise BazaarError(f'aggregate {self.aggregate!r} is unknown: use "sum" or "mean"')
+
+    def value_round(self, game: Game, t: int) -> Asking[ValuationResult]:
+        """The values of a round's players in the game between them."""
+        raise NotImplementedError
+
+    def ahead(self, players: int, cost: float, t: int) -> Coalitions:
+        """Coalitions to be scored as soon as the updates are there, at `cost` floats a model."""
+        return singles(players)
+
+    def steps(self, context: Context) -> Steps:
+        values, variances = np.zeros((2, len(context.providers)))
+        w, layer = context.start(), FirstLayer.of(context.consumer, context.evaluator)
+        permutations, purse = 0, context.consumer.budget
+        t, stopped = 0, None
+        while stopped is None:
+            asked = _draw(context, self.seed, t)
+            price = sum(context.providers[i].price for i in asked)
+            if price > purse or t == self.rounds:
+                stopped = f"{t:,} rounds" if t == self.rounds else f"the budget paid for {t:,} rounds"
+                break
+            if self.rounds is None:
+                purse -= price
+            round_game, result = yield from self._round(context, layer, w, asked, t)
+            if round_game is not None and result is not None:
+                values[round_game.members] += result.values
+                variances[round_game.members] += result.standard_errors**2
+                permutations += result.cost.permutations
+                w = context.moved(w, round_game.updates, t)
+            t += 1
+            context.progress(t / self.rounds if self.rounds is not None else 1 - purse / context.consumer.budget)
+            stopped = self._limit_reached(context, values, np.sqrt(variances), permutations, t)
+        context.tally.trainings += 1
+        trained = context.trained(w)
+        cost = context.tally.now(permutations)
+        return ValuationResult(self._name(), context.ids, values, np.sqrt(variances), stopped, cost, trained)
+
+    def _round(
+        self, context: Context, layer: FirstLayer | None, w: Tensor, asked: list[int], t: int
+    ) -> Generator[Ask | Request, Any, tuple[RoundGame | None, ValuationResult | None]]:
+        """The round's game and its players' values; None where nobody gave an update that can be used."""
+        context.tally.oracle_calls += len(asked)
+        replies = yield Ask(w, asked, t, self.seed)
+        opening = Opening.of(context, layer, w, replies, asked, context.step(t), self.aggregate)
+        if opening is None:
+            return None, None
+        coalitions = self.ahead(len(opening.rows), opening.scorer.cost, t)
+        round_game = opening.game((yield opening.request(coalitions)), coalitions)
+        if round_game is None:
+            return None, None
+        result = yield from round_game.answered(self.value_round(round_game.game, t))
+        return round_game, result
+
+    def _limit_reached(
+        self, context: Context, values: Vector, errors: Vector, permutations: int, rounds: int
+    ) -> str | None:
+        if self.limit is None:
+            return None
+        spent = context.tally.now()
+        history = History((values,), errors, permutations, spent.seconds, spent.oracle_calls, spent.utility_evaluations)
+        reason = self.limit.reason(history)
+        return f"{reason}, after {rounds:,} rounds" if reason is not None else None
+
+    def _name(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedShapley(RoundByRound):
+    """Federated Shapley values and the model trained on the way.
+
+    `exact` is over all coalitions of a round; else permutations are sampled. `stop` ends the sampling of a round and
+    begins anew in each; `limit` may end the whole, after any round. Without `rounds` there are as many as the budget
+    pays for. Permutations before the rule can stop are worked out at once, and `batch` at a time after them.
+    """
+
+    exact: bool = False
+    kind: ClassVar[str] = "fedsv"
+
+    def validate(self, consumer: Consumer, providers: Sequence[Provider]) -> None:
+        super().validate(consumer, providers)
+        if self.exact and consumer.per_round > MOST_PLAYERS:
+            raise BazaarError(
+                f"{self._name()} scores every coalition of a round, 2^{consumer.per_round} of them for per_round = "
+                f"{consumer.per_round}: it takes at most {MOST_PLAYERS}, so use fedsv instead"
+            )
+
+    def value_round(self, game: Game, t: int) -> Asking[ValuationResult]:
+        if self.exact:
+            return asking_exact(game)
+        orders = self._orders(len(game.players), t)
+        return asking_permutations(game, self.stop, orders, batch=self.batch, lead=self._lead())
+
+    def ahead(self, players: int, cost: float, t: int) -> Coalitions:
+        """All coalitions where they are needed or cost next to nothing, else those of the first permutations."""
+        if self.exact:
+            few_enough(players)
+        if self.exact or all_are_cheap(players, cost):
+            return all_coalitions(players)
+        return along(self._orders(players, t).block(0, self._lead()))
+
+    def _orders(self, players: int, t: int) -> Shuffle:
+        return Shuffle(players, self.seed, f"fedsv round {t}")
+
+    def _lead(self) -> int:
+        return first_block(self.stop, self.batch)
+
+    def _name(self) -> str:
+        return "fedsv-exact" if self.exact else "fedsv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedShapleyExact(FedShapley):
+    """Federated Shapley over all coalitions of every round."""
+
+    exact: bool = True
+    kind: ClassVar[str] = "fedsv-exact"
+
+
+fed_shapley = as_function(FedShapley, "fed_shapley")
+"""`FedShapley` as one call."""
+
+
+def _draw(context: Context, seed: int, t: int) -> list[int]:
+    """K providers without replacement, by the stream that the arbiter's draws come from."""
+    sampler, roster = Uniform(replacement=False), Roster.equal(len(context.providers))
+    per_round = context.consumer.per_round
+    state, purse = sampler.init(roster, len(roster), per_round), Purse(len(roster), roster.prices)
+    draws: list[int] = sampler.draw(state, draws_stream(seed, t), per_round, purse).tolist()
+    return draws
