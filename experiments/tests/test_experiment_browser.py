@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from cli_markets import bazaar
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, visit
 from databazaar_experiments.compute import Plan
 from databazaar_experiments.page import render
 from small_runs import SETS, pretended
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from cli_markets import bazaar
 
 pytestmark = NEEDS_CHROMIUM
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from databazaar.cli.examples import example
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def reproduce(
 
 def add_to(app: typer.Typer) -> None:
     """What the entry point `databazaar.commands` calls."""
+    from databazaar.cli.examples import example
+
     app.command(epilog=example(*EXAMPLES))(reproduce)
 
 
