@@ -13,7 +13,7 @@ from databazaar.errors import BazaarError
 from databazaar.samplers import OSMD
 from databazaar_experiments.datasets import Images
 from databazaar_experiments.images import market_from, prepared, provider_groups, with_wrong_labels
-from databazaar_experiments.methods import METHODS, SHAPLEY, OSMDOncePerRound, OSMDWithoutReplacement, run_method
+from databazaar_experiments.methods import PAPER_METHODS, SHAPLEY, OSMDOncePerRound, OSMDWithoutReplacement, run_method
 from databazaar_experiments.mixture import mixture_market
 from databazaar_experiments.protocol_figures import FIGURES
 from databazaar_experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
@@ -96,8 +96,8 @@ SMALL_MIXTURE = replace(
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_seeds_side_by_side_give_what_each_gives_alone(method: str) -> None:
+@pytest.mark.parametrize("method", PAPER_METHODS)
+def test_seeds_in_lockstep_give_what_each_gives_alone(method: str) -> None:
     market = market_from(synthetic_images(400, 50), SYNTHETIC, SMALL)
     engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device("cpu"))
     together = run_method(method, market, (0, 1, 2), "cpu", engine=engine)
@@ -113,7 +113,7 @@ def test_seeds_side_by_side_give_what_each_gives_alone(method: str) -> None:
     assert method not in SHAPLEY or len(set(together.permutations)) > 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER_METHODS)
 def test_progress_is_told_along_the_way(method: str) -> None:
     shares: list[float] = []
     run_method(method, mixture_market(SMALL_MIXTURE), (0, 1, 2), "cpu", shares.append)

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from databazaar.reports import style
 from databazaar_experiments import published
-from databazaar_experiments.methods import METHODS
+from databazaar_experiments.methods import PAPER_METHODS
 from databazaar_experiments.published import DATASET_NAMES, METHOD_NAMES
 from databazaar_experiments.results import Results, group_names
 
@@ -27,7 +27,7 @@ RING = {"marker": "o", "linestyle": "none", "markerfacecolor": "none", "color": 
 @style.styled
 def revenue(results: Results, datasets: Sequence[str]) -> Figure:
     """Pay of every provider, mean ± standard deviation over the seeds: a row a dataset, a column a method."""
-    methods = [method for method in METHODS if method in results.plan.methods]
+    methods = [method for method in PAPER_METHODS if method in results.plan.methods]
     figure = Figure(figsize=(WIDTH, 0.55 + 2.05 * len(datasets)), layout="constrained", facecolor="white")
     panels = figure.subplots(len(datasets), len(methods), sharey="row", squeeze=False)
     for dataset, row in zip(datasets, panels, strict=True):
@@ -138,7 +138,7 @@ def runtime(results: Results, datasets: Sequence[str]) -> Figure:
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for dataset, axes in zip(datasets, panels, strict=False):
         mine, counts = results.runtime[results.runtime.dataset == dataset], set[int]()
-        for method in (m for m in METHODS if m in results.plan.methods):
+        for method in (m for m in PAPER_METHODS if m in results.plan.methods):
             theirs = published.runtime(dataset, method)
             if theirs is not None:
                 axes.plot(theirs.at, theirs.values, color=COLOURS[method], linewidth=0.9, linestyle=(0, (3, 2)))
@@ -169,7 +169,7 @@ def runtime(results: Results, datasets: Sequence[str]) -> Figure:
 @style.styled
 def mixture(results: Results) -> Figure:
     """Both panels: pay by provider, sorted by group, for every method; and the estimation error along training."""
-    methods = [method for method in METHODS if method in results.plan.methods]
+    methods = [method for method in PAPER_METHODS if method in results.plan.methods]
     figure = Figure(figsize=(WIDTH, 5.4), layout="constrained", facecolor="white")
     above, below = figure.subfigures(2, 1, height_ratios=(1, 1.15), squeeze=False)[:, 0]
     panels = above.subplots(1, len(methods), sharey=True, squeeze=False)[0]
@@ -191,14 +191,16 @@ def mixture(results: Results) -> Figure:
     return figure
 
 
-def _legend(figure: Figure | SubFigure, rings: bool, marker: str, line: str, methods: Sequence[str] = METHODS) -> None:
+def _legend(
+    figure: Figure | SubFigure, rings: bool, marker: str, line: str, methods: Sequence[str] = PAPER_METHODS
+) -> None:
     dashes: dict[str, Any] = {"uniform": (0, (4, 1.6))} if methods == TRAINED else {}
     handles = [
         Line2D([], [], color=COLOURS[m], marker=marker, linestyle=dashes.get(m, line), markersize=4)
-        for m in METHODS
+        for m in PAPER_METHODS
         if m in methods
     ]
-    names = [METHOD_NAMES[m] for m in METHODS if m in methods]
+    names = [METHOD_NAMES[m] for m in PAPER_METHODS if m in methods]
     if rings:
         handles.append(Line2D([], [], markersize=4.2, **RING))  # type: ignore[arg-type]
         names.append("published")
