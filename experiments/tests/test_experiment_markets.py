@@ -114,7 +114,7 @@ def test_seeds_in_lockstep_give_what_each_gives_alone(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", PAPER_METHODS)
-def test_progress_is_told_along_the_way(method: str) -> None:
+def test_progress_is_given_along_the_way(method: str) -> None:
     shares: list[float] = []
     run_method(method, mixture_market(SMALL_MIXTURE), (0, 1, 2), "cpu", shares.append)
     assert shares == sorted(shares) and shares[-1] == 1.0

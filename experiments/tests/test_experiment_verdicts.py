@@ -101,8 +101,8 @@ def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.Captur
     failing = [v for v in judge(results) if v.holds is False]
     assert failing and page.count("Why: ") == len(failing)
     _print_verdicts(failing)
-    told = capsys.readouterr().out
-    assert told.count("does not hold. ") == len(failing) and "3.0 units" in told
+    printed = capsys.readouterr().out
+    assert printed.count("does not hold. ") == len(failing) and "3.0 units" in printed
 
 
 def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None
     rows = re.findall(
         r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
     )
-    told = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
-    assert told["KMNIST"] == told["CIFAR-10"] == "not published" and told["MNIST"] == "0.8605"
+    shown = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
+    assert shown["KMNIST"] == shown["CIFAR-10"] == "not published" and shown["MNIST"] == "0.8605"
 
 
 @pytest.mark.parametrize(

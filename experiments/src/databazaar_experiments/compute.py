@@ -64,8 +64,7 @@ def compute(
     alone.sort(key=lambda place: (parts[place].case.dataset, parts[place].case.settings.providers))  # loads each once
     shared = [place for place in range(len(parts)) if place not in alone]
     jobs = min(jobs or jobs_for(where), max(len(shared), 1))
-    sizes = [part.rough_size * (jobs if place in alone else 1) for place, part in enumerate(parts)]
-    meter = Meter(parts, sizes, new_shares(len(parts), jobs), listener)
+    meter = Meter(parts, rough_sizes(parts, gpu, jobs), new_shares(len(parts), jobs), listener)
     with _wall_time(folder, parts, machine(where), jobs):
         if jobs > 1:
             in_processes(shared, meter, folder, data, where, jobs)
@@ -89,6 +88,11 @@ def is_timed(part: Part, gpu: bool) -> bool:
     """Whether a part's own seconds are a result: the runtime study, and on a GPU MNIST with OSMD."""
     case = part.case
     return case.experiment == "runtime" or (gpu and (case.dataset, case.method) == ("mnist", "osmd"))
+
+
+def rough_sizes(parts: Sequence[Part], gpu: bool, jobs: int) -> list[float]:
+    """What each part counts for in the progress. What runs alone has the time of all processes."""
+    return [part.rough_size * (jobs if is_timed(part, gpu) else 1) for part in parts]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

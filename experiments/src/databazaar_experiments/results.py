@@ -82,9 +82,9 @@ class Results:
 
     def comparable(self, dataset: str) -> bool:
         """Whether the published numbers are of a market of this size and budget."""
-        theirs = FIGURES.mixture if dataset == "mixture" else FIGURES.images.get(dataset)
+        paper = FIGURES.mixture if dataset == "mixture" else FIGURES.images.get(dataset)
         ours = self.settings.get(dataset)
-        return theirs is not None and ours is not None and _size(ours) == _size(theirs)
+        return paper is not None and ours is not None and _size(ours) == _size(paper)
 
 
 def _size(settings: Settings) -> tuple[int, int, int]:
