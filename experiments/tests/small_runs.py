@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from databazaar_experiments.compute import Plan
-from databazaar_experiments.methods import METHODS, Outcome
-from databazaar_experiments.parts import Piece, save
+from databazaar_experiments.methods import PAPER_METHODS, Measurement
+from databazaar_experiments.parts import Case, save
+from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import Results, gather, groups_of
 
 TINY = {
@@ -34,13 +34,13 @@ TINY = {
 SETS = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
 
 
-def tiny_plan(*whats: str, seeds: int = 2, methods: tuple[str, ...] = METHODS) -> Plan:
-    return Plan(whats or ("revenue",), ("synthetic",), seeds, seeds, "quick", methods, TINY)
+def tiny_plan(*whats: str, seeds: int = 2, methods: tuple[str, ...] = PAPER_METHODS) -> ReproductionPlan:
+    return ReproductionPlan(whats or ("revenue",), ("synthetic",), seeds, seeds, "quick", methods, TINY)
 
 
 def pretend(
     folder: Path,
-    piece: Piece,
+    case: Case,
     pay_by_group: list[float],
     final: float = 0.9,
     seeds: int = 10,
@@ -49,17 +49,17 @@ def pretend(
     jobs: int = 1,
 ) -> None:
     """A finished part in which every provider of a group earns the same, and every seed ends alike."""
-    groups = groups_of(piece.settings)
+    groups = groups_of(case.settings)
     pay = np.tile(np.array(pay_by_group)[groups], (seeds, 1))
     curve = np.tile(np.linspace(0.1 if final < 1 else 40.0, final, 3), (seeds, 1))
-    outcome = Outcome(list(range(seeds)), pay, np.array([1, 250, 500]), curve, seconds=seconds)
-    save(folder, piece, outcome, machine, jobs)
+    measurement = Measurement(list(range(seeds)), pay, np.array([1, 250, 500]), curve, seconds=seconds)
+    save(folder, case, measurement, machine, jobs)
 
 
-def pretended(folder: Path, made: dict[tuple[str, str], tuple[list[float], float]], plan: Plan) -> Results:
+def pretended(folder: Path, made: dict[tuple[str, str], tuple[list[float], float]], plan: ReproductionPlan) -> Results:
     """Results of the plan in which only the given (dataset, method) are there."""
-    for piece, wanted in plan.pieces():
-        if piece.experiment != "runtime" and (piece.dataset, piece.method) in made:
-            pay, final = made[piece.dataset, piece.method]
-            pretend(folder, piece, pay, final, wanted)
+    for case, wanted in plan.cases():
+        if case.experiment != "runtime" and (case.dataset, case.method) in made:
+            pay, final = made[case.dataset, case.method]
+            pretend(folder, case, pay, final, wanted)
     return gather(plan, folder)

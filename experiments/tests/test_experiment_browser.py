@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from cli_markets import bazaar
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, visit
-from databazaar_experiments.compute import Plan
 from databazaar_experiments.page import render
+from databazaar_experiments.plan import ReproductionPlan
 from small_runs import SETS, pretended
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from cli_markets import bazaar
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -43,7 +40,7 @@ def test_figures_and_verdicts_can_be_seen(quick_page: Path, tmp_path: Path, widt
 
 def test_a_page_with_long_reasons_fits_a_phone(tmp_path: Path) -> None:
     made = {("mnist", "osmd"): ([100.0, 90.0, 80.0, 70.0], 0.7), ("mnist", "fedsv"): ([168.8, 135.3, 87.7, 20.0], 0.5)}
-    page = render(pretended(tmp_path / "parts", made, Plan()))
+    page = render(pretended(tmp_path / "parts", made, ReproductionPlan()))
     shown = laid_out(page, PHONE, tmp_path / "frame")
     assert_fits(shown, PHONE)
     assert "Why: Off by 4.5 units" in shown["text"] and "Why: The cause is not known." in shown["text"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from cli_markets import bazaar, contents
 
 from small_runs import SETS
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from cli_markets import bazaar, contents
 
 QUICK = ("reproduce", "all", "--quick", "--device", "cpu", *SETS)
 

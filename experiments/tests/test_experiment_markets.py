@@ -10,10 +10,11 @@ import torch
 
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
+from databazaar.roster import Purse, Roster
 from databazaar.samplers import OSMD
 from databazaar_experiments.datasets import Images
 from databazaar_experiments.images import market_from, prepared, provider_groups, with_wrong_labels
-from databazaar_experiments.methods import METHODS, SHAPLEY, OSMDOncePerRound, OSMDWithoutReplacement, run_method
+from databazaar_experiments.methods import PAPER_METHODS, SHAPLEY, OSMDOncePerRound, OSMDWithoutReplacement, run_method
 from databazaar_experiments.mixture import mixture_market
 from databazaar_experiments.protocol_figures import FIGURES
 from databazaar_experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
@@ -96,8 +97,8 @@ SMALL_MIXTURE = replace(
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_seeds_side_by_side_give_what_each_gives_alone(method: str) -> None:
+@pytest.mark.parametrize("method", PAPER_METHODS)
+def test_seeds_in_lockstep_give_what_each_gives_alone(method: str) -> None:
     market = market_from(synthetic_images(400, 50), SYNTHETIC, SMALL)
     engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device("cpu"))
     together = run_method(method, market, (0, 1, 2), "cpu", engine=engine)
@@ -113,8 +114,8 @@ def test_seeds_side_by_side_give_what_each_gives_alone(method: str) -> None:
     assert method not in SHAPLEY or len(set(together.permutations)) > 1
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_progress_is_told_along_the_way(method: str) -> None:
+@pytest.mark.parametrize("method", PAPER_METHODS)
+def test_progress_is_given_along_the_way(method: str) -> None:
     shares: list[float] = []
     run_method(method, mixture_market(SMALL_MIXTURE), (0, 1, 2), "cpu", shares.append)
     assert shares == sorted(shares) and shares[-1] == 1.0
@@ -123,10 +124,11 @@ def test_progress_is_told_along_the_way(method: str) -> None:
 
 def test_drawn_twice_counts_once_behind_the_figures() -> None:
     once, twice = OSMDOncePerRound(0.1, 0.1), OSMD(0.1, 0.1)
-    state = once.init(4)
-    single = np.array([2, 1]), np.array([0.5, 0.2])
+    roster = Roster.equal(4)
+    state, purse = once.init(roster, 100, 2), Purse(100, roster.prices)
+    single = np.array([2, 1]), np.array([0.5, 0.2]), purse
     assert np.array_equal(once.update(state, *single), twice.update(state, *single))
-    repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2])
+    repeated = np.array([2, 2, 1]), np.array([0.5, 0.5, 0.2]), purse
     assert once.update(state, *repeated)[2] < twice.update(state, *repeated)[2]
     assert once.kind != twice.kind
 
@@ -135,13 +137,14 @@ def test_without_replacement_nobody_is_drawn_twice_and_the_likely_come_first() -
     sampler = OSMDWithoutReplacement(0.1, 0.1)
     state = np.log(np.array([0.5, 0.3, 0.1, 0.05, 0.05]))
     rng = np.random.default_rng(0)
-    rounds = np.array([sampler.draw(state, rng, 3) for _ in range(2_000)])
+    purse = Purse(100, Roster.equal(5).prices)
+    rounds = np.array([sampler.draw(state, rng, 3, purse) for _ in range(2_000)])
     assert all(len(set(draws)) == 3 for draws in rounds.tolist())
     assert np.bincount(rounds[:, 0], minlength=5) / 2_000 == pytest.approx(np.exp(state), abs=0.04)
     counts = np.bincount(rounds.ravel(), minlength=5)
     assert counts[0] < 2_000 * 3 * 0.5 and (np.diff(counts[:4]) < 0).all()  # fewer than K p for the likeliest
     with pytest.raises(BazaarError, match="per_round = 6 cannot be drawn without replacement from 5 providers"):
-        sampler.draw(state, rng, 6)
+        sampler.draw(state, rng, 6, purse)
     market = market_from(synthetic_images(400, 50), SYNTHETIC, replace(SMALL, repeats="never"))
     pay = run_method("osmd", market, (0,), "cpu").pay[0]
     assert pay.max() <= SMALL.rounds and pay.sum() == SMALL.rounds * SMALL.per_round

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,22 +13,23 @@ import numpy as np
 import pytest
 
 from databazaar.errors import BazaarError
-from databazaar_experiments import walls, workers
-from databazaar_experiments.compute import Plan, compute, missing
+from databazaar_experiments import wall_times, workers
+from databazaar_experiments.compute import compute, missing
 from databazaar_experiments.parts import find
-from databazaar_experiments.watch import News
+from databazaar_experiments.plan import ReproductionPlan
+from databazaar_experiments.progress import ComputeProgress
 from small_runs import SETS, TINY, tiny_plan
 
 
-def computed(plan: Plan, folder: Path) -> list[str]:
-    told: list[str] = []
+def computed(plan: ReproductionPlan, folder: Path) -> list[str]:
+    methods: list[str] = []
 
-    def tell(news: News) -> None:
-        if news.finished is not None:
-            told.append(news.finished.piece.method)
+    def note(progress: ComputeProgress) -> None:
+        if progress.finished is not None:
+            methods.append(progress.finished.case.method)
 
-    compute(plan, folder, device="cpu", tell=tell)
-    return told
+    compute(plan, folder, device="cpu", listener=note)
+    return methods
 
 
 def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
@@ -47,27 +47,27 @@ def test_a_gpu_takes_more_seeds_of_the_mixture_at_a_time(tmp_path: Path) -> None
     plan = tiny_plan("revenue", "mixture", seeds=30, methods=("osmd",))
     sizes = {"images": [10, 10, 10], "mixture": [25, 5]}
     for experiment, expected in sizes.items():
-        chores = [chore for chore in missing(plan, tmp_path, 10) if chore.piece.experiment == experiment]
-        assert sorted((len(chore.seeds) for chore in chores), reverse=True) == expected
-        assert {seed for chore in chores for seed in chore.seeds} == set(range(30))
-    assert all(len(chore.seeds) == 1 for chore in missing(plan, tmp_path, 1))
+        parts = [part for part in missing(plan, tmp_path, 10) if part.case.experiment == experiment]
+        assert sorted((len(part.seeds) for part in parts), reverse=True) == expected
+        assert {seed for part in parts for seed in part.seeds} == set(range(30))
+    assert all(len(part.seeds) == 1 for part in missing(plan, tmp_path, 1))
 
 
 def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, begun, do = tiny_plan(methods=("osmd",), seeds=3), [0], workers.do
+    plan, begun, compute_part = tiny_plan(methods=("osmd",), seeds=3), [0], workers.compute_part
 
     def interrupted(*args: object) -> object:
         begun[0] += 1
         if begun[0] == 3:
             raise KeyboardInterrupt
-        return do(*args)  # type: ignore[arg-type]
+        return compute_part(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(workers, "do", interrupted)
+    monkeypatch.setattr(workers, "compute_part", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compute(plan, tmp_path, device="cpu")
-    assert [chore.seeds for chore in missing(plan, tmp_path, 1)] == [(2,)]
-    (wall,) = walls.read(tmp_path)
-    assert len(wall.parts) == 2 and wall.seconds > 0, "the time of an interrupted run counts too"
+    assert [part.seeds for part in missing(plan, tmp_path, 1)] == [(2,)]
+    (run,) = wall_times.read(tmp_path)
+    assert len(run.parts) == 2 and run.seconds > 0, "the time of an interrupted run counts too"
 
 
 def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: Path) -> None:
@@ -78,18 +78,17 @@ def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: 
     with subprocess.Popen(
         [*command, "--device", "cpu", "--out", str(killed)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
-        deadline = time.monotonic() + 60
-        while not list(killed.glob("*.npz")) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
+        assert process.stdout is not None and process.stdout.readline().startswith("1/6 "), "a part is finished"
         process.send_signal(signal.SIGKILL)
     left = len(missing(plan, killed, 1))
     assert left < 6
     assert len(computed(plan, killed)) == left
     compute(plan, tmp_path / "whole", device="cpu")
-    (piece, count), *_ = plan.pieces()
-    one, other = (find(folder, piece, range(count)) for folder in (killed, tmp_path / "whole"))
+    (case, count), *_ = plan.cases()
+    one, other = (find(folder, case, range(count)) for folder in (killed, tmp_path / "whole"))
     assert one is not None and other is not None and one.seeds == other.seeds == list(range(6))
     assert np.array_equal(one.pay, other.pay) and np.array_equal(one.curve, other.curve)
 
@@ -104,8 +103,8 @@ def test_a_part_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_something_of_everything_comes_first(tmp_path: Path) -> None:
-    order = [(chore.kind, chore.seeds) for chore in missing(tiny_plan("revenue", "mixture", seeds=3), tmp_path, 1)]
+    order = [(part.kind, part.seeds) for part in missing(tiny_plan("revenue", "mixture", seeds=3), tmp_path, 1)]
     kinds = {kind for kind, _ in order}
     assert {kind for kind, _ in order[: len(kinds)]} == kinds and {seeds for _, seeds in order[: len(kinds)]} == {(0,)}
     rest = [kind for kind, _ in order[len(kinds) :]]
-    assert len(rest) == 2 * len(kinds) and rest[::2] == rest[1::2], "then piece by piece"
+    assert len(rest) == 2 * len(kinds) and rest[::2] == rest[1::2], "then part by part"

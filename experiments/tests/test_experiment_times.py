@@ -9,23 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from databazaar_experiments import walls
-from databazaar_experiments.compute import Plan, compute
+from databazaar_experiments import wall_times
+from databazaar_experiments.compute import compute
 from databazaar_experiments.parts import find
+from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import Results, gather
 from databazaar_experiments.tables import costs
 from databazaar_experiments.verdicts import Verdict, mnist_time, whole_time
-from databazaar_experiments.walls import FILE, Wall
+from databazaar_experiments.wall_times import FILE, WallTime
 from small_runs import pretend, tiny_plan
 
-PLAN = Plan()
-MNIST = Plan(whats=("accuracy",), datasets=("mnist",), methods=("osmd",))
+PLAN = ReproductionPlan()
+MNIST = ReproductionPlan(whats=("accuracy",), datasets=("mnist",), methods=("osmd",))
 GPU, CPU = "NVIDIA H200", "x86_64 CPU, 2 cores"
 
 
 def mnist(folder: Path, seconds: float, machine: str = GPU, jobs: int = 1, seeds: int = 10) -> Verdict:
-    ((piece, _),) = MNIST.pieces()
-    pretend(folder, piece, [4.0, 3.0, 2.0, 1.0], seeds=seeds, machine=machine, seconds=seconds, jobs=jobs)
+    ((case, _),) = MNIST.cases()
+    pretend(folder, case, [4.0, 3.0, 2.0, 1.0], seeds=seeds, machine=machine, seconds=seconds, jobs=jobs)
     verdict = mnist_time(gather(MNIST, folder))
     assert verdict is not None
     return verdict
@@ -53,11 +54,11 @@ def test_mnist_in_thirty_seconds(
 def everything(folder: Path, machine: str = GPU, seconds: tuple[float, ...] = (500.0, 300.0)) -> Results:
     """All parts of the paper, computed by runs that took so long; each made some of them."""
     names = []
-    for piece, wanted in PLAN.pieces():
-        pretend(folder, piece, [4.0, 3.0, 2.0, 1.0], seeds=wanted, machine=machine)
-        names.append(f"{piece.key}-seeds0-{wanted - 1}")
-    for place, wall in enumerate(seconds):
-        walls.append(folder, Wall(machine, 8, wall, tuple(names[place :: len(seconds)])))
+    for case, wanted in PLAN.cases():
+        pretend(folder, case, [4.0, 3.0, 2.0, 1.0], seeds=wanted, machine=machine)
+        names.append(f"{case.key}-seeds0-{wanted - 1}")
+    for place, spent in enumerate(seconds):
+        wall_times.append(folder, WallTime(machine, 8, spent, tuple(names[place :: len(seconds)])))
     return gather(PLAN, folder)
 
 
@@ -71,13 +72,13 @@ def test_the_whole_in_fifteen_minutes(tmp_path: Path) -> None:
     results = everything(tmp_path)
     assert said(results) == ("holds", "13.3 min in 2 runs")
     assert "Computing took 13.3 min by the wall clock, in 2 runs" in costs(results)
-    one = replace(results, walls=results.walls[:1])
+    one = replace(results, wall_times=results.wall_times[:1])
     assert said(one) == ("not all timed", "8.3 min in 1 run")
-    assert said(replace(results, walls=())) == ("not all timed", "–")
-    long = replace(results, walls=(*results.walls, replace(results.walls[0], seconds=101.0)))
+    assert said(replace(results, wall_times=())) == ("not all timed", "–")
+    long = replace(results, wall_times=(*results.wall_times, replace(results.wall_times[0], seconds=101.0)))
     assert said(long) == ("does not hold", "15.0 min in 3 runs")
-    unrelated = Wall(GPU, 1, 9000.0, ("another-part",))
-    assert said(replace(results, walls=(*results.walls, unrelated))) == ("holds", "13.3 min in 2 runs")
+    unrelated = WallTime(GPU, 1, 9000.0, ("another-part",))
+    assert said(replace(results, wall_times=(*results.wall_times, unrelated))) == ("holds", "13.3 min in 2 runs")
     part = next(tmp_path.glob("runtime-*.npz"))
     part.unlink()
     assert said(gather(PLAN, tmp_path)) == ("not all computed", "13.3 min in 2 runs")
@@ -99,21 +100,21 @@ def test_every_run_that_computes_leaves_a_line(tmp_path: Path) -> None:
     compute(plan, tmp_path, device="cpu")
     compute(plan, tmp_path, device="cpu")  # nothing left to compute: no line
     compute(replace(plan, seeds=4), tmp_path, device="cpu", jobs=2)
-    first, second = walls.read(tmp_path)
+    first, second = wall_times.read(tmp_path)
     assert (first.jobs, second.jobs) == (1, 2) and first.seconds > 0 and "CPU" in first.machine
     files = {path.stem for path in tmp_path.glob("*.npz")}
     assert set(first.parts) | set(second.parts) == files and not set(first.parts) & set(second.parts)
-    ((piece, _),) = plan.pieces()
-    alone, together = (find(tmp_path, piece, range(n)) for n in (2, 4))
+    ((case, _),) = plan.cases()
+    alone, together = (find(tmp_path, case, range(n)) for n in (2, 4))
     assert together is not None and together.jobs == 2 and alone is not None
 
 
 def test_records_and_parts_from_before_can_be_read(tmp_path: Path) -> None:
-    assert walls.read(tmp_path) == ()
+    assert wall_times.read(tmp_path) == ()
     (tmp_path / FILE).write_text('{"machine": "x", "jobs": 1, "seconds": 2.5, "parts": ["a"]}\n{"machine": "x", "jo')
-    assert walls.read(tmp_path) == (Wall("x", 1, 2.5, ("a",)),), "a line cut off by a crash is left out"
-    ((piece, _),) = MNIST.pieces()
-    pretend(tmp_path, piece, [4.0, 3.0, 2.0, 1.0])
+    assert wall_times.read(tmp_path) == (WallTime("x", 1, 2.5, ("a",)),), "a line cut off by a crash is left out"
+    ((case, _),) = MNIST.cases()
+    pretend(tmp_path, case, [4.0, 3.0, 2.0, 1.0])
     (path,) = tmp_path.glob("*.npz")
     with np.load(path) as file:
         arrays = dict(file)
@@ -121,5 +122,5 @@ def test_records_and_parts_from_before_can_be_read(tmp_path: Path) -> None:
     assert about.pop("jobs") == 1
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     np.savez_compressed(path, **arrays)
-    found = find(tmp_path, piece, range(10))
+    found = find(tmp_path, case, range(10))
     assert found is not None and found.jobs == 0 and len(found.seeds) == 10

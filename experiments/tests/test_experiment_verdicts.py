@@ -10,19 +10,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from databazaar_experiments.command import _say
-from databazaar_experiments.compute import Plan
+from databazaar_experiments.command import _print_verdicts
 from databazaar_experiments.figures import write_figures
 from databazaar_experiments.page import render
-from databazaar_experiments.reasons import REVENUE, UNKNOWN, Miss, why
+from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import gather, write_raw
 from databazaar_experiments.settings_tables import settings_section
 from databazaar_experiments.tables import accuracy_table
-from databazaar_experiments.verdicts import Verdict, judge
+from databazaar_experiments.verdicts import REVENUE, UNKNOWN, Verdict, judge, why
 from small_runs import pretended
 from test_experiment_settings import DIFFERS
 
-PLAN = Plan(whats=("revenue", "accuracy", "runtime", "mixture"), datasets=("mnist", "cifar10"))
+PLAN = ReproductionPlan(whats=("revenue", "accuracy", "runtime", "mixture"), datasets=("mnist", "cifar10"))
 MNIST = {  # published: 227.0, 117.5, 34.3, 17.3 for OSMD; 168.8, 135.3, 87.7, 15.5 for FedSV-PS
     ("mnist", "osmd"): ([240.0, 110.0, 39.0, 13.0], 0.8960),
     ("mnist", "uniform"): ([50.0] * 4, 0.8710),
@@ -74,25 +73,26 @@ def test_what_is_far_off_is_said_with_its_group(verdicts: list[Verdict]) -> None
     assert far.difference == "+19.4 % (β = 90 %)" and "3.0 units" in far.reason
 
 
-REVENUE_MISS = Miss(REVENUE, "mnist", "fedsv", "figures", units=3.0, least=True)
+MISSED = Verdict(REVENUE, "mnist", "fedsv", "", "", "", "", False, "10", units=3.0, least=True)
 
 
 @pytest.mark.parametrize(
-    ("miss", "words"),
+    ("verdict", "plan", "words"),
     [
-        (REVENUE_MISS, "SV − min(SV)"),
-        (replace(REVENUE_MISS, units=20.0), UNKNOWN),  # the data are the authors'
-        (replace(REVENUE_MISS, least=False), UNKNOWN),
-        (replace(REVENUE_MISS, method="osmd", units=20.0, least=False), "without replacement"),
-        (replace(REVENUE_MISS, method="osmd", dataset="mixture", units=20.0, least=False), UNKNOWN),
-        (replace(REVENUE_MISS, target="final test accuracy"), UNKNOWN),
-        (replace(REVENUE_MISS, protocol="text"), "other settings than the paper’s text"),
-        (replace(REVENUE_MISS, protocol="quick"), "small synthetic market"),
-        (replace(REVENUE_MISS, changes=("eta = {9}",)), "command line: eta = {9}."),
+        (MISSED, PLAN, "SV − min(SV)"),
+        (replace(MISSED, units=20.0), PLAN, UNKNOWN),  # the data are the authors'
+        (replace(MISSED, least=False), PLAN, UNKNOWN),
+        (replace(MISSED, method="osmd", units=20.0, least=False), PLAN, "without replacement"),
+        (replace(MISSED, method="osmd", dataset="mixture", units=20.0, least=False), PLAN, UNKNOWN),
+        (replace(MISSED, target="final test accuracy"), PLAN, UNKNOWN),
+        (replace(MISSED, target="beats uniform sampling at the end", method="osmd"), PLAN, UNKNOWN),
+        (MISSED, replace(PLAN, protocol="text"), "other settings than the paper’s text"),
+        (MISSED, replace(PLAN, protocol="quick"), "small synthetic market"),
+        (MISSED, replace(PLAN, changes={"eta": "{9}"}), "command line: eta = {9}."),
     ],
 )
-def test_a_reason(miss: Miss, words: str) -> None:
-    assert words in why(miss)
+def test_a_reason(verdict: Verdict, plan: ReproductionPlan, words: str) -> None:
+    assert words in why(verdict, plan)
 
 
 def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,9 +100,9 @@ def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.Captur
     page = render(results)
     failing = [v for v in judge(results) if v.holds is False]
     assert failing and page.count("Why: ") == len(failing)
-    _say(failing)
-    told = capsys.readouterr().out
-    assert told.count("does not hold. ") == len(failing) and "3.0 units" in told
+    _print_verdicts(failing)
+    printed = capsys.readouterr().out
+    assert printed.count("does not hold. ") == len(failing) and "3.0 units" in printed
 
 
 def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None
     rows = re.findall(
         r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
     )
-    told = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
-    assert told["KMNIST"] == told["CIFAR-10"] == "not published" and told["MNIST"] == "0.8605"
+    shown = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
+    assert shown["KMNIST"] == shown["CIFAR-10"] == "not published" and shown["MNIST"] == "0.8605"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
 def test_raw_tables_and_figures_come_out_whole(tmp_path: Path) -> None:
     results = pretended(tmp_path / "parts", MNIST, PLAN)
     names = {path.name for path in write_raw(results, tmp_path / "raw")}
-    assert names == {f"{n}.parquet" for n in ("revenue", "accuracy", "mixture_error", "runtime", "pieces")}
+    assert names == {f"{n}.parquet" for n in ("revenue", "accuracy", "mixture_error", "runtime", "cases")}
     revenue = pd.read_parquet(tmp_path / "raw" / "revenue.parquet")
     assert list(revenue.columns) == ["dataset", "method", "seed", "provider", "group", "pay"]
     mine = revenue[(revenue.dataset == "mnist") & (revenue.method == "osmd")]

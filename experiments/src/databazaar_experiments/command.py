@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,10 @@ from databazaar.errors import BazaarError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from databazaar_experiments.compute import Chore, Plan
+    from databazaar_experiments.parts import Part
+    from databazaar_experiments.plan import ReproductionPlan
+    from databazaar_experiments.progress import ComputeProgress, Listener
     from databazaar_experiments.verdicts import Verdict
-    from databazaar_experiments.watch import News, Tell
 
 EXAMPLES = (
     "bazaar reproduce all --seeds 10 --device auto",
@@ -27,6 +27,7 @@ EXAMPLES = (
     "bazaar reproduce mixture --mixture-seeds 10 --set mixture.eta=0.002",
     "bazaar reproduce all --quick",
 )
+PACE_OF_SECONDS = 300.0
 PARTS, RAW, FIGURES, PAGE = "parts", "raw", "figures", "index.html"
 
 
@@ -68,9 +69,9 @@ def _plan(
     protocol: str,
     changes: list[str],
     quick: bool,
-) -> Plan:
+) -> ReproductionPlan:
     """What is asked for, checked to the last setting before anything begins."""
-    from databazaar_experiments.compute import WHATS, Plan
+    from databazaar_experiments.plan import WHATS, ReproductionPlan
 
     if what != "all" and what not in WHATS:
         raise BazaarError(f"{what!r} cannot be reproduced: use all, {', '.join(WHATS)}")
@@ -79,7 +80,7 @@ def _plan(
     for change in changes:
         if "=" not in change:
             raise BazaarError(f"--set {change}: write it as NAME=VALUE")
-    plan = Plan(
+    plan = ReproductionPlan(
         whats=WHATS if what == "all" else (what,),
         datasets=tuple(dict.fromkeys(name.strip() for name in dataset.split(",") if name.strip())),
         seeds=seeds or 10,
@@ -91,31 +92,31 @@ def _plan(
         plan = replace(
             plan, protocol="quick", datasets=("synthetic",), seeds=seeds or 2, mixture_seeds=mixture_seeds or 2
         )
-    if not list(plan.pieces()):
+    if not list(plan.cases()):
         raise BazaarError("nothing is left to reproduce: name a dataset with --dataset")
     return plan
 
 
-def _compute(plan: Plan, folder: Path, data: Path | None, device: str, jobs: int | None) -> None:
+def _compute(plan: ReproductionPlan, folder: Path, data: Path | None, device: str, jobs: int | None) -> None:
     from databazaar.engines.select import pick_device
     from databazaar_experiments.compute import compute, missing
     from databazaar_experiments.datasets import SOURCES, data_folder, load_images
 
     pick_device(device)
-    chores = missing(plan, folder, 1)
-    for name in dict.fromkeys(chore.piece.dataset for chore in chores):
+    parts = missing(plan, folder, 1)
+    for name in dict.fromkeys(part.case.dataset for part in parts):
         if name in SOURCES and not (data_folder(data) / SOURCES[name].file).exists():
             load_images(name, data)  # fetches it, or says what to do, before anything is written
-    if chores:
-        with _progress() as tell:
-            compute(plan, folder, data, device, jobs, tell)
+    if parts:
+        with _progress_bar() as listener:
+            compute(plan, folder, data, device, jobs, listener)
 
 
 @contextmanager
-def _progress() -> Iterator[Tell]:
-    """A bar on standard error, which moves within the parts too."""
+def _progress_bar() -> Iterator[Listener]:
+    """A bar on standard error, which moves within the parts too. The time left is by the pace of the last minutes."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
@@ -123,40 +124,29 @@ def _progress() -> Iterator[Tell]:
         TextColumn("{task.percentage:3.0f} %"),
         TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("computing", total=1.0, parts="", left="")
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=PACE_OF_SECONDS) as bar:
+        task = bar.add_task("computing", total=1.0, parts="")
 
-        def tell(news: News) -> None:
-            name, left = _named(news.running), _duration(news.left)
-            bar.update(task, completed=news.share, description=name, parts=f"{news.done}/{news.count}", left=left)
+        def show(progress: ComputeProgress) -> None:
+            name, parts = _named(progress.running), f"{progress.done}/{progress.count}"
+            bar.update(task, completed=progress.share, description=name, parts=parts)
 
-        yield tell
+        yield show
 
 
-def _named(running: Sequence[Chore]) -> str:
+def _named(running: Sequence[Part]) -> str:
     """What is being computed: one part by its name, and how many more."""
     if not running:
         return "computing"
-    piece = running[0].piece
-    name = f"{'runtime ' if piece.experiment == 'runtime' else ''}{piece.dataset} {piece.method}"
+    case = running[0].case
+    name = f"{'runtime ' if case.experiment == 'runtime' else ''}{case.dataset} {case.method}"
     return f"{name} +{len(running) - 1}" if len(running) > 1 else name
 
 
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(42), _duration(600), _duration(9000)
-    ('about 40 s left', 'about 10 min left', 'about 2.5 h left')
-    """
-    if not math.isfinite(seconds) or not seconds:
-        return ""
-    if seconds < 100:
-        return f"about {round(seconds, -1) if seconds >= 10 else math.ceil(seconds):.0f} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
-
-
-def _write(plan: Plan, out: Path) -> None:
+def _write(plan: ReproductionPlan, out: Path) -> None:
     from databazaar.files import write_whole
     from databazaar_experiments.figures import write_figures
     from databazaar_experiments.page import render
@@ -164,16 +154,16 @@ def _write(plan: Plan, out: Path) -> None:
     from databazaar_experiments.verdicts import judge
 
     results = gather(plan, out / PARTS)
-    if not results.pieces.done.any():
+    if not results.cases.done.any():
         raise BazaarError(f"{out / PARTS} holds no finished part of this: run it without --render-only")
     write_raw(results, out / RAW)
     write_figures(results, out / FIGURES)
     write_whole(out / PAGE, render(results).encode())
-    _say(judge(results))
+    _print_verdicts(judge(results))
     typer.echo(f"page: {out / PAGE}\nfigures: {out / FIGURES}\nraw results: {out / RAW}")
 
 
-def _say(verdicts: list[Verdict]) -> None:
+def _print_verdicts(verdicts: list[Verdict]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from databazaar.reports import style
 from databazaar_experiments import published
-from databazaar_experiments.methods import METHODS
+from databazaar_experiments.methods import PAPER_METHODS
 from databazaar_experiments.published import DATASET_NAMES, METHOD_NAMES
 from databazaar_experiments.results import Results, group_names
 
@@ -27,7 +27,7 @@ RING = {"marker": "o", "linestyle": "none", "markerfacecolor": "none", "color": 
 @style.styled
 def revenue(results: Results, datasets: Sequence[str]) -> Figure:
     """Pay of every provider, mean ± standard deviation over the seeds: a row a dataset, a column a method."""
-    methods = [method for method in METHODS if method in results.plan.methods]
+    methods = [method for method in PAPER_METHODS if method in results.plan.methods]
     figure = Figure(figsize=(WIDTH, 0.55 + 2.05 * len(datasets)), layout="constrained", facecolor="white")
     panels = figure.subplots(len(datasets), len(methods), sharey="row", squeeze=False)
     for dataset, row in zip(datasets, panels, strict=True):
@@ -45,12 +45,12 @@ def _pay(axes: Axes, results: Results, dataset: str, method: str) -> None:
     """Providers sorted by group, as the paper has them; bands mark the groups."""
     groups = np.array(results.groups(dataset))
     pay = results.pay(dataset, method)
-    theirs = published.revenue(dataset, method) if results.comparable(dataset) else None
-    order, their_order = np.argsort(groups, kind="stable"), np.arange(len(groups))
+    paper = published.revenue(dataset, method) if results.comparable(dataset) else None
+    order, published_order = np.argsort(groups, kind="stable"), np.arange(len(groups))
     if dataset == "mixture":  # the authors' order inside a group is not known, so both are sorted by pay there
         order = np.lexsort((-pay.mean().to_numpy(), groups)) if len(pay) else order
-        their_order = (
-            np.lexsort((-np.array(theirs.mean), np.array(published.mixture_groups()))) if theirs else their_order
+        published_order = (
+            np.lexsort((-np.array(paper.mean), np.array(published.mixture_groups()))) if paper else published_order
         )
     place = np.arange(1, len(groups) + 1)
     for group in range(0, int(groups.max()) + 1, 2):
@@ -67,8 +67,8 @@ def _pay(axes: Axes, results: Results, dataset: str, method: str) -> None:
         axes.plot(place, mean, "o", color=colour, markersize=2.4, markeredgewidth=0)
     else:
         axes.text(0.5, 0.5, "not computed", transform=axes.transAxes, ha="center", color=style.MUTED)
-    if theirs is not None:
-        axes.plot(place, np.array(theirs.mean)[their_order], markersize=3.4, **RING)  # type: ignore[arg-type]
+    if paper is not None:
+        axes.plot(place, np.array(paper.mean)[published_order], markersize=3.4, **RING)  # type: ignore[arg-type]
     axes.set_xlim(0, len(groups) + 1)
     axes.grid(False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -111,10 +111,10 @@ def accuracy(results: Results, datasets: Sequence[str]) -> Figure:
     return figure
 
 
-def _curves(axes: Axes, results: Results, dataset: str, theirs: dict[str, published.Line | None]) -> None:
-    last, told = 1, []
+def _curves(axes: Axes, results: Results, dataset: str, paper: dict[str, published.Line | None]) -> None:
+    last, finals = 1, []
     for method in TRAINED:
-        curve, line = results.curve(dataset, method), theirs[method]
+        curve, line = results.curve(dataset, method), paper[method]
         if line is not None:
             axes.plot(line.at, line.values, markersize=4.2, zorder=4, **RING)  # type: ignore[arg-type]
         if curve.empty:
@@ -124,9 +124,9 @@ def _curves(axes: Axes, results: Results, dataset: str, theirs: dict[str, publis
         axes.fill_between(rounds, mean - deviation, mean + deviation, color=COLOURS[method], alpha=0.2, linewidth=0)
         axes.plot(rounds, mean, color=COLOURS[method], linestyle="-" if method == "osmd" else (0, (4, 1.6)))
         last = max(last, int(rounds[-1]))
-        told.append(f"{METHOD_NAMES[method]} {mean[-1]:.{2 if dataset == 'mixture' else 4}f}")
+        finals.append(f"{METHOD_NAMES[method]} {mean[-1]:.{2 if dataset == 'mixture' else 4}f}")
     style.rounds_axis(axes, last)
-    axes.set_title("    ".join(told) or "not computed", loc="right", size=style.SMALL, fontweight="normal")
+    axes.set_title("    ".join(finals) or "not computed", loc="right", size=style.SMALL, fontweight="normal")
 
 
 @style.styled
@@ -138,12 +138,12 @@ def runtime(results: Results, datasets: Sequence[str]) -> Figure:
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for dataset, axes in zip(datasets, panels, strict=False):
         mine, counts = results.runtime[results.runtime.dataset == dataset], set[int]()
-        for method in (m for m in METHODS if m in results.plan.methods):
-            theirs = published.runtime(dataset, method)
-            if theirs is not None:
-                axes.plot(theirs.at, theirs.values, color=COLOURS[method], linewidth=0.9, linestyle=(0, (3, 2)))
-                axes.plot(theirs.at, theirs.values, **(RING | {"color": COLOURS[method], "markersize": 4.5}))
-                counts.update(theirs.at)
+        for method in (m for m in PAPER_METHODS if m in results.plan.methods):
+            paper = published.runtime(dataset, method)
+            if paper is not None:
+                axes.plot(paper.at, paper.values, color=COLOURS[method], linewidth=0.9, linestyle=(0, (3, 2)))
+                axes.plot(paper.at, paper.values, **(RING | {"color": COLOURS[method], "markersize": 4.5}))
+                counts.update(paper.at)
             ours = mine[mine.method == method].sort_values("providers")
             if len(ours):
                 axes.plot(ours.providers, ours.seconds, "o-", color=COLOURS[method], markersize=4)
@@ -169,7 +169,7 @@ def runtime(results: Results, datasets: Sequence[str]) -> Figure:
 @style.styled
 def mixture(results: Results) -> Figure:
     """Both panels: pay by provider, sorted by group, for every method; and the estimation error along training."""
-    methods = [method for method in METHODS if method in results.plan.methods]
+    methods = [method for method in PAPER_METHODS if method in results.plan.methods]
     figure = Figure(figsize=(WIDTH, 5.4), layout="constrained", facecolor="white")
     above, below = figure.subfigures(2, 1, height_ratios=(1, 1.15), squeeze=False)[:, 0]
     panels = above.subplots(1, len(methods), sharey=True, squeeze=False)[0]
@@ -191,14 +191,16 @@ def mixture(results: Results) -> Figure:
     return figure
 
 
-def _legend(figure: Figure | SubFigure, rings: bool, marker: str, line: str, methods: Sequence[str] = METHODS) -> None:
+def _legend(
+    figure: Figure | SubFigure, rings: bool, marker: str, line: str, methods: Sequence[str] = PAPER_METHODS
+) -> None:
     dashes: dict[str, Any] = {"uniform": (0, (4, 1.6))} if methods == TRAINED else {}
     handles = [
         Line2D([], [], color=COLOURS[m], marker=marker, linestyle=dashes.get(m, line), markersize=4)
-        for m in METHODS
+        for m in PAPER_METHODS
         if m in methods
     ]
-    names = [METHOD_NAMES[m] for m in METHODS if m in methods]
+    names = [METHOD_NAMES[m] for m in PAPER_METHODS if m in methods]
     if rings:
         handles.append(Line2D([], [], markersize=4.2, **RING))  # type: ignore[arg-type]
         names.append("published")

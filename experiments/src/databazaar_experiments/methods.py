@@ -31,14 +31,19 @@ from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutation
 from databazaar_experiments.images import ImageMarket
 from databazaar_experiments.mixture import MixtureMarket
 
-METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
+PAPER_METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
 SHAPLEY = ("g-shapley", "fedsv")
 GPU_ROWS = 500
 """Permutations that a GPU walks at a time, of all seeds: a CUDA graph of 512 rows holds them."""
 Floats = NDArray[np.float64]
-Market = ImageMarket | MixtureMarket
+PaperMarket = ImageMarket | MixtureMarket
 Measure = Callable[[Tensor], Floats]
 """Parameters of one run → what is plotted along its training."""
+OnShare = Callable[[float], None]
+
+
+def ignore_share(share: float) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ OSMD_BY_REPEATS = {"count": OSMD, "once": OSMDOncePerRound, "never": OSMDWithout
 
 
 @dataclass
-class Outcome:
+class Measurement:
     """Pay per seed and provider; what was measured along training, per seed; and the cost in seconds and calls."""
 
     seeds: list[int]
@@ -87,53 +92,69 @@ class Outcome:
 
 def run_method(
     method: str,
-    market: Market,
+    market: PaperMarket,
     seeds: Sequence[int],
     device: str,
-    tell: Callable[[float], None] = lambda share: None,
+    on_share: OnShare = ignore_share,
     engine: VectorizedEngine | None = None,
-) -> Outcome:
-    """One method for all the seeds. `tell` hears which share is done."""
+) -> Measurement:
+    """One method for all the seeds. `on_share` is called with the share that is done."""
     begun = time.perf_counter()
     if engine is None:
         engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
     if method in SHAPLEY:
-        outcome = _value(method, market, seeds, engine, tell)
+        measurement = _value(method, market, seeds, engine, on_share)
     else:
-        outcome = _train(method, market, seeds, engine, tell)
+        measurement = _train(method, market, seeds, engine, on_share)
     if engine.device.type == "cuda":
         torch.cuda.synchronize()
-    outcome.seconds = time.perf_counter() - begun
-    return outcome
+    measurement.seconds = time.perf_counter() - begun
+    return measurement
 
 
 def _train(
-    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
-) -> Outcome:
-    """OSMD or uniform sampling: all seeds train side by side."""
-    settings = market.settings
-    sampler = _sampler(method, market)
-    points = _points(settings.rounds)
-    evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
-    measure = _measure(market, engine.device)
-    curves: dict[int, list[Floats]] = {seed: [] for seed in seeds}
-    runs = []
-    for seed in seeds:
-        arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
-        if isinstance(market, MixtureMarket):
-            curves[seed].append(measure(arbiter.parameters.to(engine.device)))
-
-        def hear(progress: Progress, seed: int = seed) -> None:
-            if progress.round in points:
-                curves[seed].append(measure(progress.params))
-            if seed == seeds[-1]:
-                tell(progress.round / settings.rounds)
-
-        runs.append(arbiter.begin(Accounts(arbiter.rules), hear, evaluator))
+    method: str, market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
+) -> Measurement:
+    """OSMD or uniform sampling: all seeds train in lockstep."""
+    sampler, measure = _sampler(method, market), _measure(market, engine.device)
+    consumers = [market.consumer(seed) for seed in seeds]
+    arbiters = [
+        Arbiter(consumer, market.providers, sampler, engine=engine, seed=seed)
+        for consumer, seed in zip(consumers, seeds, strict=True)
+    ]
+    curves = [_Curve(market, measure, arbiter.parameters.to(engine.device)) for arbiter in arbiters]
+    curves[-1].on_share = on_share  # all seeds are in the same round
+    evaluator = evaluator_for(consumers[0], engine.device)
+    runs = [
+        arbiter.begin(Accounts(arbiter.rules), curve, evaluator)
+        for arbiter, curve in zip(arbiters, curves, strict=True)
+    ]
     play(runs, engine)
-    pay = [[run.accounts.book.pay.get(p.id, 0) for p in market.providers] for run in runs]
-    shown = sorted(points) if isinstance(market, ImageMarket) else [0, *sorted(points)]
-    return Outcome(list(seeds), np.array(pay, dtype=float), np.array(shown), np.array([curves[s] for s in seeds]))
+    pay = [[run.accounts.book.pay.get(provider.id, 0) for provider in market.providers] for run in runs]
+    values = np.array([curve.values for curve in curves])
+    return Measurement(list(seeds), np.array(pay, dtype=float), np.array(curves[0].rounds), values)
+
+
+class _Curve:
+    """Measures one run along its training; the mixture's curve begins before the first round."""
+
+    def __init__(self, market: PaperMarket, measure: Measure, start: Tensor) -> None:
+        self.last, self.measure = market.settings.rounds, measure
+        self.points = _points(self.last)
+        self.on_share: OnShare = ignore_share
+        self.rounds: list[int] = []
+        self.values: list[Floats] = []
+        if isinstance(market, MixtureMarket):
+            self._add(0, start)
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.round in self.points:
+            self._add(progress.round, progress.params)
+        self.on_share(progress.round / self.last)
+
+    def _add(self, round_: int, params: Tensor) -> None:
+        self.rounds.append(round_)
+        self.values.append(self.measure(params))
 
 
 def _points(rounds: int) -> set[int]:
@@ -141,14 +162,14 @@ def _points(rounds: int) -> set[int]:
     return {1, *(round(rounds * i / 50) for i in range(1, 51))} - {0}
 
 
-def _sampler(method: str, market: Market) -> Sampler:
+def _sampler(method: str, market: PaperMarket) -> Sampler:
     settings = market.settings
     if method == "uniform":
         return Uniform(replacement=settings.uniform == "with replacement")
     return OSMD_BY_REPEATS[settings.repeats](settings.eta, settings.alpha)
 
 
-def _measure(market: Market, device: torch.device) -> Measure:
+def _measure(market: PaperMarket, device: torch.device) -> Measure:
     """Test accuracy, or for the mixture ‖w − w_1‖."""
     if isinstance(market, MixtureMarket):
         truth = market.truth.to(device)
@@ -159,22 +180,22 @@ def _measure(market: Market, device: torch.device) -> Measure:
 
 
 def _value(
-    method: str, market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
-) -> Outcome:
+    method: str, market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
+) -> Measurement:
     settings = market.settings
     value = _g_shapley if method == "g-shapley" else _fed_shapley
-    results = value(market, seeds, engine, tell)
+    results = value(market, seeds, engine, on_share)
     budget = settings.per_round * settings.rounds
     pay = np.array([list(result.payouts(budget, settings.pay).values()) for result in results], dtype=float)
     permutations = np.array([result.cost.permutations for result in results], dtype=float)
-    return Outcome(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
+    return Measurement(list(seeds), pay, permutations=permutations, stopped=results[-1].stopped)
 
 
 def _g_shapley(
-    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+    market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
 ) -> list[ValuationResult]:
-    """The permutations of all seeds advance side by side; a seed that has stopped leaves the stack."""
-    contexts = _contexts(market, seeds, engine, tell)
+    """The permutations of all seeds advance in lockstep; a seed that has stopped leaves the stack."""
+    contexts = _contexts(market, seeds, engine, on_share)
     batch = min(100, max(20, GPU_ROWS // len(seeds))) if engine.device.type == "cuda" else 25
     rule, first = _g_rule(market.settings), market.settings.g_credits_first
     runs = [
@@ -185,38 +206,36 @@ def _g_shapley(
 
 
 def _fed_shapley(
-    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
+    market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
 ) -> list[ValuationResult]:
-    """All seeds train side by side, and their rounds' coalitions are scored side by side."""
+    """All seeds train in lockstep, and their rounds' coalitions are scored in lockstep."""
     settings = market.settings
     stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
-    contexts = _contexts(market, seeds, engine, tell)
+    contexts = _contexts(market, seeds, engine, on_share)
     runs = [FedShapley(stop=stop, seed=seed).steps(context) for seed, context in zip(seeds, contexts, strict=True)]
     return run_in_lockstep(runs, engine, contexts[0].evaluator)
 
 
-def _contexts(
-    market: Market, seeds: Sequence[int], engine: VectorizedEngine, tell: Callable[[float], None]
-) -> list[Context]:
+def _contexts(market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare) -> list[Context]:
     """A context for every seed. They share the evaluator, which is the same for all."""
     evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
-    providers, hear = tuple(market.providers), _mean_share(len(seeds), tell)
+    providers, on_seed_share = tuple(market.providers), _mean_share(len(seeds), on_share)
     return [
-        Context(market.consumer(seed), providers, engine, evaluator, Tally(), partial(hear, place))
+        Context(market.consumer(seed), providers, engine, evaluator, Tally(), partial(on_seed_share, place))
         for place, seed in enumerate(seeds)
     ]
 
 
-def _mean_share(seeds: int, tell: Callable[[float], None]) -> Callable[[int, float], None]:
-    """Hears each seed's share and tells the mean, once for all seeds that are still at it."""
+def _mean_share(seeds: int, on_share: OnShare) -> Callable[[int, float], None]:
+    """Takes each seed's share and passes on the mean, once for all seeds that are still at it."""
     shares = np.zeros(seeds)
 
-    def hear(place: int, share: float) -> None:
+    def on_seed_share(place: int, share: float) -> None:
         shares[place] = max(shares[place], share)
         if share >= 1 or not (shares[place + 1 :] < 1).any():
-            tell(float(shares.mean()))
+            on_share(float(shares.mean()))
 
-    return hear
+    return on_seed_share
 
 
 def _g_rule(settings: Any) -> Rule:

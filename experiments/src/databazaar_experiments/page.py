@@ -45,7 +45,7 @@ def _header(results: Results, verdicts: Sequence[Verdict]) -> str:
     badges = [badge(f"{count(holding, 'target holds', 'targets hold')}", True)] if holding else []
     badges += [badge(f"{count(failing, 'does not hold', 'do not hold')}", False)] if failing else []
     badges += [badge(f"{count(open_, 'is not decided', 'are not decided')}", False)] if open_ else []
-    machines = sorted({m for m in results.pieces.machine if m})
+    machines = sorted({m for m in results.cases.machine if m})
     where = f"Measured on {escape(', '.join(machines))}. " if machines else "Nothing is computed yet. "
     lead = (
         f"{where}Protocol <strong>{escape(results.plan.protocol)}</strong>: "

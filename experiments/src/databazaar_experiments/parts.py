@@ -1,4 +1,4 @@
-"""Finished pieces of the evaluation on disk, so that nothing is computed twice and an interruption loses little."""
+"""Finished parts of the evaluation on disk, so that nothing is computed twice and an interruption loses little."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from databazaar.errors import BazaarError
-from databazaar_experiments.methods import Outcome
+from databazaar_experiments.methods import Measurement
 from databazaar_experiments.settings import ImageSettings, MixtureSettings
 
 Settings = ImageSettings | MixtureSettings
 
 
+LINEAR = 0.05
+"""What a sample costs a linear model, where it costs a network one."""
+
+
 @dataclass(frozen=True)
-class Piece:
+class Case:
     """One method on one market: `experiment` is images, runtime or mixture; runtime has a number of providers."""
 
     experiment: str
@@ -30,40 +34,62 @@ class Piece:
 
     @property
     def key(self) -> str:
-        """Names the piece and everything that it depends on."""
+        """Names the case and everything that it depends on."""
         digest = hashlib.sha256(json.dumps(asdict(self.settings), sort_keys=True).encode()).hexdigest()[:10]
         size = f"-n{self.settings.providers}" if self.experiment == "runtime" else ""
         return f"{self.experiment}-{self.dataset}{size}-{self.method}-{digest}"
 
 
-def part_name(piece: Piece, seeds: Sequence[int]) -> str:
-    """The name of the file for these seeds, without its ending."""
-    return f"{piece.key}-seeds{seeds[0]}-{seeds[-1]}"
+@dataclass(frozen=True)
+class Part:
+    """Some seeds of a case, which are computed in one go and stored in one file."""
+
+    case: Case
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        return f"{self.case.key}-seeds{self.seeds[0]}-{self.seeds[-1]}"
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Parts of one kind differ in their data and seeds alone."""
+        settings = self.case.settings
+        network = settings.network if isinstance(settings, ImageSettings) else "linear"
+        return network, self.case.method, self.case.experiment
+
+    @property
+    def rough_size(self) -> float:
+        """The samples that the accesses of all seeds go through: how long it takes beside other parts, roughly."""
+        settings = self.case.settings
+        samples = len(self.seeds) * settings.rounds * settings.per_round * settings.samples
+        return samples if isinstance(settings, ImageSettings) else samples * LINEAR
 
 
-def save(folder: Path, piece: Piece, outcome: Outcome, machine: str, jobs: int = 1) -> Path:
-    """One file for some seeds of a piece; it appears only when it is whole. `jobs` shared the machine meanwhile."""
+def save(folder: Path, case: Case, measurement: Measurement, machine: str, jobs: int = 1) -> Path:
+    """One file for some seeds of a case; it appears only when it is whole. `jobs` shared the machine meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{part_name(piece, outcome.seeds)}.npz"
+    path = folder / f"{Part(case, tuple(measurement.seeds)).name}.npz"
     about: dict[str, Any] = {
-        "experiment": piece.experiment,
-        "dataset": piece.dataset,
-        "method": piece.method,
-        "settings": asdict(piece.settings),
+        "experiment": case.experiment,
+        "dataset": case.dataset,
+        "method": case.method,
+        "settings": asdict(case.settings),
         "machine": machine,
         "jobs": jobs,
-        "seconds": outcome.seconds,
-        "stopped": outcome.stopped,
+        "seconds": measurement.seconds,
+        "stopped": measurement.stopped,
     }
     draft = path.with_suffix(".partial")
     with draft.open("wb") as file:
         np.savez_compressed(
             file,
-            seeds=np.array(outcome.seeds),
-            pay=outcome.pay,
-            rounds=outcome.rounds,
-            curve=outcome.curve,
-            permutations=outcome.permutations,
+            seeds=np.array(measurement.seeds),
+            pay=measurement.pay,
+            rounds=measurement.rounds,
+            curve=measurement.curve,
+            permutations=measurement.permutations,
             about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
         )
     draft.replace(path)
@@ -72,7 +98,7 @@ def save(folder: Path, piece: Piece, outcome: Outcome, machine: str, jobs: int =
 
 @dataclass(frozen=True)
 class Found:
-    """All finished seeds of a piece, in order, and the `parts` they are from.
+    """All finished seeds of a case, in order, and the `parts` they are from.
 
     `jobs` is how many worker processes shared the machine, the most of all parts; 0 where a part does not say.
     """
@@ -88,12 +114,12 @@ class Found:
     parts: tuple[str, ...]
 
 
-def find(folder: Path, piece: Piece, seeds: Sequence[int]) -> Found | None:
+def find(folder: Path, case: Case, seeds: Sequence[int]) -> Found | None:
     """What is finished of the wanted seeds; None where nothing is."""
     rows: dict[int, tuple[Any, Any, Any]] = {}
     rounds, seconds, machines = np.zeros(0, dtype=np.int64), 0.0, []
     jobs, parts = [], []
-    for path in sorted(folder.glob(f"{piece.key}-seeds*.npz")):
+    for path in sorted(folder.glob(f"{case.key}-seeds*.npz")):
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}

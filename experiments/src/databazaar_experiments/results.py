@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from databazaar_experiments import images, mixture
-from databazaar_experiments.compute import Plan
-from databazaar_experiments.parts import Found, Piece, Settings, find
+from databazaar_experiments.parts import Case, Found, Settings, find
+from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.protocol_figures import FIGURES
 from databazaar_experiments.settings import ImageSettings, MixtureSettings
-from databazaar_experiments.walls import Wall
-from databazaar_experiments.walls import read as read_walls
+from databazaar_experiments.wall_times import WallTime
+from databazaar_experiments.wall_times import read as read_wall_times
 from databazaar_experiments.workers import is_gpu
 
 COLUMNS = {
@@ -22,7 +22,7 @@ COLUMNS = {
     "accuracy": ("dataset", "method", "seed", "round", "accuracy"),
     "error": ("dataset", "method", "seed", "round", "error"),
     "runtime": ("dataset", "method", "providers", "seconds", "machine"),
-    "pieces": (
+    "cases": (
         *("experiment", "dataset", "method", "providers", "wanted", "done", "seconds", "machine"),
         *("gpu", "jobs", "permutations"),
     ),
@@ -31,20 +31,20 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Results:
-    """Providers count from 1, groups from 0; `pieces` says what was wanted, what is there, and what it took.
+    """Providers count from 1, groups from 0; `cases` says what was wanted, what is there, and what it took.
 
-    `parts` are the names of the files that all this is from, and `walls` the runs that were recorded with them.
+    `parts` are the names of the files that all this is from, and `wall_times` the runs that were recorded with them.
     """
 
-    plan: Plan
+    plan: ReproductionPlan
     settings: dict[str, Settings]
     revenue: pd.DataFrame
     accuracy: pd.DataFrame
     error: pd.DataFrame
     runtime: pd.DataFrame
-    pieces: pd.DataFrame
+    cases: pd.DataFrame
     parts: frozenset[str] = frozenset()
-    walls: tuple[Wall, ...] = ()
+    wall_times: tuple[WallTime, ...] = ()
 
     @property
     def datasets(self) -> list[str]:
@@ -76,15 +76,15 @@ class Results:
 
     def seeds(self, dataset: str, method: str) -> tuple[int, int]:
         """How many seeds are done, and how many were asked for."""
-        rows = self.pieces[(self.pieces.experiment != "runtime") & (self.pieces.dataset == dataset)]
+        rows = self.cases[(self.cases.experiment != "runtime") & (self.cases.dataset == dataset)]
         rows = rows[rows.method == method]
         return (int(rows.done.iloc[0]), int(rows.wanted.iloc[0])) if len(rows) else (0, 0)
 
     def comparable(self, dataset: str) -> bool:
         """Whether the published numbers are of a market of this size and budget."""
-        theirs = FIGURES.mixture if dataset == "mixture" else FIGURES.images.get(dataset)
+        paper = FIGURES.mixture if dataset == "mixture" else FIGURES.images.get(dataset)
         ours = self.settings.get(dataset)
-        return theirs is not None and ours is not None and _size(ours) == _size(theirs)
+        return paper is not None and ours is not None and _size(ours) == _size(paper)
 
 
 def _size(settings: Settings) -> tuple[int, int, int]:
@@ -103,39 +103,39 @@ def group_names(settings: Settings) -> list[str]:
     return [f"group {group + 1}" for group in range(mixture.GROUPS)]
 
 
-def gather(plan: Plan, folder: Path) -> Results:
+def gather(plan: ReproductionPlan, folder: Path) -> Results:
     """Everything of the plan that is finished in the folder."""
     rows: dict[str, list[pd.DataFrame]] = {name: [] for name in COLUMNS}
     settings: dict[str, Settings] = {}
     parts: set[str] = set()
-    for piece, wanted in plan.pieces():
-        found = find(folder, piece, range(wanted))
-        rows["pieces"].append(pd.DataFrame([_about(piece, wanted, found)]))
-        if piece.experiment != "runtime":
-            settings[piece.dataset] = piece.settings
+    for case, wanted in plan.cases():
+        found = find(folder, case, range(wanted))
+        rows["cases"].append(pd.DataFrame([_about(case, wanted, found)]))
+        if case.experiment != "runtime":
+            settings[case.dataset] = case.settings
         if found is None:
             continue
         parts.update(found.parts)
-        if piece.experiment == "runtime":
-            rows["runtime"].append(_runtime(piece, found))
+        if case.experiment == "runtime":
+            rows["runtime"].append(_runtime(case, found))
             continue
-        rows["revenue"].append(_revenue(piece, found))
+        rows["revenue"].append(_revenue(case, found))
         if found.curve.size:
-            name = "error" if piece.experiment == "mixture" else "accuracy"
-            rows[name].append(_curve(piece, found, name))
+            name = "error" if case.experiment == "mixture" else "accuracy"
+            rows[name].append(_curve(case, found, name))
     tables = {
         name: pd.concat(rows[name], ignore_index=True) if rows[name] else pd.DataFrame(columns=list(columns))
         for name, columns in COLUMNS.items()
     }
-    return Results(plan, settings, **tables, parts=frozenset(parts), walls=read_walls(folder))
+    return Results(plan, settings, **tables, parts=frozenset(parts), wall_times=read_wall_times(folder))
 
 
-def _about(piece: Piece, wanted: int, found: Found | None) -> dict[str, object]:
+def _about(case: Case, wanted: int, found: Found | None) -> dict[str, object]:
     return {
-        "experiment": piece.experiment,
-        "dataset": piece.dataset,
-        "method": piece.method,
-        "providers": piece.settings.providers,
+        "experiment": case.experiment,
+        "dataset": case.dataset,
+        "method": case.method,
+        "providers": case.settings.providers,
         "wanted": wanted,
         "done": len(found.seeds) if found else 0,
         "seconds": found.seconds if found else 0.0,
@@ -146,26 +146,26 @@ def _about(piece: Piece, wanted: int, found: Found | None) -> dict[str, object]:
     }
 
 
-def _revenue(piece: Piece, found: Found) -> pd.DataFrame:
+def _revenue(case: Case, found: Found) -> pd.DataFrame:
     seeds, providers = found.pay.shape
     return pd.DataFrame(
         {
-            "dataset": piece.dataset,
-            "method": piece.method,
+            "dataset": case.dataset,
+            "method": case.method,
             "seed": np.repeat(found.seeds, providers),
             "provider": np.tile(np.arange(1, providers + 1), seeds),
-            "group": np.tile(groups_of(piece.settings), seeds),
+            "group": np.tile(groups_of(case.settings), seeds),
             "pay": found.pay.ravel(),
         }
     )
 
 
-def _curve(piece: Piece, found: Found, name: str) -> pd.DataFrame:
+def _curve(case: Case, found: Found, name: str) -> pd.DataFrame:
     seeds, points = found.curve.shape
     return pd.DataFrame(
         {
-            "dataset": piece.dataset,
-            "method": piece.method,
+            "dataset": case.dataset,
+            "method": case.method,
             "seed": np.repeat(found.seeds, points),
             "round": np.tile(found.rounds, seeds),
             name: found.curve.ravel(),
@@ -173,8 +173,8 @@ def _curve(piece: Piece, found: Found, name: str) -> pd.DataFrame:
     )
 
 
-def _runtime(piece: Piece, found: Found) -> pd.DataFrame:
-    about = {"dataset": piece.dataset, "method": piece.method, "providers": piece.settings.providers}
+def _runtime(case: Case, found: Found) -> pd.DataFrame:
+    about = {"dataset": case.dataset, "method": case.method, "providers": case.settings.providers}
     return pd.DataFrame([{**about, "seconds": found.seconds, "machine": ", ".join(found.machines)}])
 
 

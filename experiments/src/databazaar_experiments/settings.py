@@ -1,4 +1,4 @@
-"""What an experiment can be told. The two protocols fill these in; `--set name=value` changes one setting."""
+"""The settings of an experiment. The two protocols fill these in; `--set name=value` changes one setting."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from databazaar.reports.markup import table
 from databazaar.reports.wording import count, escape
-from databazaar_experiments.compute import PROTOCOLS
+from databazaar_experiments.plan import PROTOCOLS
 from databazaar_experiments.published import DATASET_NAMES
 from databazaar_experiments.results import Results
 from databazaar_experiments.settings import Protocol, changed

@@ -12,12 +12,11 @@ from databazaar.reports.markup import table
 from databazaar.reports.wording import count, escape
 from databazaar_experiments import published
 from databazaar_experiments.datasets import SOURCES
-from databazaar_experiments.methods import METHODS
+from databazaar_experiments.methods import PAPER_METHODS
 from databazaar_experiments.published import DATASET_NAMES, METHOD_NAMES
 from databazaar_experiments.results import Results, group_names
-from databazaar_experiments.times import duration
 from databazaar_experiments.verdicts import Verdict, about, signed
-from databazaar_experiments.walls import behind
+from databazaar_experiments.wall_times import behind, duration
 
 
 def row(head: str, cells: Sequence[str]) -> str:
@@ -57,25 +56,25 @@ def _verdict_row(verdict: Verdict, columns: int) -> str:
     return shown
 
 
-def _each(pieces: pd.DataFrame) -> Iterator[Any]:
+def _each(cases: pd.DataFrame) -> Iterator[Any]:
     """Rows whose columns are attributes."""
-    yield from pieces.itertuples()
+    yield from cases.itertuples()
 
 
 def missing(results: Results) -> str:
     """What was asked for and is not there, said plainly."""
     lines = []
-    for piece in _each(results.pieces):
-        if piece.done < piece.wanted:
-            name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
-            if piece.experiment == "runtime":
-                lines.append(("runtime", f"runtime, {name}", f"{piece.providers} providers"))
+    for case in _each(results.cases):
+        if case.done < case.wanted:
+            name = f"{DATASET_NAMES[case.dataset]}, {METHOD_NAMES[case.method]}"
+            if case.experiment == "runtime":
+                lines.append(("runtime", f"runtime, {name}", f"{case.providers} providers"))
             else:
-                lines.append((piece.experiment, name, f"{piece.done} of {count(piece.wanted, 'seed')}"))
+                lines.append((case.experiment, name, f"{case.done} of {count(case.wanted, 'seed')}"))
     shown = [f"<li>{escape(name)}: {escape(done)} computed</li>" for kind, name, done in lines if kind != "runtime"]
     timed = sum(kind == "runtime" for kind, _, _ in lines)
     if timed:
-        every = int((results.pieces.experiment == "runtime").sum())
+        every = int((results.cases.experiment == "runtime").sum())
         shown.append(f"<li>Runtime study: {every - timed} of {count(every, 'measurement')} made</li>")
     if not shown:
         return "<h2>What is missing</h2>\n<p>Nothing: everything that was asked for is computed.</p>"
@@ -88,7 +87,7 @@ def group_table(results: Results, dataset: str) -> str:
     """Mean pay of each group, with the published one and the difference below it."""
     names = group_names(results.settings[dataset])
     rows = []
-    for method in (m for m in METHODS if m in results.plan.methods):
+    for method in (m for m in PAPER_METHODS if m in results.plan.methods):
         ours = results.group_means(dataset, method)
         done, wanted = results.seeds(dataset, method)
         few = "" if done == wanted else f'<span class="hint">{done} of {count(wanted, "seed")}</span>'
@@ -164,7 +163,7 @@ def runtime_table(results: Results) -> str:
     """Seconds, ours and theirs, and how many times faster."""
     rows = []
     for dataset in results.datasets:
-        for method in (m for m in METHODS if m in results.plan.methods):
+        for method in (m for m in PAPER_METHODS if m in results.plan.methods):
             mine = results.runtime[(results.runtime.dataset == dataset) & (results.runtime.method == method)]
             ours = {int(n): float(s) for n, s in zip(mine.providers, mine.seconds, strict=True)}
             line = published.runtime(dataset, method)
@@ -183,22 +182,22 @@ def runtime_table(results: Results) -> str:
 
 
 def costs(results: Results) -> str:
-    """Which machine computed what, and how long each piece was at work."""
+    """Which machine computed what, and how long each case was at work."""
     rows = []
-    for piece in _each(results.pieces[results.pieces.done > 0][::-1]):
-        name = f"{DATASET_NAMES[piece.dataset]}, {METHOD_NAMES[piece.method]}"
-        name = f"Runtime, {name}, {piece.providers} providers" if piece.experiment == "runtime" else name
-        permutations = f"{piece.permutations:,.0f}" if piece.permutations else "–"
-        jobs = str(piece.jobs) if piece.jobs else "not noted"
-        rows.append(row(name, [str(piece.done), f"{piece.seconds:,.1f}", jobs, permutations, piece.machine]))
+    for case in _each(results.cases[results.cases.done > 0][::-1]):
+        name = f"{DATASET_NAMES[case.dataset]}, {METHOD_NAMES[case.method]}"
+        name = f"Runtime, {name}, {case.providers} providers" if case.experiment == "runtime" else name
+        permutations = f"{case.permutations:,.0f}" if case.permutations else "–"
+        jobs = str(case.jobs) if case.jobs else "not noted"
+        rows.append(row(name, [str(case.done), f"{case.seconds:,.1f}", jobs, permutations, case.machine]))
     if not rows:
         return ""
     text = (
-        f"{_in_all(results)} Below, the seconds that each piece was at work, all its seeds together. Pieces that were "
+        f"{_in_all(results)} Below, the seconds that each case was at work, all its seeds together. Cases that were "
         "computed side by side shared the machine, so that their seconds overlap and add up to more than the wall "
         "clock showed. The runtime study is timed alone."
     )
-    heads = ["Piece", "Seeds", "Seconds", "Processes", "Permutations a seed", "Machine"]
+    heads = ["Case", "Seeds", "Seconds", "Processes", "Permutations a seed", "Machine"]
     return f'<h2>Machines and seconds</h2>\n<p class="hint">{text}</p>\n' + table(
         "Machines and seconds", heads, rows, sortable=False
     )
@@ -206,12 +205,12 @@ def costs(results: Results) -> str:
 
 def _in_all(results: Results) -> str:
     """How long everything took by the wall clock, as far as it was recorded."""
-    runs, untimed = behind(results.walls, results.parts)
+    runs, untimed = behind(results.wall_times, results.parts)
     if not runs:
         return "How long the runs took by the wall clock was not recorded."
-    each = "; ".join(f"{duration(wall.seconds)} on {wall.machine} with {_processes(wall.jobs)}" for wall in runs)
+    each = "; ".join(f"{duration(run.seconds)} on {run.machine} with {_processes(run.jobs)}" for run in runs)
     rest = f" {count(len(untimed), 'part')} came of runs that were not recorded." if untimed else ""
-    total = duration(sum(wall.seconds for wall in runs))
+    total = duration(sum(run.seconds for run in runs))
     return f"Computing took {total} by the wall clock, in {count(len(runs), 'run')}: {escape(each)}.{rest}"
 
 

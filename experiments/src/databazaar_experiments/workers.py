@@ -1,4 +1,4 @@
-"""Chores at work: one after the other in this process, or side by side in several."""
+"""Parts at work: one after the other in this process, or several at a time in processes of their own."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ import platform
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from databazaar.errors import BazaarError
 from databazaar_experiments.images import image_market, market_from
-from databazaar_experiments.methods import Market, run_method
+from databazaar_experiments.methods import PaperMarket, run_method
 from databazaar_experiments.mixture import mixture_market
-from databazaar_experiments.parts import Settings, save
+from databazaar_experiments.parts import Part, Settings, save
+from databazaar_experiments.progress import Meter, Shares
 from databazaar_experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
 from databazaar_experiments.settings import MixtureSettings
-from databazaar_experiments.watch import BEGUN
-
-if TYPE_CHECKING:
-    from databazaar_experiments.compute import Chore
 
 MOST_JOBS = 8
 """Worker processes that share a GPU where nobody says how many."""
+REPORT_EVERY = 0.5
+"""Seconds between two reports on what other processes compute."""
 TOO_FULL = "perhaps for want of memory: the same command goes on, with fewer --jobs"
-Shares = MutableSequence[float]
 
 
 def jobs_for(device: str) -> int:
@@ -60,8 +57,8 @@ def is_gpu(name: str) -> bool:
     return not re.fullmatch(r".* CPU, \d+ cores", name)
 
 
-@lru_cache(maxsize=1)  # the chores of one market come one after the other
-def market_of(dataset: str, settings: Settings, data: Path | None) -> Market:
+@lru_cache(maxsize=1)  # the parts of one market come one after the other
+def market_of(dataset: str, settings: Settings, data: Path | None) -> PaperMarket:
     if isinstance(settings, MixtureSettings):
         return mixture_market(settings)
     if dataset in QUICK.images:
@@ -69,42 +66,37 @@ def market_of(dataset: str, settings: Settings, data: Path | None) -> Market:
     return image_market(dataset, settings, data)
 
 
-def do(
-    chore: Chore,
-    folder: Path,
-    data: Path | None,
-    device: str,
-    jobs: int = 1,
-    tell: Callable[[float], None] = lambda share: None,
+def compute_part(
+    part: Part, folder: Path, data: Path | None, device: str, jobs: int, on_share: Callable[[float], None]
 ) -> float:
-    """Computes one chore and stores it; gives the seconds it took, with all that it had to load."""
+    """Computes one part and stores it; gives the seconds it took, with all that it had to load."""
     begun = time.monotonic()
+    on_share(0.0)
     if jobs > 1:
         torch.set_num_threads(1)
-    market = market_of(chore.piece.dataset, chore.piece.settings, data)
-    outcome = run_method(chore.piece.method, market, chore.seeds, device, tell)
-    save(folder, chore.piece, outcome, machine(device), jobs)
+    market = market_of(part.case.dataset, part.case.settings, data)
+    measurement = run_method(part.case.method, market, part.seeds, device, on_share)
+    save(folder, part.case, measurement, machine(device), jobs)
     return time.monotonic() - begun
 
 
-def one_by_one(
-    chores: Sequence[tuple[int, Chore]], folder: Path, data: Path | None, device: str, shares: Shares
-) -> Iterator[tuple[int, float]]:
-    """In this process. Gives the place of each chore as it is finished, and its seconds."""
-    for place, chore in chores:
-        shares[place] = BEGUN
-        yield place, do(chore, folder, data, device, 1, partial(raise_to, shares, place))
+def in_this_process(places: Sequence[int], meter: Meter, folder: Path, data: Path | None, device: str) -> None:
+    """Computes the meter's parts at these places, one after the other."""
+    for place in places:
+        seconds = compute_part(meter.parts[place], folder, data, device, 1, partial(meter.advance, place))
+        meter.finish(place, seconds)
 
 
-def side_by_side(
-    chores: Sequence[tuple[int, Chore]], folder: Path, data: Path | None, device: str, jobs: int, shares: Shares
-) -> Iterator[tuple[int, float]]:
+def in_processes(places: Sequence[int], meter: Meter, folder: Path, data: Path | None, device: str, jobs: int) -> None:
     """The same in several processes. Interrupted, they end at once; what they had finished is on disk."""
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (shares,))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start, (meter.shares,))
     try:
-        futures = [pool.submit(_work, place, chore, folder, data, device, jobs) for place, chore in chores]
-        for future in as_completed(futures):
-            yield future.result()
+        waiting = {pool.submit(_work, place, meter.parts[place], folder, data, device, jobs) for place in places}
+        while waiting:
+            done, waiting = wait(waiting, REPORT_EVERY, FIRST_COMPLETED)
+            meter.report()
+            for future in done:
+                meter.finish(*future.result())
     except BrokenProcessPool:
         raise BazaarError(f"a worker process died, {TOO_FULL}") from None
     except torch.OutOfMemoryError:
@@ -115,28 +107,15 @@ def side_by_side(
         pool.shutdown(cancel_futures=True)
 
 
-def raise_to(shares: Shares, place: int, share: float) -> None:
-    shares[place] = max(share, BEGUN)
-
-
-def new_shares(count: int, jobs: int) -> Shares:
-    """A number a chore; for several processes in memory that they share, without a lock."""
-    if jobs == 1:
-        return [0.0] * count
-    shared: Shares = multiprocessing.get_context("spawn").RawArray("d", count)
-    return shared
-
-
 _shares: Shares = []
-"""In a worker process, the numbers that it shares with the parent."""
+"""In a worker process, the memory that it has in common with the parent."""
 
 
-def _begin(shares: Shares) -> None:
+def _start(shares: Shares) -> None:
     global _shares
     _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are the parent's
 
 
-def _work(place: int, chore: Chore, folder: Path, data: Path | None, device: str, jobs: int) -> tuple[int, float]:
-    raise_to(_shares, place, 0.0)
-    return place, do(chore, folder, data, device, jobs, partial(raise_to, _shares, place))
+def _work(place: int, part: Part, folder: Path, data: Path | None, device: str, jobs: int) -> tuple[int, float]:
+    return place, compute_part(part, folder, data, device, jobs, partial(_shares.__setitem__, place))

@@ -1,5 +1,8 @@
 """The command `bazaar`."""
 
-from databazaar.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """Runs the command. What it consists of is imported here: packages that add to it import parts of this one."""
+    from databazaar.cli.app import main as run
+
+    run()
