@@ -16,8 +16,8 @@ from databazaar_experiments.figures import write_figures
 from databazaar_experiments.page import render
 from databazaar_experiments.reasons import REVENUE, UNKNOWN, Miss, why
 from databazaar_experiments.results import gather, write_raw
-from databazaar_experiments.settings_tables import settings_section
-from databazaar_experiments.tables import accuracy_table
+from databazaar_experiments.settings_tables import settings_tables
+from databazaar_experiments.tables import Cell, accuracy_table
 from databazaar_experiments.verdicts import Verdict, judge
 from small_runs import pretended
 from test_experiment_settings import DIFFERS
@@ -110,30 +110,24 @@ def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None
     page = render(results)
     assert "KMNIST and CIFAR-10: no published numbers. The paper draws them" in page
     assert "KMNIST: no published numbers. The paper draws it" in page and "MNIST: not compared" not in page
-    rows = re.findall(
-        r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
-    )
-    told = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
-    assert told["KMNIST"] == told["CIFAR-10"] == "not published" and told["MNIST"] == "0.8605"
+    shown = {row.head.partition(",")[0]: row.cells[2].text for row in accuracy_table(results).rows}
+    assert shown["KMNIST"] == shown["CIFAR-10"] == "not published" and shown["MNIST"] == "0.8605"
 
 
 @pytest.mark.parametrize(
-    ("protocol", "cell"),
-    [
-        ("figures", '0.1<span class="hint">text: 0.0</span>'),
-        ("text", '0.0<span class="hint">figures: 0.1</span>'),
-    ],
+    ("protocol", "cell"), [("figures", Cell("0.1", "text: 0.0")), ("text", Cell("0.0", "figures: 0.1"))]
 )
-def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: str) -> None:
-    shown = settings_section(gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path))
-    rows = dict(
-        re.findall(r'<tr[^>]*><th scope="row" class="text">(\w+)</th>(.*?)</tr>', shown.split("<h3>Mixture")[0])
-    )
-    assert rows["momentum"] == f"<td>{cell}</td>"
-    assert rows["rounds"] == "<td>500</td>", "what is alike is not marked"
-    marked = re.findall(r'<tr class="differs"><th scope="row" class="text">(\w+)</th>', shown)
-    assert len(marked) == 15 and "15 settings of these differ" in shown, "eleven of the images, four of the mixture"
+def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: Cell) -> None:
+    results = gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path)
+    tables = settings_tables(results)
+    rows = {row.head: row for row in tables[0].rows}
+    assert rows["momentum"].cells == (cell,)
+    assert rows["rounds"].cells == (Cell("500"),) and not rows["rounds"].marked, "what is alike is not marked"
+    marked = [row.head for table in tables for row in table.rows if row.marked]
+    assert len(marked) == 15, "eleven of the images, four of the mixture"
     assert set(marked) == set(DIFFERS.split())
+    page = render(results)
+    assert "15 settings of these differ" in page and page.count('<tr class="differs">') == 15
 
 
 def test_few_seeds_make_a_preliminary_verdict(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from databazaar.config.jobs import Job
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Progress as Round
 from databazaar.money import Currency
-from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
@@ -196,10 +196,11 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     title = str(folder.recipe.get("market", {}).get("market", {}).get("name") or "Fraud model for a new credit card")
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)
-    save_png(report, folder.path / "figures")
+    drawn = draw_all(report)
+    save_png(drawn, folder.path / "figures")
     write_whole(folder.path / "statement.csv", statement_csv(report).encode())
     write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=title, audit=audit, baseline=baseline).encode())
+    write_whole(page, render(report, title=title, audit=audit, baseline=baseline, drawn=drawn).encode())
     return page
 
 
