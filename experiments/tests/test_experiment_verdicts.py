@@ -145,12 +145,13 @@ def test_a_market_of_another_size_is_not_compared(tmp_path: Path) -> None:
 
 
 class Outside(HTMLParser):
-    """Collects what a page would load, and checks that its elements close."""
+    """Collects what a page would load and text that nothing isolates, and checks that its elements close."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.open: list[str] = []
+        self.loose: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.loads += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") and not str(v).startswith("#")]
@@ -163,6 +164,10 @@ class Outside(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
+    def handle_data(self, data: str) -> None:
+        if "bdi" not in self.open:
+            self.loose.append(data)
+
 
 def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
     results = pretended(tmp_path, MNIST, replace(PLAN, changes={"momentum": "0.1"}))
@@ -172,6 +177,7 @@ def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
     assert outside.loads == [] and outside.open == []
     assert "url(http" not in page and "@import" not in page
     assert "a &lt;machine&gt; &amp; more" in page and "<machine>" not in page
+    assert not any("<machine>" in text or "momentum = " in text for text in outside.loose), "a name is not isolated"
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert page.index("What came out") < page.index("What is missing") < page.index("Figure 1")

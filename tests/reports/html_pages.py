@@ -28,6 +28,7 @@ class Page(HTMLParser):
         self.feed(text)
         self.close()
         assert self.open == []
+        self.pairs = {term: [" ".join(value.split()) for value in values] for term, values in self.pairs.items()}
 
     @property
     def words(self) -> str:
@@ -42,6 +43,8 @@ class Page(HTMLParser):
             self._term = ""
         if tag == "dd":
             self.pairs.setdefault(self._term, []).append("")
+        if tag == "span" and "dd" in self.open:
+            self.pairs[self._term][-1] += " "
         if tag == "th" and ("scope", "row") in attrs:
             self.row_heads.append("")
 
@@ -66,8 +69,6 @@ class Page(HTMLParser):
         if "dt" in self.open:
             self._term += data
         if "dd" in self.open and self.pairs:
-            before = self.pairs[self._term][-1]
-            gap = " " if before and self.open[-1] == "span" else ""
-            self.pairs[self._term][-1] = before + gap + data
+            self.pairs[self._term][-1] += data
         if "th" in self.open and self.row_heads:
             self.row_heads[-1] += data

@@ -24,5 +24,6 @@ def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.encode("utf-8", "replace").decode("utf-8")
-    risky = text.lstrip()[:1] in {"=", "+", "-", "@"} or text[:1] in {"\t", "\r", "\n"}
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # csv would leave a lone \r unquoted, and begin a new row
+    risky = text.lstrip()[:1] in {"=", "+", "-", "@"} or text[:1] in {"\t", "\n"}
     return f"'{text}" if risky else text
