@@ -84,9 +84,11 @@ def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
 
 def laid_out(figure: Figure) -> Figure:
     """The figure with its parts in their places for good, so that no file that is written of it moves them."""
-    with look():
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with look():
+            engine.execute(figure)
+        figure.set_layout_engine("none")
     return figure
 
 
