@@ -31,7 +31,9 @@ def pinned() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("path", ["py.typed", "reports/report.css", "reports/sort.js"])
+@pytest.mark.parametrize(
+    "path", ["py.typed", "reports/report.css", "reports/sort.js", "reports/templates/base.html.jinja"]
+)
 def test_the_package_carries_its_files(path: str) -> None:
     assert resources.files("databazaar").joinpath(path).is_file()
 

@@ -14,7 +14,7 @@ from databazaar_experiments.compute import compute
 from databazaar_experiments.parts import find
 from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import Results, gather
-from databazaar_experiments.tables import costs
+from databazaar_experiments.tables import wall_clock
 from databazaar_experiments.verdicts import Verdict, mnist_time, whole_time
 from databazaar_experiments.wall_times import FILE, WallTime
 from small_runs import pretend, tiny_plan
@@ -71,7 +71,7 @@ def said(results: Results) -> tuple[str, str]:
 def test_the_whole_in_fifteen_minutes(tmp_path: Path) -> None:
     results = everything(tmp_path)
     assert said(results) == ("holds", "13.3 min in 2 runs")
-    assert "Computing took 13.3 min by the wall clock, in 2 runs" in costs(results)
+    assert "Computing took 13.3 min by the wall clock, in 2 runs" in wall_clock(results)
     one = replace(results, wall_times=results.wall_times[:1])
     assert said(one) == ("not all timed", "8.3 min in 1 run")
     assert said(replace(results, wall_times=())) == ("not all timed", "–")

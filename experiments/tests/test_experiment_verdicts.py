@@ -15,8 +15,8 @@ from databazaar_experiments.figures import write_figures
 from databazaar_experiments.page import render
 from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import gather, write_raw
-from databazaar_experiments.settings_tables import settings_section
-from databazaar_experiments.tables import accuracy_table
+from databazaar_experiments.settings_tables import settings_tables
+from databazaar_experiments.tables import Cell, accuracy_table
 from databazaar_experiments.verdicts import REVENUE, UNKNOWN, Verdict, judge, why
 from small_runs import pretended
 from test_experiment_settings import DIFFERS
@@ -110,30 +110,24 @@ def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None
     page = render(results)
     assert "KMNIST and CIFAR-10: no published numbers. The paper draws them" in page
     assert "KMNIST: no published numbers. The paper draws it" in page and "MNIST: not compared" not in page
-    rows = re.findall(
-        r'<th scope="row" class="text">([\w-]+), \w+</th>((?:<td>[^<]*</td>){5})</tr>', accuracy_table(results)
-    )
-    shown = {name: re.findall("<td>([^<]*)</td>", cells)[2] for name, cells in rows}
+    shown = {row.head.partition(",")[0]: row.cells[2].text for row in accuracy_table(results).rows}
     assert shown["KMNIST"] == shown["CIFAR-10"] == "not published" and shown["MNIST"] == "0.8605"
 
 
 @pytest.mark.parametrize(
-    ("protocol", "cell"),
-    [
-        ("figures", '0.1<span class="hint">text: 0.0</span>'),
-        ("text", '0.0<span class="hint">figures: 0.1</span>'),
-    ],
+    ("protocol", "cell"), [("figures", Cell("0.1", "text: 0.0")), ("text", Cell("0.0", "figures: 0.1"))]
 )
-def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: str) -> None:
-    shown = settings_section(gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path))
-    rows = dict(
-        re.findall(r'<tr[^>]*><th scope="row" class="text">(\w+)</th>(.*?)</tr>', shown.split("<h3>Mixture")[0])
-    )
-    assert rows["momentum"] == f"<td>{cell}</td>"
-    assert rows["rounds"] == "<td>500</td>", "what is alike is not marked"
-    marked = re.findall(r'<tr class="differs"><th scope="row" class="text">(\w+)</th>', shown)
-    assert len(marked) == 15 and "15 settings of these differ" in shown, "eleven of the images, four of the mixture"
+def test_settings_show_where_the_other_protocol_differs(tmp_path: Path, protocol: str, cell: Cell) -> None:
+    results = gather(replace(PLAN, protocol=protocol, datasets=("mnist",)), tmp_path)
+    tables = settings_tables(results)
+    rows = {row.head: row for row in tables[0].rows}
+    assert rows["momentum"].cells == (cell,)
+    assert rows["rounds"].cells == (Cell("500"),) and not rows["rounds"].marked, "what is alike is not marked"
+    marked = [row.head for table in tables for row in table.rows if row.marked]
+    assert len(marked) == 15, "eleven of the images, four of the mixture"
     assert set(marked) == set(DIFFERS.split())
+    page = render(results)
+    assert "15 settings of these differ" in page and page.count('<tr class="differs">') == 15
 
 
 def test_few_seeds_make_a_preliminary_verdict(tmp_path: Path) -> None:
@@ -151,12 +145,13 @@ def test_a_market_of_another_size_is_not_compared(tmp_path: Path) -> None:
 
 
 class Outside(HTMLParser):
-    """Collects what a page would load, and checks that its elements close."""
+    """Collects what a page would load and text that nothing isolates, and checks that its elements close."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.open: list[str] = []
+        self.loose: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.loads += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") and not str(v).startswith("#")]
@@ -169,6 +164,10 @@ class Outside(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
+    def handle_data(self, data: str) -> None:
+        if "bdi" not in self.open:
+            self.loose.append(data)
+
 
 def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
     results = pretended(tmp_path, MNIST, replace(PLAN, changes={"momentum": "0.1"}))
@@ -178,6 +177,7 @@ def test_the_page_is_whole_offline_and_escaped(tmp_path: Path) -> None:
     assert outside.loads == [] and outside.open == []
     assert "url(http" not in page and "@import" not in page
     assert "a &lt;machine&gt; &amp; more" in page and "<machine>" not in page
+    assert not any("<machine>" in text or "momentum = " in text for text in outside.loose), "a name is not isolated"
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert page.index("What came out") < page.index("What is missing") < page.index("Figure 1")

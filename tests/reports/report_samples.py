@@ -59,7 +59,13 @@ def sample_report(
     return Report(
         status="settled",
         message="The budget was spent.",
-        rules={"sampler": {"kind": "osmd", "eta": 0.0123456789, "alpha": 0.1, "switches": None}},
+        rules={
+            "sampler": {"kind": "osmd", "eta": 0.0123456789, "alpha": 0.1, "switches": None},
+            "aggregator": {"kind": "mean"},
+            "payment": {"kind": "price-per-access"},
+            "stops": [{"kind": "patience", "rounds": 10}],
+        },
+        stopped_by="the budget is spent",
         seed=seed,
         currency=currency or Currency("EUR", 2),
         budget=spent + refunded,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -11,14 +12,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 from report_samples import sample_report
 
-from databazaar.reports import FIGURES, save_png
+from databazaar.reports import FIGURES, draw_all, render, save_png
 from databazaar.reports.style import label, text_width
 
 
 @pytest.mark.parametrize(("providers", "rounds"), [(1, 1), (9, 40), (120, 5)])
 def test_png_files(tmp_path: Path, providers: int, rounds: int) -> None:
     report = sample_report([f"p{i}" for i in range(providers)], rounds=rounds, owners=["acme"] * providers)
-    paths = save_png(report, tmp_path / "new" / "figures")
+    paths = save_png(draw_all(report), tmp_path / "new" / "figures")
     assert [path.stem for path in paths] == list(FIGURES)
     for path in paths:
         with Image.open(path) as image:
@@ -29,8 +30,30 @@ def test_png_files(tmp_path: Path, providers: int, rounds: int) -> None:
 
 
 def test_png_bytes_repeat(tmp_path: Path) -> None:
-    first, second = (save_png(sample_report(), tmp_path / name) for name in "ab")
+    first, second = (save_png(draw_all(sample_report()), tmp_path / name) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_one_drawing_serves_both_files(tmp_path: Path) -> None:
+    """Whatever is written first, the other is as if it were alone; and the page shows the very figures it is given."""
+    report = sample_report()
+    drawn = draw_all(report)
+    before = [path.read_bytes() for path in save_png(drawn, tmp_path / "before")]
+    assert render(report, title="A run", drawn=drawn) == render(report, title="A run")
+    assert [path.read_bytes() for path in save_png(drawn, tmp_path / "after")] == before
+    drawn["spend"].axes[0].set_gid("drawn-before")
+    assert 'id="fig-spend-drawn-before"' in render(report, title="A run", drawn=drawn)
+
+
+def test_money_of_an_open_run_is_held_and_not_refunded() -> None:
+    report = sample_report(rounds=4)
+    legends = [
+        {text.get_text() for text in FIGURES["spend"](run).legends[0].get_texts()}
+        for run in (report, replace(report, status="open", refunded=0, held=250))
+    ]
+    refunded = f"Refunded {report.currency.amount(report.refunded)}"
+    assert refunded in legends[0] and "Held 2.50" in legends[1]
+    assert not any("Refunded" in text for text in legends[1])
 
 
 def test_global_state_is_left_alone() -> None:

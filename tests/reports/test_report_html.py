@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from html_pages import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import sample_report
@@ -17,7 +16,6 @@ from databazaar.money import Currency
 from databazaar.reports import AuditView, render
 from databazaar.runs.report import Report
 
-VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (
     "<script>alert(1)</script>",
     "$x^2$ $\\frac{$",
@@ -32,48 +30,6 @@ HOSTILE = (
     "-->]]></svg>",
     "",
 )
-
-
-class Page(HTMLParser):
-    """Checks that tags balance, and keeps what the tests ask about."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: Counter[str] = Counter()
-        self.ids: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.text: list[str] = []
-        self.row_heads: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._keep(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "th" and ("scope", "row") in attrs:
-            self.row_heads.append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._keep(tag, attrs)
-
-    def _keep(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements[tag] += 1
-        for name, value in attrs:
-            self.attributes.append((tag, name, value or ""))
-            if name == "id":
-                self.ids[value or ""] += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in {"script", "style"}:
-            self.text.append(data)
-        if "th" in self.open and self.row_heads:
-            self.row_heads[-1] += data
 
 
 def full_page(report: Report, **changes: object) -> str:
@@ -151,7 +107,7 @@ def test_hostile_names_stay_text() -> None:
         notes=HOSTILE,
         currency=Currency('<b>"€$', 3),
     )
-    report = replace(report, message=HOSTILE[2], rules={"sampler": {"<i>": {"x": HOSTILE[0]}}, "p": 0.1})
+    report = replace(report, message=HOSTILE[2], rules={"sampler": {"kind": "<i>", "<i>": {"x": HOSTILE[0]}, "p": 0.1}})
     text = full_page(report, title=HOSTILE[0])
     page = Page(text)
     assert page.elements["script"] == 1
@@ -193,6 +149,52 @@ def test_a_failed_audit_shows() -> None:
 
 def test_same_run_same_bytes() -> None:
     assert full_page(sample_report()) == full_page(sample_report())
+
+
+def test_every_rule_is_shown_whoever_wrote_it() -> None:
+    theirs = {
+        "sampler": {"kind": "greedy", "look_ahead": 3, "from": "acme-rules"},
+        "aggregator": {"kind": "median", "from": "module home.rules"},
+        "payment": {"kind": "by-gain", "share": 0.25, "from": "acme-rules"},
+        "stops": [{"kind": "target-utility", "utility": 0.9}, {"kind": "moon", "from": "lunar"}],
+    }
+    page = Page(render(replace(sample_report(), rules=theirs), title="A run"))
+    assert page.pairs["sampler"] == ["greedy look ahead = 3; from the package acme-rules"]
+    assert page.pairs["aggregator"] == ["median from the module home.rules"]
+    assert page.pairs["payment"] == ["by-gain share = 0.25; from the package acme-rules"]
+    assert page.pairs["stop"] == ["target-utility utility = 0.9", "moon from the package lunar"]
+    assert "Valid accesses are paid by the rule by-gain" in page.words
+    ours = Page(render(sample_report(), title="A run"))
+    assert ours.pairs["sampler"] == ["osmd eta = 0.0123457, alpha = 0.1, switches = null"]
+    assert (ours.pairs["aggregator"], ours.pairs["payment"]) == (["mean"], ["price-per-access"])
+    assert ours.pairs["ended because"] == ["the budget is spent"]
+    old = Page(render(replace(sample_report(), rules={"sampler": {"kind": "uniform"}}, stopped_by=""), title="A run"))
+    assert old.pairs["sampler"] == ["uniform"]
+    assert not {"aggregator", "payment", "stop", "ended because"} & old.pairs.keys()
+
+
+@pytest.mark.parametrize("rounds", [0, 12])
+def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
+    report = sample_report(rounds=rounds)
+    money = {"budget": report.spent + 1000, "refunded": 0, "held": 300}
+    report = replace(report, status="open", message="", stopped_by="", model_hash="", **money)
+    page = Page(full_page(report))
+    assert page.words.index("This run is not finished, and nothing on this page is final.") < page.words.index("Budget")
+    assert "Not finished" in page.words and "3.00 EUR is held for the round under way" in page.words
+    assert ("span", "class", "badge open") in page.attributes
+    for settled in ("Refunded", "went back", "Final", "Settled"):
+        assert settled not in page.words
+    assert "Utility so far" in page.words and "model hash" not in page.pairs
+
+
+def test_a_diverged_run_is_a_bad_end() -> None:
+    report = replace(sample_report(), status="diverged", message="The model has no finite utility.")
+    for ended in (report, replace(report, final_utility=float("nan"), final_loss=float("inf"))):
+        page = Page(full_page(ended))
+        assert ("span", "class", "badge bad") in page.attributes and "Diverged" in page.words
+        assert "The model has no finite utility." in page.words and "Refunded" in page.words
+        assert not re.search(r"\b(nan|inf)\b", page.words)
+    assert "The model’s utility is no finite number." in page.words
 
 
 @settings(max_examples=8, deadline=None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import sample_report
 
+from databazaar.cli import statements
 from databazaar.reports import owner_totals, owners_csv, statement_csv, statement_dict
 
 
@@ -35,6 +37,22 @@ def test_amounts_for_people() -> None:
     assert statement["rounds"] == 2 and statement["status"] == "settled"
 
 
+def test_an_unfinished_run_says_so_in_every_form() -> None:
+    settled = sample_report(["=north", "so\x1b[31muth"])
+    report = replace(settled, status="open", refunded=0, held=250)
+    for run, closed in ((settled, True), (report, False)):
+        for found in (statement_dict(run), statements.provider_dict(run, "=north")):
+            assert (found["status"], found["closed"]) == (run.status, closed)
+    assert (statement_dict(report)["held"], statement_dict(report)["held_text"]) == (250, "2.50 EUR")
+    *_, money, last = statements.everyone(report, as_json=False, as_csv=False).splitlines()
+    assert money.endswith("held 2.50 EUR") and "refunded" not in money
+    assert "not finished" in last and "final" in last
+    *lines, last = statements.everyone(settled, as_json=False, as_csv=False).splitlines()
+    assert last.endswith(f"refunded {settled.currency.format(settled.refunded)}")
+    assert lines[1].startswith("so�[31muth"), "nothing reaches a terminal but what it may print"
+    assert statement_csv(report) == statement_csv(settled)
+
+
 def test_one_owner_of_several_providers() -> None:
     report = sample_report(owners=["acme", "solo", "acme"])
     totals = {line["owner"]: line for line in owner_totals(report)}
@@ -50,3 +68,6 @@ def test_a_spreadsheet_sees_no_formula() -> None:
     assert written == [
         "'=1+1", "'+49", "'-x", "'@cmd", "' =1", "'\t=2", "plain", "a=b", 'quo"te,', "line\nbreak", "?",
     ]  # fmt: skip
+    failing = sample_report(["north"], reasons=["=1+1", "\r@x"], failure_rate=1.0)
+    items = csv.DictReader(io.StringIO(statements.one(failing, "north", as_csv=True), newline=""))
+    assert {item["failure"] for item in items} == {"'=1+1", "'\n@x"}, "a lone return ends no row"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from comparison_samples import FIVE, sample_comparison
+from html_pages import Page
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -29,6 +30,20 @@ def test_every_method_has_a_look_of_its_own() -> None:
     marks = valuation_figures.MARKS
     assert marks.keys() == set(METHODS)
     assert len({colour for colour, _ in marks.values()}) == len({shape for _, shape in marks.values()}) == len(marks)
+
+
+def test_a_method_that_nobody_here_knows_gets_a_look_too(tmp_path: Path) -> None:
+    others = [f"_method {i} \u202e🦊" for i in range(12)]
+    looks = valuation_figures.marks([*others, *METHODS])
+    assert {method: looks[method] for method in METHODS} == valuation_figures.MARKS
+    assert len(set(looks.values())) == len(looks) and looks == valuation_figures.marks([*METHODS, *others])
+    for providers in (3, 100):
+        comparison = sample_comparison([f"p{i}" for i in range(providers)], (*others, "osmd"))
+        valuation_figures.save_overview(comparison, EUR, tmp_path / "sheet.png")
+        page = render_comparison(comparison, title="A market", currency=EUR)
+        assert page.count("<svg ") == 3 and "_method 11" in page
+    shown = valuation_figures.payouts(sample_comparison(methods=("_acme", "osmd")), EUR).legends[0].get_texts()
+    assert [text.get_text() for text in shown] == ["_acme", "osmd"]
 
 
 @pytest.mark.parametrize(("providers", "methods", "seeds"), [(1, ("osmd",), 1), (9, tuple(METHODS), 3), (100, FIVE, 3)])
@@ -80,7 +95,8 @@ def test_the_page_holds_everything_escaped_and_loads_nothing() -> None:
     assert page.count("<svg ") == 3
     for head in ("Who is paid what", "Would it stand?", "Rank correlations", "What it cost", "Settings"):
         assert f"<h2>{head}</h2>" in page
-    assert "1,000.00 EUR" in page and "the cap of 500 permutations" in page and "0 to 2" in page
+    assert {"1,000.00 EUR", "0 to 2"} <= {value for values in Page(page).pairs.values() for value in values}
+    assert "the cap of 500 permutations" in page
 
 
 def test_csv_tells_payouts_and_intervals() -> None:
@@ -95,6 +111,15 @@ def test_csv_tells_payouts_and_intervals() -> None:
     single = list(csv.DictReader(io.StringIO(comparison_csv(sample_comparison(), EUR))))
     assert sum(round(float(row["pay"]) * 100) for row in single if row["method"] == "loo") == 100_000
     assert {row["low"] for row in single} == {""}
+
+
+def test_a_spreadsheet_sees_no_formula_and_every_number() -> None:
+    names = ["=cmd", "+49", "-x", "@sum", "\t=2", "\r=3", "plain"]
+    comparison = sample_comparison(names, ("osmd", "=loo"), seeds=2, budget=1_000)
+    rows = list(csv.DictReader(io.StringIO(comparison_csv(comparison, EUR), newline="")))
+    assert [row["provider"] for row in rows[::2]] == ["'=cmd", "'+49", "'-x", "'@sum", "'\t=2", "'\n=3", "plain"]
+    assert {row["method"] for row in rows} == {"osmd", "'=loo"}
+    assert any(float(row["low"]) < 0 for row in rows), "an interval below zero stays a number"
 
 
 def test_mean_amounts_keep_one_digit_more() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from databazaar.reports.markup import table
-from databazaar.reports.wording import count, escape
 from databazaar_experiments.plan import PROTOCOLS
 from databazaar_experiments.published import DATASET_NAMES
 from databazaar_experiments.results import Results
 from databazaar_experiments.settings import Protocol, changed
+from databazaar_experiments.tables import Cell, Row, Table
 
 OTHER = {"figures": "text", "text": "figures", "quick": "figures"}
 """The protocol that a reader compares each one with."""
@@ -23,49 +22,33 @@ Column = tuple[str, Values, Values]
 """A market's name, its settings, and those of the other protocol."""
 
 
-def settings_section(results: Results) -> str:
+def settings_tables(results: Results) -> list[Table]:
     """Every setting, a column a market; below a value stands the other protocol's where it is another."""
-    used = results.plan.protocol
-    other = PROTOCOLS[OTHER[used]]
-    tables = {
+    other = compared_with(results)
+    columns = {
         "Image markets": _markets(results, other),
         "Mixture regression": _mixture(results, other),
         "Runtime study": _runtime(results, other),
     }
-    differing = sum(_differs(key, columns) for columns in tables.values() for key in (columns[0][1] if columns else ()))
-    parts = [
-        f"<h2>Settings of protocol {escape(used)}</h2>",
-        f'<p class="hint">{escape(count(differing, "setting"))} of these differ{"s" if differing == 1 else ""} from '
-        f"protocol {escape(other.name)}; its value then stands below, after its name. "
-        "Everything else of the runtime study is as in the image markets.</p>",
-    ]
-    for caption, columns in tables.items():
-        if columns:
-            shown = settings_table(caption, columns, other.name)
-            parts += [
-                f"<h3>{caption}</h3>",
-                f'<details open class="whole"><summary>All settings</summary>\n{shown}\n</details>',
-            ]
-    return "\n".join(parts)
+    return [_table(caption, found, other.name) for caption, found in columns.items() if found]
 
 
-def settings_table(caption: str, columns: list[Column], other: str) -> str:
-    heads = ["Setting", *(name for name, _, _ in columns)]
+def compared_with(results: Results) -> Protocol:
+    """The protocol whose settings stand beside those that were used."""
+    return PROTOCOLS[OTHER[results.plan.protocol]]
+
+
+def _table(caption: str, columns: list[Column], other: str) -> Table:
+    heads = ("Setting", *(name for name, _, _ in columns))
     rows = []
     for key in columns[0][1]:
-        cells = "".join(f"<td>{_cell(ours[key], theirs[key], other)}</td>" for _, ours, theirs in columns)
-        kind = ' class="differs"' if _differs(key, columns) else ""
-        rows.append(f'<tr{kind}><th scope="row" class="text">{escape(key)}</th>{cells}</tr>')
-    return table(caption, heads, rows, sortable=False)
+        cells = tuple(_cell(ours[key], others[key], other) for _, ours, others in columns)
+        rows.append(Row(key, cells, marked=any(cell.hint for cell in cells)))
+    return Table(caption, heads, tuple(rows))
 
 
-def _cell(ours: Any, theirs: Any, other: str) -> str:
-    told = f'<span class="hint">{escape(other)}: {escape(_written(theirs))}</span>' if ours != theirs else ""
-    return escape(_written(ours)) + told
-
-
-def _differs(key: str, columns: list[Column]) -> bool:
-    return any(ours[key] != theirs[key] for _, ours, theirs in columns)
+def _cell(ours: Any, others: Any, other: str) -> Cell:
+    return Cell(_written(ours), f"{other}: {_written(others)}" if ours != others else "")
 
 
 def _markets(results: Results, other: Protocol) -> list[Column]:

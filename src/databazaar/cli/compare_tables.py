@@ -143,7 +143,7 @@ def _total(outcome: MethodOutcome, currency: Currency) -> str:
 
 
 def _survivors(comparison: Comparison, outcome: MethodOutcome) -> str:
-    who = survivors(comparison, outcome)
+    who = [printable(name) for name in survivors(comparison, outcome)]
     more = f" and {len(who) - MOST_NAMES:,} more" if len(who) > MOST_NAMES else ""
     return f"{len(who):,} of {len(comparison.providers):,}" + (f": {', '.join(who[:MOST_NAMES])}{more}" if who else "")
 

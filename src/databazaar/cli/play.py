@@ -24,7 +24,7 @@ from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.money import Currency
-from databazaar.reports import AuditView, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
@@ -143,7 +143,7 @@ def _finish_demo(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) 
     else:
         console = Console()
         console.print(_payout_table(report, baseline, job.notes))
-        console.print(_comparison_table(report, baseline, accuracies))
+        console.print(_against_uniform(report, baseline, accuracies))
         _print_end(console, folder, report, page)
     _leave(report)
 
@@ -185,7 +185,7 @@ def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str]
     return table
 
 
-def _comparison_table(report: Report, baseline: Report, accuracies: list[float]) -> Table:
+def _against_uniform(report: Report, baseline: Report, accuracies: list[float]) -> Table:
     table = Table(title="The same budget, two ways to spend it", title_justify="left", box=SIMPLE_HEAD)
     for name in ("", "hold-out utility", "hold-out loss", "test accuracy"):
         table.add_column(name, justify="right" if name else "left")
@@ -217,10 +217,11 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)
-    save_png(report, folder.path / "figures")
+    drawn = draw_all(report)
+    save_png(drawn, folder.path / "figures")
     write_whole(folder.path / "statement.csv", statement_csv(report).encode())
     write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline).encode())
+    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
     return page
 
 

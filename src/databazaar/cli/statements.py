@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import re
@@ -13,7 +11,11 @@ from typing import Any
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports import statement_csv, statement_dict
+from databazaar.reports.spreadsheet import csv_text
+from databazaar.reports.wording import printable
 from databazaar.runs.report import Report
+
+UNFINISHED = "this run is not finished: nothing in this statement is final"
 
 
 def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
@@ -21,20 +23,28 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
         return json.dumps(statement_dict(report)) + "\n"
     if as_csv:
         return statement_csv(report)
-    width = max(len(p.provider) for p in report.payouts)
+    names = [printable(payout.provider) for payout in report.payouts]
+    width = max(map(len, names))
     money = report.currency.format
-    lines = [f"{p.provider:<{width}}  {p.accesses:>8} accesses  {money(p.pay):>16}" for p in report.payouts]
-    end = f"budget {money(report.budget)}, spent {money(report.spent)}, refunded {money(report.refunded)}"
-    return "\n".join([*lines, end]) + "\n"
+    lines = [
+        f"{name:<{width}}  {payout.accesses:>8} accesses  {money(payout.pay):>16}"
+        for name, payout in zip(names, report.payouts, strict=True)
+    ]
+    rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
+    lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
+    if not report.closed:
+        lines.append(UNFINISHED)
+    return "\n".join(lines) + "\n"
 
 
 def one(report: Report, provider: str, as_csv: bool) -> str:
-    told = provider_dict(report, provider)
-    return _csv(told["items"]) if as_csv else json.dumps(told) + "\n"
+    statement = provider_dict(report, provider)
+    return _csv(statement["items"]) if as_csv else json.dumps(statement) + "\n"
 
 
 def provider_dict(report: Report, provider: str) -> dict[str, Any]:
-    """One provider's own statement. It says nothing of other providers, gains or the utility."""
+    """One provider's own statement, which is final once `closed`. It says nothing of other providers, gains or the
+    utility."""
     place = next((i for i, payout in enumerate(report.payouts) if payout.provider == provider), None)
     if place is None:
         known = ", ".join(p.provider for p in report.payouts[:10])
@@ -57,6 +67,8 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "pay": payout.pay,
         "pay_text": report.currency.format(payout.pay),
         **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
+        "status": report.status,
+        "closed": report.closed,
         "ledger_head": report.ledger_head,
         "items": items,
     }
@@ -76,15 +88,12 @@ def write_all(report: Report, out: Path) -> str:
                 break
             name = f"{plain}-{number}"
         taken.add(name.casefold())
-        told = provider_dict(report, payout.provider)
-        write_whole(out / f"{name}.csv", _csv(told["items"]).encode())
-        write_whole(out / f"{name}.json", json.dumps(told, indent=2).encode())
+        statement = provider_dict(report, payout.provider)
+        write_whole(out / f"{name}.csv", _csv(statement["items"]).encode())
+        write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
     return f"{2 * len(report.payouts) + 2} files in {out}"
 
 
 def _csv(items: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["round", "draw", "paid", "failure"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(items)
-    return text.getvalue()
+    columns = ("round", "draw", "paid", "failure")
+    return csv_text(columns, [[item[column] for column in columns] for item in items])

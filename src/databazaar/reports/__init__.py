@@ -1,12 +1,13 @@
 """What a person reads after a run: figures, the HTML report and the revenue statement."""
 
-from databazaar.reports.figures import FIGURES, save_png
-from databazaar.reports.html import AuditView, render
+from databazaar.reports.figures import FIGURES, draw_all, save_png
+from databazaar.reports.run_page import AuditView, render
 from databazaar.reports.statement import owner_totals, owners_csv, statement_csv, statement_dict
 
 __all__ = [
     "FIGURES",
     "AuditView",
+    "draw_all",
     "owner_totals",
     "owners_csv",
     "render",

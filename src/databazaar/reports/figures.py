@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -166,12 +166,9 @@ def owner_colours(lines: Sequence[Payout]) -> dict[str, str]:
 
 
 def owner_legend(figure: Figure, colours: dict[str, str], others: bool) -> None:
-    names = [style.label(owner) for owner in colours] + ["other owners"] * others
+    names = [*colours, *["other owners"] * others]
     swatches = [Patch(color=colour) for colour in [*colours.values(), *[style.GREY] * others]]
-    # Matplotlib refuses legend labels that begin with an underscore, so the names are set afterwards.
-    legend = figure.legend(swatches, ["owner"] * len(names), loc="outside lower center", ncols=3, handlelength=1.0)
-    for text, name in zip(legend.get_texts(), names, strict=True):
-        text.set_text(name)
+    style.legend(figure, swatches, names, ncols=3, handlelength=1.0)
 
 
 def money_axis(axes: Axes, currency: Currency, which: str) -> None:
@@ -188,7 +185,7 @@ def _short(value: float) -> str:
 
 @style.styled
 def spend(report: Report) -> Figure:
-    """Cumulative payments against the budget, with what was voided on the way and refunded at the end."""
+    """Cumulative payments against the budget, with what was voided on the way and refunded at the end, or is held."""
     prices = [payout.price for payout in report.payouts]
     paid = [0.0]
     voided = [0.0]
@@ -206,16 +203,7 @@ def spend(report: Report) -> Figure:
     axes.plot(paid, color=style.BLUE, marker="o" if ends <= 30 else "", markersize=3.5, label=f"Paid {written}")
     written = amount(report.currency, round(voided[-1]))
     axes.plot(voided, color=style.VERMILLION, linestyle=(0, (2, 1.5)), label=f"Voided {written}")
-    written = amount(report.currency, report.refunded)
-    axes.plot(
-        [ends, ends],
-        [top - report.refunded, top],
-        color=style.GREEN,
-        linewidth=5,
-        solid_capstyle="butt",
-        clip_on=False,
-        label=f"Refunded {written}",
-    )
+    _rest(axes, report)
     style.rounds_axis(axes, ends)
     axes.set_ylim(0, max(top, voided[-1], 1.0) * 1.06)
     money_axis(axes, report.currency, "y")
@@ -223,6 +211,22 @@ def spend(report: Report) -> Figure:
     axes.set_title(f"{percent(report.spent, report.budget)} spent", loc="right", fontweight="normal")
     figure.legend(loc="outside lower center", ncols=2, handlelength=1.8)
     return figure
+
+
+def _rest(axes: Axes, report: Report) -> None:
+    """Money that nobody has been paid: refunded once the run is closed, until then held for the round under way."""
+    name, colour, low, high = "Refunded", style.GREEN, report.budget - report.refunded, report.budget
+    if not report.closed:
+        name, colour, low, high = "Held", style.ORANGE, report.spent, report.spent + report.held
+    axes.plot(
+        [len(report.rounds)] * 2,
+        [low, high],
+        color=colour,
+        linewidth=5,
+        solid_capstyle="butt",
+        clip_on=False,
+        label=f"{name} {amount(report.currency, high - low)}",
+    )
 
 
 FIGURES: dict[str, Callable[[Report], Figure]] = {
@@ -233,13 +237,18 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
 }
 
 
-def save_png(report: Report, folder: Path) -> list[Path]:
-    """Write every figure to `folder` (made if need be) as NAME.png; the files' paths."""
+def draw_all(report: Report) -> dict[str, Figure]:
+    """Every figure of a run by its name, laid out for good: as PNG or as SVG, each can be written many times."""
+    return {name: style.laid_out(draw(report)) for name, draw in FIGURES.items()}
+
+
+def save_png(drawn: Mapping[str, Figure], folder: Path) -> list[Path]:
+    """Writes every figure to `folder` (made if need be) as NAME.png; the files' paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, draw in FIGURES.items():
+    for name, figure in drawn.items():
         path = folder / f"{name}.png"
         with style.look():
-            draw(report).savefig(path, format="png", dpi=170, metadata={"Software": None})
+            figure.savefig(path, format="png", dpi=style.DPI, metadata={"Software": None})
         paths.append(path)
     return paths

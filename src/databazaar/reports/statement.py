@@ -1,16 +1,18 @@
-"""The settled revenue statement, for programs (a dict), and for spreadsheets (CSV)."""
+"""The revenue statement, for programs (a dict), and for spreadsheets (CSV)."""
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
+from databazaar.reports.spreadsheet import csv_text
 from databazaar.runs.report import Report
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data. Amounts are integers in minor units; `…_text` is for people."""
+    """The settlement as plain data. Amounts are integers in minor units; `…_text` is for people.
+
+    Where `closed` is false the run is not finished, and nothing in it is final.
+    """
     write = report.currency.format
     return {
         "currency": report.currency.name,
@@ -21,8 +23,11 @@ def statement_dict(report: Report) -> dict[str, Any]:
         "spent_text": write(report.spent),
         "refunded": report.refunded,
         "refunded_text": write(report.refunded),
+        "held": report.held,
+        "held_text": write(report.held),
         "rounds": len(report.rounds),
         "status": report.status,
+        "closed": report.closed,
         "model_hash": report.model_hash,
         "ledger_head": report.ledger_head,
         "providers": [
@@ -61,28 +66,10 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
 def statement_csv(report: Report) -> str:
     """One line a provider; the column `pay` sums to what was spent."""
     columns = ["provider", "owner", "price", "accesses", "failures", "pay", "pay_text"]
-    return _csv(columns, statement_dict(report)["providers"])
+    return csv_text(columns, [[line[column] for column in columns] for line in statement_dict(report)["providers"]])
 
 
 def owners_csv(report: Report) -> str:
     """One line an owner; the column `pay` sums to what was spent."""
     columns = ["owner", "providers", "accesses", "failures", "pay", "pay_text"]
-    return _csv(columns, owner_totals(report))
-
-
-def _csv(columns: list[str], lines: list[dict[str, Any]]) -> str:
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(columns)
-    for line in lines:
-        writer.writerow([_cell(line[column]) for column in columns])
-    return written.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula gets a single quote in front."""
-    if not isinstance(value, str):
-        return value
-    text = value.encode("utf-8", "replace").decode("utf-8")
-    risky = text.lstrip()[:1] in {"=", "+", "-", "@"} or text[:1] in {"\t", "\r", "\n"}
-    return f"'{text}" if risky else text
+    return csv_text(columns, [[line[column] for column in columns] for line in owner_totals(report)])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import MaxNLocator
@@ -27,6 +28,7 @@ HEIGHT = 3.4
 MOST_ROWS = 40
 FONT = "DejaVu Sans"  # ships with matplotlib
 SMALL = 8.0
+DPI = 170
 
 LOOK: dict[str, object] = {
     "font.family": [FONT],
@@ -80,6 +82,16 @@ def styled(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     return drawn
 
 
+def laid_out(figure: Figure) -> Figure:
+    """The figure with its parts in their places for good, so that no file that is written of it moves them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with look():
+            engine.execute(figure)
+        figure.set_layout_engine("none")
+    return figure
+
+
 def new_figure(height: float = HEIGHT) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="white")
 
@@ -95,6 +107,14 @@ def rounds_axis(axes: Axes, rounds: int) -> None:
     axes.set_xlim(0, max(rounds, 1))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
+
+
+def legend(figure: Figure | SubFigure, handles: Sequence[Artist], names: Sequence[str], **more: Any) -> None:
+    """A legend below the figure, whatever the names are."""
+    # Matplotlib refuses labels that begin with an underscore, so the names are set afterwards.
+    made = figure.legend(handles, ["name"] * len(names), loc="outside lower center", **more)
+    for text, name in zip(made.get_texts(), names, strict=True):
+        text.set_text(label(name))
 
 
 def label(text: str, width: float = 98.0) -> str:

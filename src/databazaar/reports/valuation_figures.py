@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,27 @@ MARKS = {
     "loo": (style.VERMILLION, "<"),
     "exact": (style.INK, "d"),
 }
-"""A colour and a shape for each method, the same in all figures."""
+"""A colour and a shape for each method that we know, the same in all figures."""
+
+OTHER_COLOURS = ("#8C510A", "#762A83", "#B2182B", "#35978F", "#4D4D00")
+OTHER_SHAPES = ("p", "*", "h", ">", "8", "H")
+"""Those of other methods, in turn."""
+
+
+def marks(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a shape for every method, whoever wrote it: ours keep theirs, others take the next in turn.
+
+    >>> marks(["acme", "osmd"])
+    {'acme': ('#8C510A', 'p'), 'osmd': ('#0072B2', 'o')}
+    """
+    others = [method for method in methods if method not in MARKS]
+    taken = zip(others, itertools.cycle(OTHER_COLOURS), itertools.cycle(OTHER_SHAPES), strict=False)
+    given = MARKS | {method: (colour, shape) for method, colour, shape in taken}
+    return {method: given[method] for method in methods}
+
+
+def _marks(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    return marks([outcome.method for outcome in comparison.outcomes])
 
 
 def ranked(comparison: Comparison) -> list[int]:
@@ -82,7 +103,7 @@ def overview(comparison: Comparison, currency: Currency) -> Figure:
 def save_overview(comparison: Comparison, currency: Currency, path: Path) -> None:
     """Writes the sheet as PNG."""
     with style.look():
-        overview(comparison, currency).savefig(path, format="png", dpi=170, metadata={"Software": None})
+        overview(comparison, currency).savefig(path, format="png", dpi=style.DPI, metadata={"Software": None})
 
 
 def _payouts_height(comparison: Comparison) -> float:
@@ -114,8 +135,9 @@ def _dots(figure: Figure | SubFigure, comparison: Comparison, currency: Currency
     rows = np.arange(len(order))
     for row in rows[::2]:
         axes.axhspan(row - 0.5, row + 0.5, color="#F4F6F8", linewidth=0, zorder=0)
+    looks = _marks(comparison)
     for place, outcome in enumerate(comparison.outcomes):
-        colour, shape = MARKS[outcome.method]
+        colour, shape = looks[outcome.method]
         at = rows + (0.0 if methods == 1 else 0.68 * (place / (methods - 1) - 0.5))
         if outcome.stability is not None:
             low = np.maximum(outcome.stability.low[order], 0.0)
@@ -128,33 +150,26 @@ def _dots(figure: Figure | SubFigure, comparison: Comparison, currency: Currency
     axes.grid(False, axis="y")
     money_axis(axes, currency, "x")
     axes.set_title("Payout per provider and method", loc="left")
-    marks = [
-        Line2D([], [], color=MARKS[o.method][0], marker=MARKS[o.method][1], markeredgewidth=0, markersize=5, ls="")
-        for o in comparison.outcomes
+    handles = [
+        Line2D([], [], color=colour, marker=shape, markeredgewidth=0, markersize=5, ls="")
+        for colour, shape in looks.values()
     ]
-    columns = min(methods, 5)
-    figure.legend(
-        marks,
-        [o.method for o in comparison.outcomes],
-        loc="outside lower center",
-        ncols=columns,
-        handletextpad=0.2,
-        columnspacing=1.3,
-    )
+    style.legend(figure, handles, list(looks), ncols=min(methods, 5), handletextpad=0.2, columnspacing=1.3)
 
 
 def _strips(figure: Figure | SubFigure, comparison: Comparison, currency: Currency) -> None:
     """A strip for each method; in it, a bar for each provider, in the same order everywhere."""
-    order = ranked(comparison)
+    order, looks = ranked(comparison), _marks(comparison)
     places = np.arange(1, len(order) + 1)
     panels = figure.subplots(len(comparison.outcomes), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, outcome in zip(panels, comparison.outcomes, strict=True):
-        colour, _ = MARKS[outcome.method]
+        colour, _ = looks[outcome.method]
         axes.bar(places, outcome.payouts.mean(0)[order], width=0.84, color=colour, linewidth=0)
         if outcome.stability is not None and len(order) <= 150:
             low = np.maximum(outcome.stability.low[order], 0.0)
             axes.vlines(places, low, outcome.stability.high[order], color=style.INK, linewidth=0.7, alpha=0.6)
-        axes.set_title(outcome.method, loc="left", color=colour if outcome.method != "uniform" else style.MUTED, pad=3)
+        ink = colour if outcome.method != "uniform" else style.MUTED
+        axes.set_title(style.label(outcome.method), loc="left", color=ink, pad=3)
         axes.grid(False, axis="x")
         money_axis(axes, currency, "y")
         axes.yaxis.get_major_locator().set_params(nbins=3)
@@ -162,7 +177,11 @@ def _strips(figure: Figure | SubFigure, comparison: Comparison, currency: Curren
     panels[0].set_ylim(0, _most(comparison) * 1.04)
     panels[0].set_xlim(0.3, len(order) + 0.7)
     panels[0].set_title(f"payout, {style.label(currency.name, 60)}", loc="right", fontweight="normal", pad=3)
-    panels[-1].set_xlabel(f"{count(len(order), 'provider')}, best paid by {comparison.outcomes[0].method} first")
+    panels[-1].set_xlabel(f"{count(len(order), 'provider')}, best paid by {_names(comparison)[0]} first")
+
+
+def _names(comparison: Comparison) -> list[str]:
+    return [style.label(outcome.method) for outcome in comparison.outcomes]
 
 
 def _most(comparison: Comparison) -> float:
@@ -175,7 +194,7 @@ def _top(outcome: MethodOutcome) -> np.ndarray:
 
 
 def _correlations(axes: Axes, comparison: Comparison) -> None:
-    matrix, names = comparison.rank_correlation, [o.method for o in comparison.outcomes]
+    matrix, names = comparison.rank_correlation, _names(comparison)
     edges = np.arange(len(names) + 1) - 0.5
     axes.pcolormesh(edges, edges, np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1.3, vmax=1.3)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -206,7 +225,7 @@ def _correlations(axes: Axes, comparison: Comparison) -> None:
 
 def _costs(figure: Figure | SubFigure, comparison: Comparison) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
-    names = [o.method for o in comparison.outcomes]
+    names = _names(comparison)
     _bars(left, comparison, "seconds", "Seconds", lambda value: number(float(f"{value:.2g}")))
     _bars(
         right,
@@ -222,7 +241,7 @@ def _costs(figure: Figure | SubFigure, comparison: Comparison) -> None:
 def _bars(axes: Axes, comparison: Comparison, cost: str, title: str, write: Callable[[float], str]) -> None:
     values = [max(outcome.mean(cost), 1e-3) for outcome in comparison.outcomes]
     least, most = min(values) / 3, max(values)
-    colours = [MARKS[outcome.method][0] for outcome in comparison.outcomes]
+    colours = [colour for colour, _ in _marks(comparison).values()]
     axes.barh(range(len(values)), values, color=colours, height=0.66)
     axes.set_xscale("log")
     axes.set_xlim(least, most * (most / least) ** 0.38)

@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import html
+import math
 import unicodedata
 from decimal import Decimal
 
 from databazaar.money import Currency
 
+DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Characters that turn the direction of the text after them."""
+
 
 def printable(text: object) -> str:
-    """The text without characters that no page or file may hold: controls, surrogates, non-characters.
+    """The text without characters that no page, file or terminal may hold: controls, surrogates, non-characters, and
+    those that would turn the direction of the text around it.
 
-    >>> printable("north\\x00bank")
-    'north�bank'
+    >>> printable("north\\x00bank \\u202eknab")
+    'north�bank �knab'
     """
     return "".join(
-        " " if character.isspace() else "\ufffd" if unicodedata.category(character) in {"Cc", "Cs", "Cn"} else character
-        for character in str(text)
+        " " if character.isspace() else "\ufffd" if _unprintable(character) else character for character in str(text)
     )
 
 
-def escape(text: object) -> str:
-    """Safe inside an HTML element and inside a quoted attribute.
-
-    >>> escape('"><img>')
-    '&quot;&gt;&lt;img&gt;'
-    """
-    return html.escape(printable(text), quote=True)
-
-
-def named(text: object) -> str:
-    """A name chosen by somebody else, escaped and isolated so that it cannot reorder the text around it."""
-    return f"<bdi>{escape(text) if str(text).strip() else '(no name)'}</bdi>"
-
-
-def money(currency: Currency, minor: int) -> str:
-    """An amount with its currency and thousands apart.
-
-    >>> money(Currency("EUR", 2), 1234550)
-    '12,345.50 EUR'
-    """
-    return f"{amount(currency, minor)} {printable(currency.name)}"
+def _unprintable(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Cs", "Cn"} or unicodedata.bidirectional(character) in DIRECTIONS
 
 
 def amount(currency: Currency, minor: int) -> str:
@@ -54,11 +38,13 @@ def signed_amount(currency: Currency, minor: int) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, or all of them before the point.
+    """Four significant digits, or all of them before the point; a dash for what is no number.
 
-    >>> number(0.871249), number(-12345.6)
-    ('0.8712', '−12,346')
+    >>> number(0.871249), number(-12345.6), number(float("nan"))
+    ('0.8712', '−12,346', '–')
     """
+    if not math.isfinite(value):
+        return "–"
     written = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
     return written.replace("-", "−")
 

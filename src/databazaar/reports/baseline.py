@@ -38,12 +38,12 @@ def pay(report: Report, baseline: Report) -> Figure:
     widest = sorted(pairs, key=lambda pair: -abs(pair[1] - pair[2]))[:MOST_PAIRS]
     shown = sorted(widest, key=lambda pair: -pair[1])
     rows = range(len(shown))
-    mine, theirs = [float(pair[1]) for pair in shown], [float(pair[2]) for pair in shown]
+    mine, others = [float(pair[1]) for pair in shown], [float(pair[2]) for pair in shown]
     figure = style.new_figure(style.height_for(len(shown)))
     axes = figure.subplots()
-    axes.hlines(rows, mine, theirs, color=style.HAIRLINE, linewidth=3)
+    axes.hlines(rows, mine, others, color=style.HAIRLINE, linewidth=3)
     axes.plot(
-        theirs,
+        others,
         rows,
         "o",
         color="white",
@@ -55,7 +55,7 @@ def pay(report: Report, baseline: Report) -> Figure:
     axes.plot(mine, rows, "o", color=style.BLUE, label="This run", clip_on=False)
     axes.set_yticks(rows, [style.label(pair[0]) for pair in shown])
     axes.set_ylim(max(len(shown), 3) - 0.4, -0.6)
-    axes.set_xlim(0, max(*mine, *theirs, 1.0) * 1.05)
+    axes.set_xlim(0, max(*mine, *others, 1.0) * 1.05)
     axes.grid(False, axis="y")
     money_axis(axes, report.currency, "x")
     axes.set_title("Pay", loc="left")

@@ -1,0 +1,90 @@
+"""HTML pages from templates: whatever a template shows is escaped and printable, unless it is markup of our own.
+
+A template is named by the package that brings it: `databazaar/run.html.jinja` lies in our templates,
+`acme_pages/account.html.jinja` in those of the package acme_pages, and may extend ours. What somebody else has chosen
+(ids, owners, titles, reasons, currencies) goes through the filter `named`: it cannot reorder the text around it then.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from markupsafe import Markup
+
+from databazaar.money import Currency
+from databazaar.reports import wording
+
+OURS = "databazaar"
+"""The prefix of our own templates."""
+
+
+def page(template: str, **shown: object) -> str:
+    """The page that the template makes of what it is given. The same arguments give the same bytes."""
+    package = template.partition("/")[0]
+    return _environment(package).get_template(template).render(shown)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    packages = {package: package, OURS: "databazaar.reports"}
+    made = Environment(
+        loader=PrefixLoader({prefix: PackageLoader(name) for prefix, name in packages.items()}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["named"] = named
+    made.globals.update(
+        amount=wording.amount,
+        asset=asset,
+        count=wording.count,
+        digest=digest,
+        money=money,
+        number=wording.number,
+        percent=wording.percent,
+        signed_amount=wording.signed_amount,
+        signed_number=wording.signed_number,
+    )
+    return made
+
+
+def _finalized(value: object) -> object:
+    """Everything that a template puts out comes through here, before it is escaped."""
+    return wording.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def named(text: object) -> Markup:
+    """Words of somebody else, escaped and isolated so that they cannot reorder the text around them.
+
+    >>> named("<north>\\x00")
+    Markup('<bdi>&lt;north&gt;�</bdi>')
+    """
+    shown = wording.printable(text)
+    return Markup("<bdi>{}</bdi>").format(shown if shown.strip() else "(no name)")
+
+
+def money(currency: Currency, minor: int) -> Markup:
+    """An amount with its currency and thousands apart.
+
+    >>> money(Currency("EUR", 2), 1234550)
+    Markup('12,345.50 <bdi>EUR</bdi>')
+    """
+    return Markup("{} {}").format(wording.amount(currency, minor), named(currency.name))
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of ours that stands in the page as it is: the style or the script."""
+    return Markup(resources.files("databazaar.reports").joinpath(name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def digest(script: str) -> str:
+    """What the page's policy knows a script by."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

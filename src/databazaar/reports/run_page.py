@@ -1,0 +1,163 @@
+"""The report of a run as one HTML file: the numbers and words that its template shows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from databazaar.registry import MODULE
+from databazaar.reports import baseline as beside
+from databazaar.reports.figures import draw_all, loss_curve, utility_curve
+from databazaar.reports.pages import page
+from databazaar.reports.statement import owner_totals
+from databazaar.reports.svg import inline_svg
+from databazaar.runs.report import Payout, Report
+
+MOST_REASONS = 20
+NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop"}
+"""The rules of a market as a report holds them, and what one of each is called."""
+
+
+@dataclass(frozen=True)
+class AuditView:
+    """What the audit found: whether all held, how many entries it checked, and its own words."""
+
+    ok: bool
+    checked: int
+    message: str
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """One rule of the market: its settings as written, and the package or the module that brings it if not ours."""
+
+    noun: str
+    kind: str
+    settings: tuple[tuple[str, str], ...]
+    package: str = ""
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """Accesses that were voided for the same reason, and whose they were."""
+
+    reason: str
+    accesses: int
+    providers: tuple[str, ...]
+
+
+def render(
+    report: Report,
+    *,
+    title: str,
+    audit: AuditView | None = None,
+    baseline: Report | None = None,
+    drawn: Mapping[str, Figure] | None = None,
+) -> str:
+    """The whole page. `drawn` are the figures of `draw_all`, where that was called already.
+
+    The same arguments give the same bytes.
+    """
+    drawings = draw_all(report) if drawn is None else drawn
+    reasons = failures(report)
+    return page(
+        "databazaar/run.html.jinja",
+        title=title,
+        report=report,
+        audit=audit,
+        standing=standing(report),
+        utility=utility_curve(report),
+        loss=loss_curve(report),
+        change=_change(report),
+        best=best_paid(report),
+        starts_even=bool(np.ptp(report.distributions[0]) < 1e-9),
+        drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawings.items()},
+        payouts=sorted(report.payouts, key=lambda payout: -payout.pay),
+        owners=sorted(owner_totals(report), key=lambda line: -int(line["pay"])),
+        paid_by=(report.rules.get("payment") or {}).get("kind", "price-per-access"),
+        reasons=reasons[:MOST_REASONS],
+        all_reasons=len(reasons),
+        rules=rules(report),
+        baseline=None if baseline is None else _against(report, baseline),
+    )
+
+
+def standing(report: Report) -> Literal["good", "bad", "open"]:
+    """Whether a run came to a good end, a bad one, or to none so far."""
+    if not report.closed:
+        return "open"
+    return "good" if report.status == "settled" else "bad"
+
+
+def best_paid(report: Report) -> Payout | None:
+    """The provider that earned most, None where nobody earned."""
+    best = max(report.payouts, key=lambda payout: payout.pay, default=None)
+    return best if best is not None and best.pay else None
+
+
+def rules(report: Report) -> list[RuleView]:
+    """All rules of the market, each alike whoever wrote it. Reports of old runs know only the sampler."""
+    given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
+    return [_rule(noun, settings) for noun, settings in given]
+
+
+def failures(report: Report) -> list[FailureView]:
+    """Accesses that were voided, grouped by reason, most frequent first."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for round_ in report.rounds:
+        for access in round_.accesses:
+            if access.failure is not None:
+                groups[access.failure].append(access.provider)
+    ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [
+        FailureView(reason, len(who), tuple(report.payouts[provider].provider for provider in dict.fromkeys(who)))
+        for reason, who in ranked
+    ]
+
+
+def _as_list(found: Any) -> list[Mapping[str, Any]]:
+    return list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
+
+
+def _rule(noun: str, settings: Mapping[str, Any]) -> RuleView:
+    origin = str(settings.get("from", ""))
+    outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
+    own = [(name.replace("_", " "), value) for name, value in settings.items() if name not in ("kind", "from")]
+    written = tuple((name, _setting(value)) for name, value in own)
+    return RuleView(noun, str(settings.get("kind", "unknown")), written, **outside)
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, str | int):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _change(report: Report) -> str:
+    """What the utility did, in one word."""
+    start, end = utility_curve(report)[0], report.final_utility
+    if not (math.isfinite(start) and math.isfinite(end)):
+        return "lost"
+    return "rose" if end > start else "fell" if end < start else "stayed"
+
+
+def _against(report: Report, baseline: Report) -> dict[str, Any]:
+    """The same budget spent by asking everybody alike, next to this run."""
+    pay = {payout.provider: payout.pay for payout in baseline.payouts}
+    return {
+        "report": baseline,
+        "ahead": report.final_utility - baseline.final_utility,
+        "pay": [(payout.provider, payout.pay, pay.get(payout.provider, 0)) for payout in report.payouts],
+        "utilities": inline_svg(beside.utilities(report, baseline), "fig-both-utilities"),
+        "payouts": inline_svg(beside.pay(report, baseline), "fig-both-pay"),
+    }
