@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce-quick test lint bench clean constraints chromium postgres
+.PHONY: help demo reproduce-quick test lint docs bench clean constraints chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -12,6 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 APT := DEBIAN_FRONTEND=noninteractive apt-get
 CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+COVERAGE ?= --cov --cov-report=json:build/coverage.json
 
 help:  ## Show this help
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 26
@@ -22,18 +23,23 @@ demo: .venv/.installed  ## Install into .venv and run the fraud demo, offline
 reproduce-quick: .venv/.installed  ## Reproduce the paper in small: synthetic data, offline, two minutes
 	$(BIN)/bazaar reproduce all --quick --device cpu --jobs 2 --out reproduction-quick
 
-test: .venv/.installed-test chromium postgres lint  ## Install the test tools, lint, type-check and run all tests
+test: .venv/.installed-test chromium postgres lint docs  ## Install the test tools, lint, build the docs and run all tests
 	@if [ -e .venv/.no-chromium ]; then \
 		echo "!!! Chromium is not here and cannot be installed: THE BROWSER TESTS DO NOT RUN. !!!" >&2; \
 		$(BIN)/python -m pytest -m "not browser" $(PYTEST_ARGS); \
 	else \
-		$(BIN)/python -m pytest $(PYTEST_ARGS); \
+		$(BIN)/python -m pytest $(PYTEST_ARGS) $(COVERAGE); \
+		[ -z "$(COVERAGE)" ] || $(BIN)/python scripts/uncovered.py build/coverage.json; \
 	fi
 
-lint: .venv/.installed-test  ## Check style and types
+lint: .venv/.installed-test  ## Check style, layers and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+
+docs: .venv/.installed-test  ## Build the documentation into build/site, offline; a dead link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: .venv/.installed-test  ## Run the benchmarks; they print, and never fail for being slow
 	@ran=0; for file in benchmarks/bench_*.py; do \
@@ -41,13 +47,13 @@ bench: .venv/.installed-test  ## Run the benchmarks; they print, and never fail 
 	done; [ $$ran = 1 ] || echo "benchmarks/ holds no bench_*.py yet"
 
 clean:  ## Remove the environment, caches and builds; runs/ stays
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find src tests benchmarks experiments -name __pycache__ -prune -exec rm -rf {} +
 
 constraints:  ## Pin anew what an empty environment gets (torch stays)
 	rm -rf build/pin && $(PYTHON) -m venv build/pin
 	echo 'torch==2.13.0' > build/torch.txt
-	build/pin/bin/python -m pip install -c build/torch.txt -e '.[test]'
+	build/pin/bin/python -m pip install -c build/torch.txt -e '.[test,docs]'
 	{ sed '/^#/!d' constraints.txt; \
 		build/pin/bin/python -m pip freeze --all --exclude-editable --exclude pip \
 		| sed -E 's/(==[^+]+)\+.*/\1/'; } > build/constraints.txt
@@ -65,7 +71,7 @@ constraints:  ## Pin anew what an empty environment gets (torch stays)
 	@touch $@
 
 .venv/.installed-test: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[test]' -e experiments
+	$(PIP) install --quiet -c constraints.txt -e '.[test,docs]' -e experiments
 	@touch $@ .venv/.installed
 
 # The browser tests want Chromium. In CI it must be there.

@@ -69,7 +69,7 @@ def straightforward(consumer: Consumer, providers: list[Provider]) -> tuple[Tens
         order = sample_order(oracle_key(0, 0, provider.id), SAMPLES).tolist()
         for x, y in DataLoader(TensorDataset(*provider.dataset), batch_size=5, sampler=order):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
+            nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         updates.append(layout.flatten(model) - start)
         utilities.append(_utility(model, holdout))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
+from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Sampler, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_key
 from databazaar.roster import Purse, Roster
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
@@ -67,8 +67,8 @@ class Straightforward:
 
     def __init__(self, consumer: Consumer, providers: list[Provider], tight: bool) -> None:
         self.consumer, self.providers, self.tight = consumer, providers, tight
+        assert isinstance(consumer.model, nn.Module) and consumer.holdout is not None
         self.model = copy.deepcopy(consumer.model)
-        assert isinstance(self.model, nn.Module) and consumer.holdout is not None
         self.x, self.y = consumer.holdout
 
     def train(self, w: Tensor, index: int, round: int, seed: int) -> Tensor:
@@ -78,10 +78,11 @@ class Straightforward:
         nn.utils.vector_to_parameters(w.clone(), self.model.parameters())
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.1)
         order = ORACLE.batches(len(x), oracle_key(seed, round, provider.id))
-        loader = DataLoader(TensorDataset(x, y), batch_size=5, sampler=order.ravel().tolist())  # type: ignore[var-annotated]
+        loader = DataLoader(TensorDataset(x, y), batch_size=5, sampler=order.ravel().tolist())
         for x_batch, y_batch in ((x[b], y[b]) for b in order) if self.tight else loader:
             optimizer.zero_grad()
-            nn.functional.cross_entropy(self.model(x_batch), y_batch).backward()
+            loss = nn.functional.cross_entropy(self.model(x_batch), y_batch)
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         return nn.utils.parameters_to_vector(self.model.parameters()).detach() - w
 
@@ -184,7 +185,7 @@ def growth(sizes: list[int], rounds: int, permutations: int) -> None:
     print(f"{'n':>5}{'uniform':>16}{'OSMD':>16}{'ratio':>14}{'G-Shapley':>16}{'FedSV-PS':>16}")
     for n in sizes:
         consumer, providers = make_market(n, 100, rounds, n // 10)
-        samplers = {"uniform": Uniform(replacement=False), "osmd": OSMD(eta=1.0, alpha=0.01)}
+        samplers: dict[str, Sampler] = {"uniform": Uniform(replacement=False), "osmd": OSMD(eta=1.0, alpha=0.01)}
         runs: dict[str, list[Timing]] = {name: [] for name in samplers}
         for _ in range(3):
             for name, sampler in samplers.items():
@@ -194,7 +195,7 @@ def growth(sizes: list[int], rounds: int, permutations: int) -> None:
         print(f"{osmd.wall / uniform.wall:7.2f}{osmd.cpu / uniform.cpu:7.2f}", end="", flush=True)
         stop = MaxPermutations(permutations)
         for method, options in ((g_shapley, {"stop": stop}), (fed_shapley, {"rounds": rounds})):
-            spent, _ = Timing.of(partial(method, consumer, providers, **options))  # type: ignore[operator]
+            spent, _ = Timing.of(partial(method, consumer, providers, **options))
             print(f"{spent.wall:8.1f}{spent.cpu:8.1f}", end="", flush=True)
         print(flush=True)
 

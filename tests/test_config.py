@@ -41,7 +41,8 @@ def changed(*changes: tuple[str, object]) -> dict[str, Any]:
     """`MINIMAL` with settings such as "sampler.alpha" or "providers.0.id" replaced, or removed by `GONE`."""
     settings = copy.deepcopy(MINIMAL)
     for path, value in changes:
-        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        steps: list[Any] = [int(part) if part.isdigit() else part for part in path.split(".")]
+        *parents, last = steps
         place: Any = settings
         for parent in parents:
             place = place[parent] if isinstance(place, list) else place.setdefault(parent, {})

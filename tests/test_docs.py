@@ -1,13 +1,16 @@
-"""The documentation holds: its Python runs, its links lead somewhere, and no command or setting is left out."""
+"""The documentation holds: its Python runs, its links lead somewhere, and no command, setting or name is left out."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
 
+import databazaar
 from databazaar.cli.app import app
 from databazaar.config.errors import kinds_of, sections_in
 from databazaar.config.market_file import MarketFile
@@ -15,8 +18,13 @@ from databazaar.config.rules import RegisteredRule
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+FILES = {
+    page: dict(re.findall(r"^`(\S+)`\n\n```\w+\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    for page in PAGES
+}
+"""Blocks that stand under the name of a file, by page."""
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(DOCS)}:{text[: match.start()].count(chr(10)) + 1}")
+    pytest.param(page, block, id=f"{page.relative_to(DOCS)}:{text[: match.start()].count(chr(10)) + 1}")
     for page in PAGES
     for text in [page.read_text(encoding="utf-8")]
     for match in re.finditer(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
@@ -31,9 +39,14 @@ SECTIONS = {
 """The classes of each section of market.toml, by its head: one, or one for each kind of ours."""
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_python_of_the_docs_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "block"), BLOCKS)
+def test_the_python_of_the_docs_runs(page: Path, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block alone, in an empty folder but for the files that its page has one write."""
     monkeypatch.chdir(tmp_path)
+    for name, content in FILES[page].items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
+        monkeypatch.syspath_prepend(Path(name).parent.resolve())
     exec(compile(block, "docs", "exec", dont_inherit=True), {"__name__": "docs"})
 
 
@@ -51,6 +64,17 @@ def test_the_index_links_every_page() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index)}
     assert linked == {page.resolve() for page in PAGES} - {(DOCS / "index.md").resolve()}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference" / "python").glob("*.md"))
+    shown = set(re.findall(r"^::: (databazaar[\w.]*)$", pages, flags=re.MULTILINE))
+    found = [pkgutil.resolve_name(name) for name in shown]
+    rooms = [room for room in found if isinstance(room, ModuleType)]
+    found += [getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room))]
+    for name in databazaar.__all__:
+        documented = any(getattr(databazaar, name) is one for one in found)
+        assert documented, f"{name}: give it a line in docs/reference/python"
 
 
 def test_the_reference_has_every_command_and_every_option() -> None:

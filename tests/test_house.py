@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def test_nothing_keeps_the_packages_files_out_of_the_wheel() -> None:
 def test_one_version_everywhere() -> None:
     assert databazaar.__version__ == PROJECT["version"] == metadata.version("databazaar")
     assert PROJECT["version"] in text_of("CHANGELOG.md")
+    assert f"\nversion: {PROJECT['version']}\n" in text_of("CITATION.cff")
 
 
 def test_the_command_is_the_one_that_the_readme_names() -> None:
@@ -84,20 +86,46 @@ def test_the_readmes_python_runs(tmp_path: Path) -> None:
 
 
 def test_everything_that_is_declared_is_pinned() -> None:
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *extras["test"], *extras["docs"]]
     names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", line)[0]).lower() for line in wanted}
     assert names <= pinned().keys()
     assert pinned()["torch"] == "2.13.0"
 
 
 def test_no_committed_file_names_a_registry_or_this_machine() -> None:
-    for name in ("Makefile", ".ci/run", "constraints.txt", "pyproject.toml"):
-        text = text_of(name)
-        assert "://" not in text.replace("postgresql+psycopg://", ""), name
-        assert "index-url" not in text and "find-links" not in text and str(Path.home()) not in text, name
+    """Addresses are those of the project, and of pages that a person reads."""
+    known = ("https://github.com/", "https://databazaar.github.io/")
+    files = [ROOT / name for name in ("Makefile", ".ci/run", "constraints.txt", "pyproject.toml", "mkdocs.yml")]
+    files += [ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.*")]
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        addresses = re.findall(r"\b[\w+.-]+://\S*", text)
+        assert all(address.startswith(known) for address in addresses), (path, addresses)
+        assert not re.search(r"index-url|find-links|/root/|/work/", text) and str(Path.home()) not in text, path
 
 
 def test_the_makes_help_lists_what_the_readme_promises() -> None:
     told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in ("demo", "test", "lint", "bench", "clean"):
+    for target in ("demo", "test", "lint", "docs", "bench", "clean"):
         assert re.search(rf"^  make {target} +\w", told, flags=re.MULTILINE), told
+
+
+def test_the_places_that_no_test_runs_are_there() -> None:
+    """A name in tests/uncovered.toml that is gone from the code goes from the list too."""
+    for name, group in tomllib.loads(text_of("tests/uncovered.toml")).items():
+        for place in group["places"]:
+            path, _, function = place.partition(":")
+            text = text_of(f"src/databazaar/{path}")
+            for part in function.split("."):
+                assert part == "*" or re.search(rf"\b(def|class) {part}\b", text), f"{name}: {place} is no longer there"
+
+
+@pytest.mark.parametrize(("function", "status"), [("need_packages", 0), ("of_no_such_name", 1)])
+def test_a_gap_must_be_named(function: str, status: int, tmp_path: Path) -> None:
+    regions = {"": {"missing_lines": []}, function: {"missing_lines": [7, 8]}}
+    report = tmp_path / "coverage.json"
+    report.write_text(json.dumps({"files": {"src/databazaar/cli/federation.py": {"functions": regions}}}))
+    done = subprocess.run([sys.executable, "scripts/uncovered.py", report], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert ("of_no_such_name: no test runs line 7, 8" in done.stdout) == (status == 1)

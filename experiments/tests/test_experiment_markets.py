@@ -50,7 +50,8 @@ def test_the_draw_of_samples_is_the_authors() -> None:
 
     def numbers_of(x: torch.Tensor) -> list[int]:
         high, low = (x * 255).round().int().T
-        return (high * 256 + low).tolist()
+        found: list[int] = (high * 256 + low).tolist()
+        return found
 
     assert numbers_of(market.providers[0].dataset[0][:6]) == [21080, 7352, 14344, 34161, 52086, 47658]
     order = np.random.RandomState(111).permutation(60_000)

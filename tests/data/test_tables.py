@@ -54,7 +54,7 @@ def holdout() -> pd.DataFrame:
     )
 
 
-def fitted(**changes: object) -> Schema:
+def fitted(**changes: Any) -> Schema:
     return Schema.fit(holdout(), **{"target": "fraud", "task": "classification", **changes})
 
 
@@ -121,7 +121,7 @@ def test_encoding_of_a_small_table() -> None:
     schema = fitted()
     x, y = schema.encode(holdout(), "holdout.csv")
     assert schema.feature_names == ("amount", "hour", "new", "channel=phone", "channel=shop", "channel=web")
-    assert (x.dtype, y.dtype, x.shape) == (np.float32, np.int64, (4, schema.width))
+    assert (x.dtype, y.dtype, x.shape) == (np.dtype(np.float32), np.dtype(np.int64), (4, schema.width))
     np.testing.assert_allclose(x[:, :3].mean(axis=0), 0.0, atol=1e-6)
     np.testing.assert_allclose(x[:, :3].std(axis=0), 1.0, atol=1e-6)
     assert x[:, 3:].tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
@@ -152,14 +152,14 @@ def test_numbers_named_categorical_are_categories_of_any_type() -> None:
 
 def test_pandas_types_of_other_libraries_are_numbers_and_categories() -> None:
     frame = holdout().astype({"hour": "Int64", "new": "boolean", "channel": "category"})
-    frame["amount"] = [Decimal("10"), Decimal("20"), Decimal("30"), Decimal("40")]
+    frame["amount"] = pd.Series([Decimal("10"), Decimal("20"), Decimal("30"), Decimal("40")])
     assert Schema.fit(frame, target="fraud", task="classification") == fitted()
 
 
 def test_regression_standardises_the_target() -> None:
     schema = fitted(target="amount", task="regression")
     _, y = schema.encode(holdout(), "holdout.csv")
-    assert (schema.outputs, y.dtype) == (1, np.float32)
+    assert (schema.outputs, y.dtype) == (1, np.dtype(np.float32))
     np.testing.assert_allclose(y * schema.target_scale + schema.target_mean, holdout()["amount"], rtol=1e-6)
 
 
@@ -176,7 +176,7 @@ def test_the_order_of_the_holdouts_rows_does_not_matter(frame: pd.DataFrame, ran
     order = list(range(len(frame)))
     random.shuffle(order)  # type: ignore[attr-defined]
     shuffled = frame.iloc[order].reset_index(drop=True)
-    fit = {"target": "y", "task": "classification"}
+    fit: dict[str, Any] = {"target": "y", "task": "classification"}
     assert Schema.fit(shuffled, **fit).to_dict() == Schema.fit(frame, **fit).to_dict()
 
 

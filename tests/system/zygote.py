@@ -40,6 +40,7 @@ def serve() -> None:
     torch.set_num_threads(1)
     assert matplotlib.backends.backend_agg and pandas and databazaar.cli.play
     pid = 0
+    answer: int | None
     for line in sys.stdin:
         request = json.loads(line)
         if "args" in request:

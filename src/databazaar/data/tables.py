@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pyarrow.parquet as pq
 
 from databazaar.data.columns import listed
 from databazaar.data.schema import Array, CategoricalColumn, NumericColumn, Schema
