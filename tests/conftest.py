@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from databazaar import Consumer, Provider
+from databazaar.aggregators import AGGREGATORS
+from databazaar.payments import PAYMENTS
+from databazaar.samplers import SAMPLERS
+from databazaar.stops import STOPS
 
 torch.set_num_threads(1)
 settings.register_profile(
@@ -20,6 +24,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("databazaar")
+
+
+@pytest.fixture(autouse=True)
+def _rules_of_one_test() -> Iterator[None]:
+    """A rule that a test makes known to the process is forgotten after it."""
+    registries = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS)
+    before = [dict(registry._own) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        registry._own = known
+
 
 VectorMarket = Callable[..., tuple[Consumer, list[Provider]]]
 

@@ -130,7 +130,9 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
     assert sum(p["pay"] for p in statement["providers"]) == statement["spent"]
     assert sum(o["pay"] for o in statement["owners"]) == statement["spent"]
     assert [o["owner"] for o in statement["owners"]] == ["compass", "far east"]
-    assert sum(p["accesses"] for p in statement["providers"]) == 4 * statement["rounds"]
+    accesses, rounds = sum(p["accesses"] for p in statement["providers"]), statement["rounds"]
+    assert 4 * (rounds - 2) < accesses <= 4 * rounds  # only the last rounds are shortened to what fits
+    assert statement["refunded"] < 50  # nobody was affordable any more
     assert statement["spent"] + statement["refunded"] == statement["budget"] == 3000
     assert statement["budget_text"] == "30.00 EUR"
 

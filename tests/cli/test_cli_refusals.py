@@ -285,10 +285,21 @@ def unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["report", "statement"])
-def test_an_unfinished_run_has_no_report_yet(unfinished: Path, command: str) -> None:
-    complaint = bazaar(command, "run", cwd=unfinished).complaint
-    assert "not finished" in complaint and "bazaar resume run" in complaint
+def test_an_unfinished_run_has_a_report_that_says_so(unfinished: Path) -> None:
+    done = bazaar("report", "run", cwd=unfinished)
+    assert (done.code, done.out) == (0, "run/report.html\n")
+    page = (unfinished / "run" / "report.html").read_text(encoding="utf-8")
+    assert "not finished" in page and "bazaar resume" in page
+    assert json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)["rounds"] == 3
+
+
+def test_an_unfinished_run_has_a_statement_that_says_so(unfinished: Path) -> None:
+    done = bazaar("statement", "run", cwd=unfinished)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "this run is not finished: nothing in this statement is final")
+    stated = json.loads(bazaar("statement", "run", "--json", cwd=unfinished).out)
+    assert (stated["status"], stated["closed"]) == ("open", False)
+    assert sum(line["pay"] for line in stated["providers"]) == stated["spent"]
+    assert stated["spent"] + stated["held"] <= stated["budget"]
 
 
 def test_an_unfinished_run_can_be_audited_and_resumed(unfinished: Path) -> None:
