@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markets import federated
+from markets import a_consumer, afar, examples, federated
 
-from databazaar import Ask
+from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.engines import Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.exchange import Lost
+from databazaar.federation.exchange import Failures, Lost, Replies
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import Reply, decode_request, encode_reply
 from databazaar.federation.quarantine import Quarantine, Standing
 from databazaar.federation.transport import LocalTransport
+from databazaar.federation.worker import ProviderWorker
 
 NAMES = ["bank1", "bank2"]
 RUN = "a" * 32
@@ -148,3 +151,50 @@ def test_begin_names_those_that_are_not_there_or_would_refuse() -> None:
         "bank3: not connected",
         "bank1: refused: task not allowed",
     ]
+
+
+class Stopping(LocalTransport):
+    """Notes whom it asks for an update, and dies in some round as a process does."""
+
+    def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]], dies_in: int | None = None) -> None:
+        super().__init__(handlers)
+        self.asked: list[tuple[int, str]] = []
+        self._dies_in = dies_in
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        request, _ = decode_request(payload)
+        if request.kind == "update" and request.round == self._dies_in:
+            raise KeyboardInterrupt
+        if request.kind == "update":
+            self.asked += [(request.round, name) for name in names]
+        return super().request(names, payload, timeout)
+
+
+def broken(payload: bytes) -> bytes:
+    raise RuntimeError
+
+
+@pytest.mark.parametrize("dies_in", [2, 5, 9])
+def test_a_kept_run_that_is_resumed_while_a_bank_is_set_aside_asks_whom_an_unbroken_one_asks(
+    tmp_path: Path, dies_in: int
+) -> None:
+    handlers = {name: ProviderWorker(name, examples(name)) for name in NAMES} | {"bank2": broken}
+
+    def play(transport: Stopping) -> Report:
+        engine = federated(NAMES, transport, quarantine=Quarantine(2))
+        consumer = a_consumer(36)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `begin` warns of the bank that would not answer
+            return Arbiter(consumer, afar(NAMES), Uniform(), engine=engine, seed=3).run(tmp_path / folder)
+
+    folder = "unbroken"
+    whole = Stopping(handlers)
+    unbroken = play(whole)
+    assert any(access.failure == str(SET_ASIDE) for played in unbroken.rounds for access in played.accesses)
+    folder = "resumed"
+    first, second = Stopping(handlers, dies_in), Stopping(handlers)
+    with pytest.raises(KeyboardInterrupt):
+        play(first)
+    again = play(second)
+    assert (again.ledger_head, again.model_hash) == (unbroken.ledger_head, unbroken.model_hash)
+    assert first.asked + second.asked == whole.asked
