@@ -194,9 +194,9 @@ def wall_clock(results: Results) -> str:
     runs, untimed = behind(results.wall_times, results.parts)
     if not runs:
         return "How long the runs took by the wall clock was not recorded."
-    each = "; ".join(f"{duration(wall.seconds)} on {wall.machine} with {_processes(wall.jobs)}" for wall in runs)
+    each = "; ".join(f"{duration(run.seconds)} on {run.machine} with {_processes(run.jobs)}" for run in runs)
     rest = f" {count(len(untimed), 'part')} came of runs that were not recorded." if untimed else ""
-    total = duration(sum(wall.seconds for wall in runs))
+    total = duration(sum(run.seconds for run in runs))
     return f"Computing took {total} by the wall clock, in {count(len(runs), 'run')}: {each}.{rest}"
 
 

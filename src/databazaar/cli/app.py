@@ -162,8 +162,8 @@ def audit(
 
     found = RunFolder(folder).audit(head)
     if as_json:
-        told = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
-        typer.echo(json.dumps({**told, "ledger_head": found.head, "message": found.message}))
+        counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
+        typer.echo(json.dumps({**counts, "ledger_head": found.head, "message": found.message}))
     else:
         typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
     raise typer.Exit(0 if found.ok else 1)

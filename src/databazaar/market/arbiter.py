@@ -18,7 +18,8 @@ from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.market.driver import play
-from databazaar.market.run import MarketRun, OnRound
+from databazaar.market.round import State
+from databazaar.market.run import MarketRun, OnRound, first_state
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster
@@ -99,19 +100,19 @@ class Arbiter:
     def begin(
         self, accounts: Accounts, on_round: OnRound | None = None, evaluator: Evaluator | None = None
     ) -> MarketRun:
-        """The run that these accounts are kept for, ready to be played by `market.driver.play`.
+        """The run that these accounts are kept for, where its ledger's last committed round left it.
 
         Runs that share an evaluator, because their consumers judge alike, are scored in one pass.
         """
-        return MarketRun.begin(
-            self.rules,
-            self.aggregator,
-            self.consumer.step,
-            evaluator or evaluator_for(self.consumer, self.engine.device),
-            accounts,
-            self.consumer.initial_parameters().to(self._params),
-            on_round,
+        evaluator = evaluator or evaluator_for(self.consumer, self.engine.device)
+        params = self.consumer.initial_parameters().to(self._params)
+        snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
+        state = (
+            first_state(self.rules, self.aggregator, evaluator, params)
+            if snapshot is None
+            else State.restored(snapshot, params)
         )
+        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round)
 
     def run(self, folder: str | Path | RunFolder | None = None, *, tell: OnRound | None = None) -> Report:
         """Plays the market to its end. With a folder, every round is committed there and a crash loses nothing;

@@ -18,13 +18,14 @@ def play(runs: Sequence[MarketRun], engine: Engine) -> None:
     """
     going = list(runs)
     while going := _close_ended(going):
-        replies = engine.query_many([run.ask() for run in going])
-        stacks = [run.stack(reply) for run, reply in zip(going, replies, strict=True)]
-        scores = score_together([run.evaluator for run in going], stacks)
-        models = [run.conclude(score) for run, score in zip(going, scores, strict=True)]  # type: ignore[arg-type]
-        reached = score_together([run.evaluator for run in going], models)
-        for run, score in zip(going, reached, strict=True):
-            run.settle(score)
+        evaluators = [run.evaluator for run in going]
+        drawn = [run.draw() for run in going]
+        replies = engine.query_many(list(map(MarketRun.ask, going, drawn)))
+        scores = score_together(evaluators, list(map(MarketRun.candidates, going, replies)))
+        concluded = list(map(MarketRun.conclude, going, drawn, replies, scores))
+        reached = score_together(evaluators, [one.params[None] for one in concluded])
+        for run, own_drawn, own_concluded, own_scores in zip(going, drawn, concluded, reached, strict=True):
+            run.settle(own_drawn, own_concluded, own_scores)
 
 
 def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:
@@ -38,13 +39,10 @@ def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:
     return going
 
 
-def score_together(evaluators: Sequence[Evaluator], stacks: Sequence[Tensor | None]) -> list[Scores | None]:
+def score_together(evaluators: Sequence[Evaluator], stacks: Sequence[Tensor]) -> list[Scores]:
     """Every stack's scores by its own evaluator; stacks that share one are scored in one pass."""
-    found: list[Scores | None] = [None] * len(stacks)
+    found: dict[int, Scores] = {}
     for evaluator in {id(own): own for own in evaluators}.values():
-        pairs = enumerate(zip(evaluators, stacks, strict=True))
-        alike = {i: stack for i, (own, stack) in pairs if own is evaluator and stack is not None}
-        if alike:
-            for i, scores in zip(alike, evaluator.score_many(list(alike.values())), strict=True):
-                found[i] = scores
-    return found
+        places = [i for i, own in enumerate(evaluators) if own is evaluator]
+        found.update(zip(places, evaluator.score_many([stacks[i] for i in places]), strict=True))
+    return [found[i] for i in range(len(stacks))]

@@ -80,7 +80,6 @@ class Concluded:
     sampler: NDArray[np.float64]
     aggregator: Tensor
     settlement: Settlement
-    moved: bool
 
 
 def candidates(state: State, replies: Replies, step: float) -> Tensor:
@@ -118,15 +117,15 @@ def conclude(
         reached_loss=None,
     )
     learned = rules.learn(state.sampler, drawn, gains)  # lines 8 and 9
-    return Concluded(params, learned, combined, settlement, bool(rows))
+    return Concluded(params, learned, combined, settlement)
 
 
-def reach(state: State, concluded: Concluded, scores: Scores | None) -> tuple[State, Settlement]:
-    """The state after the round, and its settlement. `scores` are those of the new model; None where it did not move.
+def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Settlement]:
+    """The state after the round, and its settlement. `scores` are those of the new model.
 
     A model without a finite utility is not reached: the round is paid, and the old model stays.
     """
-    utility, loss = (state.utility, state.loss) if scores is None else (float(scores.utility[0]), first_loss(scores))
+    utility, loss = float(scores.utility[0]), first_loss(scores)
     fine = bool(np.isfinite(utility))
     settlement = replace(concluded.settlement, reached=utility if fine else None, reached_loss=loss if fine else None)
     kept = (

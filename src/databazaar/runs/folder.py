@@ -195,15 +195,15 @@ class RunFolder:
     def privacy(self) -> dict[str, tuple[float, float]]:
         """ε and δ by provider."""
         try:
-            told = json.loads((self.path / PRIVACY).read_text())
-            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in told.items()}
+            noted = json.loads((self.path / PRIVACY).read_text())
+            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in noted.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
     def with_privacy(self, report: Report) -> Report:
-        told = self.privacy()
-        payouts = tuple(replace(p, epsilon=told.get(p.provider, (None, 0))[0]) for p in report.payouts)
-        notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in told.items()]
+        noted = self.privacy()
+        payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
+        notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         return replace(report, payouts=payouts, notes=(*report.notes, *notes))
 
     def audit(self, head: str | None = None) -> Audit:
