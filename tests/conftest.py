@@ -16,9 +16,7 @@ from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 
-collect_ignore = [
-    "rules/acme"
-]  # a package that is not ours: imported by the processes that tests start, by nobody else
+collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
 torch.set_num_threads(1)
 settings.register_profile(
     "databazaar",

@@ -41,7 +41,7 @@ def sample_report(
             paid = 0 if failed else int(price[provider])
             reason = str(rng.choice(list(reasons))) if failed else None
             probability = float(distributions[-1][provider])
-            drawn.append(Access(draw, int(provider), probability, gain, paid, reason))
+            drawn.append(Access(draw, int(provider), probability, gain, paid, reason, int(price[provider])))
             failures[provider] += failed
             accesses[provider] += not failed
             pay[provider] += paid

@@ -28,7 +28,7 @@ NO_ENTRIES = "the ledger has no entries"
 
 @dataclass(frozen=True)
 class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid."""
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved."""
 
     draw: int
     provider: int
@@ -36,6 +36,7 @@ class Access:
     gain: float | None
     paid: int
     failure: str | None = None
+    quoted: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,11 +191,9 @@ class _Replay:
 
     def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
         body = entry.body
-        lines = zip(drawn.draws.tolist(), body["probabilities"], body["gains"], paid, self.settled, strict=True)
-        accesses = tuple(
-            Access(draw, provider, p, gain, amount, settled.body.get("reason"))
-            for draw, (provider, p, gain, amount, settled) in enumerate(lines)
-        )
+        draws, reasons = drawn.draws.tolist(), [settled.body.get("reason") for settled in self.settled]
+        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
+        accesses = tuple(Access(draw, *line) for draw, line in enumerate(lines))
         reached, loss = body.get("reached"), body.get("reached_loss")
         return Round(entry.round or 0, accesses, body["utility"], body["loss"], reached, loss)
 

@@ -186,12 +186,11 @@ def _short(value: float) -> str:
 @style.styled
 def spend(report: Report) -> Figure:
     """Cumulative payments against the budget, with what was voided on the way and refunded at the end, or is held."""
-    prices = [payout.price for payout in report.payouts]
     paid = [0.0]
     voided = [0.0]
     for round_ in report.rounds:
         paid.append(paid[-1] + sum(access.paid for access in round_.accesses))
-        failed = sum(prices[access.provider] for access in round_.accesses if access.failure is not None)
+        failed = sum(access.quoted for access in round_.accesses if access.failure is not None)
         voided.append(voided[-1] + failed)
     figure = style.new_figure()
     axes = figure.subplots()
