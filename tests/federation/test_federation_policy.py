@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
@@ -24,7 +25,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", SEARCH_PATH)
 
-    def swap(component: str):  # type: ignore[no-untyped-def]
+    def swap(component: str) -> Callable[[dict[str, Any]], object]:
         return lambda kit: kit["components"][-1].update(path=component)
 
     try:
