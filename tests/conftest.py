@@ -16,6 +16,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("databazaar")
+collect_ignore = ["rules/acme"]  # a package outside ours: collecting it would install it for every test
 
 
 @pytest.fixture(scope="session")
