@@ -97,8 +97,11 @@ def refusal(**sections: Any) -> str:
 
 
 def test_rules_of_ours_survive_json() -> None:
-    stops = [{"kind": "no-progress"}, {"kind": "no-progress", "rounds": 4, "least": -1}, {"kind": "target-utility"}]
-    stops[2]["utility"] = 1
+    stops = [
+        {"kind": "no-progress"},
+        {"kind": "no-progress", "rounds": 4, "least": -1},
+        {"kind": "target-utility", "utility": 1},
+    ]
     market = parse_market({**MARKET, "aggregator": {}, "payment": {}, "stops": stops})
     assert [stop.model_dump() for stop in market.stops] == [
         {"kind": "no-progress", "rounds": 20, "least": 0.0},

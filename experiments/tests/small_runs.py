@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from databazaar_experiments.methods import PAPER_METHODS, Measurement
 from databazaar_experiments.parts import Case, save
 from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.results import Results, gather, groups_of
+
+torch.set_num_threads(1)
 
 TINY = {
     "images.rounds": "3",

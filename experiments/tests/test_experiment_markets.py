@@ -20,6 +20,7 @@ from databazaar_experiments.protocol_figures import FIGURES
 from databazaar_experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
 from databazaar_experiments.settings import changed
 
+torch.set_num_threads(1)
 MNIST = FIGURES.images["mnist"]
 
 

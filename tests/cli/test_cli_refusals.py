@@ -11,7 +11,7 @@ from cli_markets import bazaar, contents, edit, executable, write_market
 
 from databazaar.ledger.sql import SqlStore
 
-Spoil = Callable[[Path], None]
+Spoil = Callable[[Path], object]
 
 
 def setting(old: str, new: str) -> Spoil:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from cli_markets import bazaar, write_market
 
-from conftest import vector_market
 from databazaar import Arbiter
 from databazaar.engines import VectorizedEngine
 from databazaar.reports import figures
+from small_markets import vector_market
 
 
 def counted(calls: Counter[str], name: str, inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,21 @@ from scipy.optimize import brentq
 
 from databazaar import OSMD, Arbiter, Consumer, FullGradient, Halving, Provider, Uniform
 from databazaar.randomness import draws_stream
+from small_markets import MakeMarket
 
 
-def algorithm_1(n, B, K, eta, alpha, gamma, w, oracle, utility, seed) -> dict[str, Any]:
+def algorithm_1(
+    n: int,
+    B: int,
+    K: int,
+    eta: float,
+    alpha: float,
+    gamma: Callable[[int], float],
+    w: np.ndarray,
+    oracle: Callable[[int, np.ndarray], np.ndarray],
+    utility: Callable[[np.ndarray], float],
+    seed: int,
+) -> dict[str, Any]:
     """Algorithm 1 of the paper in its own symbols; line 9 by bisection on the dual multiplier."""
     p, N = np.full(n, 1 / n), np.zeros(n, int)
     history: dict[str, list[Any]] = {"p": [p], "S": [], "gains": [], "U": [], "estimates": []}
@@ -42,13 +55,19 @@ def algorithm_1(n, B, K, eta, alpha, gamma, w, oracle, utility, seed) -> dict[st
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(("B", "K"), [(60, 3), (31, 4), (9, 1), (10, 10)])
-def test_equals_algorithm_1_on_a_numpy_vector(make_vector_market, B: int, K: int, seed: int) -> None:
+def test_equals_algorithm_1_on_a_numpy_vector(make_vector_market: MakeMarket, B: int, K: int, seed: int) -> None:
     consumer, providers = make_vector_market(budget=B, per_round=K, step=0.25)
     arbiter = Arbiter(consumer, providers, OSMD(0.7, 0.15), engine="loop", seed=seed)
     report = arbiter.run()
-    paper = algorithm_1(
-        4, B, K, 0.7, 0.15, lambda t: 0.25, np.zeros(3), lambda i, w: providers[i].oracle(w), consumer.utility, seed
-    )
+
+    def oracle(i: int, w: np.ndarray) -> np.ndarray:
+        answer = providers[i].oracle
+        assert callable(answer)
+        return np.asarray(answer(w))
+
+    utility = consumer.utility
+    assert callable(utility)
+    paper = algorithm_1(4, B, K, 0.7, 0.15, lambda t: 0.25, np.zeros(3), oracle, utility, seed)
     assert len(report.rounds) == B // K
     assert report.spent == B // K * K
     assert report.refunded == B % K
@@ -57,13 +76,13 @@ def test_equals_algorithm_1_on_a_numpy_vector(make_vector_market, B: int, K: int
         report.rounds, paper["S"], paper["gains"], paper["U"], paper["p"][:-1], strict=True
     ):
         assert [access.provider for access in played.accesses] == S.tolist()
-        np.testing.assert_allclose([access.gain for access in played.accesses], gains, atol=1e-10)
+        np.testing.assert_allclose(np.array([a.gain for a in played.accesses], float), gains, atol=1e-10)
         np.testing.assert_allclose([access.probability for access in played.accesses], p[S], atol=1e-10)
         assert played.utility == pytest.approx(U)
     assert [payout.accesses for payout in report.payouts] == paper["N"].tolist()
     np.testing.assert_allclose(arbiter.model, paper["w"], atol=1e-10)
     assert isinstance(arbiter.model, np.ndarray)
-    assert report.final_utility == pytest.approx(consumer.utility(paper["w"]))
+    assert report.final_utility == pytest.approx(utility(paper["w"]))
 
 
 @pytest.mark.parametrize("engine", ["loop", "vectorized"])
@@ -102,7 +121,7 @@ def test_equals_algorithm_1_on_a_torch_model_with_a_schedule(engine: str) -> Non
     assert [payout.accesses for payout in report.payouts] == paper["N"].tolist()
 
 
-def test_same_seed_same_head_and_model_and_another_seed_another(make_torch_market) -> None:
+def test_same_seed_same_head_and_model_and_another_seed_another(make_torch_market: MakeMarket) -> None:
     def play(seed: int) -> tuple[str, str]:
         consumer, providers = make_torch_market()
         report = Arbiter(consumer, providers, seed=seed, device="cpu").run()
@@ -113,14 +132,14 @@ def test_same_seed_same_head_and_model_and_another_seed_another(make_torch_marke
     assert play(1)[1] != play(2)[1]
 
 
-def test_a_second_run_of_the_same_arbiter_is_the_same_run(make_vector_market) -> None:
+def test_a_second_run_of_the_same_arbiter_is_the_same_run(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market()
     arbiter = Arbiter(consumer, providers, engine="loop")
     first, second = arbiter.run(), arbiter.run()
     assert (second.ledger_head, second.model_hash) == (first.ledger_head, first.model_hash)
 
 
-def test_loop_and_vectorized_make_the_same_draws(make_torch_market) -> None:
+def test_loop_and_vectorized_make_the_same_draws(make_torch_market: MakeMarket) -> None:
     reports = []
     for engine in ("loop", "vectorized"):
         consumer, providers = make_torch_market(budget=80)
@@ -134,13 +153,13 @@ def test_loop_and_vectorized_make_the_same_draws(make_torch_market) -> None:
     assert [p.pay for p in loop.payouts] == [p.pay for p in fast.payouts]
 
 
-def test_osmd_pays_the_better_providers_more(make_torch_market) -> None:
+def test_osmd_pays_the_better_providers_more(make_torch_market: MakeMarket) -> None:
     consumer, providers = make_torch_market(budget=400, flips=(0.0, 0.0, 1.0, 1.0))
     pay = [payout.pay for payout in Arbiter(consumer, providers, OSMD(1.0, 0.05), device="cpu").run().payouts]
     assert min(pay[:2]) > 2 * max(pay[2:])
 
 
-def test_the_default_sampler_is_that_of_the_theory(make_vector_market) -> None:
+def test_the_default_sampler_is_that_of_the_theory(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=60, per_round=3)
     report = Arbiter(consumer, providers, engine="loop").run()
     theory = OSMD.from_theory(4, 60, 3)
@@ -148,7 +167,7 @@ def test_the_default_sampler_is_that_of_the_theory(make_vector_market) -> None:
     assert report.regret_bound is None  # a callable: nobody knows whether it lies in [0, 1]
 
 
-def test_the_report_shows_the_bound_for_a_bounded_utility(make_torch_market) -> None:
+def test_the_report_shows_the_bound_for_a_bounded_utility(make_torch_market: MakeMarket) -> None:
     consumer, providers = make_torch_market(budget=22, per_round=4)
     report = Arbiter(consumer, providers, OSMD(0.1, 0.2, switches=2), device="cpu").run()
     assert report.regret_bound == pytest.approx(OSMD(0.1, 0.2, switches=2).regret_bound(4, 20, 4))
@@ -157,7 +176,7 @@ def test_the_report_shows_the_bound_for_a_bounded_utility(make_torch_market) -> 
     assert Arbiter(consumer, providers, OSMD(0.1, 0.2), device="cpu").run().regret_bound is None
 
 
-def test_progress_is_told_after_every_round(make_vector_market) -> None:
+def test_progress_is_told_after_every_round(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=11, per_round=3)
     told: list[Any] = []
     report = Arbiter(consumer, providers, engine="loop").run(tell=told.append)

@@ -24,12 +24,14 @@ from databazaar import (
     Provider,
     Replies,
     Roster,
+    Sampler,
     Uniform,
 )
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
 from databazaar.roster import Purse
 from databazaar.runs.folder import RunFolder
+from small_markets import MakeMarket
 
 BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "NaN": (lambda w: w * np.nan, "NaN"),
@@ -50,7 +52,7 @@ def picky(w: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("kind", list(BAD))
-def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market, kind: str) -> None:
+def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market: MakeMarket, kind: str) -> None:
     answer, reason = BAD[kind]
     consumer, providers = make_vector_market((0.0, 0.2, 0.4), budget=30, oracles={1: answer}, utility=picky)
     arbiter = Arbiter(consumer, providers, OSMD(0.5, 0.3), engine="loop", seed=1)
@@ -76,7 +78,7 @@ def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market, ki
             assert (access.failure is not None) == (access.provider == 1)
 
 
-def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(make_vector_market) -> None:
+def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(
         (0.0, 0.0), budget=6, per_round=6, step=1.0, oracles={0: lambda w: np.ones(3), 1: lambda w: 1 / 0}
     )
@@ -94,7 +96,7 @@ def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(ma
 
 
 @pytest.mark.parametrize("budget", [6, 300])
-def test_where_nobody_answers_the_run_ends_and_refunds_all(make_vector_market, budget: int) -> None:
+def test_where_nobody_answers_the_run_ends_and_refunds_all(make_vector_market: MakeMarket, budget: int) -> None:
     consumer, providers = make_vector_market(
         (0.0, 0.0), budget=budget, oracles={0: lambda w: 1 / 0, 1: lambda w: w * np.nan}
     )
@@ -106,7 +108,7 @@ def test_where_nobody_answers_the_run_ends_and_refunds_all(make_vector_market, b
     assert (report.spent, report.refunded) == (0, budget)
 
 
-def test_patience_counts_silent_rounds_on_end(make_vector_market) -> None:
+def test_patience_counts_silent_rounds_on_end(make_vector_market: MakeMarket) -> None:
     calls: list[int] = []
 
     def moody(w: np.ndarray) -> np.ndarray:
@@ -122,7 +124,7 @@ def test_patience_counts_silent_rounds_on_end(make_vector_market) -> None:
     assert report.spent == 4
 
 
-def test_a_gain_that_overflows_is_voided(make_vector_market) -> None:
+def test_a_gain_that_overflows_is_voided(make_vector_market: MakeMarket) -> None:
     """Two finite utilities may lie further apart than a float can say."""
 
     def wide(w: np.ndarray) -> float:
@@ -154,7 +156,9 @@ def jumpy(w: np.ndarray) -> float:
     return float("nan") if 0.4 < np.abs(w).max() < 0.9 else float(-np.abs(w - 1).sum())
 
 
-def test_an_average_without_a_utility_ends_the_run_with_a_settled_ledger(make_vector_market, tmp_path: Path) -> None:
+def test_an_average_without_a_utility_ends_the_run_with_a_settled_ledger(
+    make_vector_market: MakeMarket, tmp_path: Path
+) -> None:
     """The round is paid, because every reply of it was valid; the step is not taken, and the rest goes back."""
     oracles = {0: lambda w: np.ones(3), 1: lambda w: -np.ones(3)}
     consumer, providers = make_vector_market(
@@ -172,7 +176,7 @@ def test_an_average_without_a_utility_ends_the_run_with_a_settled_ledger(make_ve
     assert audit.ok and audit.closed, audit.message
 
 
-def test_a_first_model_without_a_utility_is_refused_before_anybody_is_asked(make_vector_market) -> None:
+def test_a_first_model_without_a_utility_is_refused_before_anybody_is_asked(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(utility=lambda w: float("nan"), oracles={0: lambda w: 1 / 0})
     with pytest.raises(BazaarError, match="own utility is nan before the first round"):
         Arbiter(consumer, providers, engine="loop").run()
@@ -185,7 +189,9 @@ def test_a_first_model_without_a_utility_is_refused_before_anybody_is_asked(make
     st.integers(0, 20),
     st.sampled_from([OSMD(0.5, 0.1), Uniform()]),
 )
-def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sampler) -> None:
+def test_unequal_prices(
+    make_vector_market: MakeMarket, prices: list[int], budget: int, per_round: int, seed: int, sampler: Sampler
+) -> None:
     budget = max(budget, per_round * min(prices))
     consumer, providers = make_vector_market((0.0, 0.3, 1.0), budget=budget, per_round=per_round, prices=prices)
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=seed)
@@ -197,7 +203,7 @@ def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sam
     spent, cost = 0, dict(zip(["p0", "p1", "p2"], prices, strict=True))
     for entry in entries:
         if entry.kind == "reserve":
-            assert entry.amount == cost[entry.provider]
+            assert entry.provider is not None and entry.amount == cost[entry.provider]
             spent += entry.amount
             assert spent <= budget
     closing = entries[-1].body
@@ -218,7 +224,7 @@ def test_unequal_prices(make_vector_market, prices, budget, per_round, seed, sam
         assert left >= 0
 
 
-def test_with_unequal_prices_cheap_rounds_follow_the_one_that_did_not_fit(make_vector_market) -> None:
+def test_with_unequal_prices_cheap_rounds_follow_the_one_that_did_not_fit(make_vector_market: MakeMarket) -> None:
     """Two draws of the dear one do not fit any more; the market goes on with the cheap one to the last coin."""
     consumer, providers = make_vector_market((0.0, 0.1), budget=50, per_round=2, prices=[2, 20])
     report = Arbiter(consumer, providers, Uniform(), engine="loop", seed=1).run()
@@ -228,7 +234,7 @@ def test_with_unequal_prices_cheap_rounds_follow_the_one_that_did_not_fit(make_v
     assert report.distributions[-2].tolist() == [1.0, 0.0]
 
 
-def test_one_owner_may_run_several_providers(make_vector_market) -> None:
+def test_one_owner_may_run_several_providers(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market((0.0, 0.1, 0.2), budget=60, owners=["ann", "ann", "bob"])
     report = Arbiter(consumer, providers, engine="loop").run()
     assert [payout.owner for payout in report.payouts] == ["ann", "ann", "bob"]
@@ -250,12 +256,14 @@ def test_one_owner_may_run_several_providers(make_vector_market) -> None:
         ({"prices": [1, 1, 1, 1.5]}, "price = 1.5"),
     ],
 )
-def test_bad_settings_are_refused_by_name(make_vector_market, change: dict[str, Any], sentence: str) -> None:
+def test_bad_settings_are_refused_by_name(
+    make_vector_market: MakeMarket, change: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(BazaarError, match=sentence):
         Arbiter(*make_vector_market(**change), engine="loop")
 
 
-def test_providers_must_be_there_and_have_ids_of_their_own(make_vector_market) -> None:
+def test_providers_must_be_there_and_have_ids_of_their_own(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market()
     with pytest.raises(BazaarError, match="at least one provider"):
         Arbiter(consumer, [], engine="loop")
@@ -276,12 +284,12 @@ class Recorder(Engine):
         return Replies(torch.ones(len(ask.providers), len(ask.params), dtype=ask.params.dtype), {})
 
 
-def test_what_is_no_engine_is_refused(make_vector_market) -> None:
+def test_what_is_no_engine_is_refused(make_vector_market: MakeMarket) -> None:
     with pytest.raises(BazaarError, match=r"inherit from databazaar\.Engine"):
-        Arbiter(*make_vector_market(), engine=object())
+        Arbiter(*make_vector_market(), engine=object())  # type: ignore[arg-type]
 
 
-def test_an_engine_of_ones_own_is_asked_each_provider_once(make_vector_market) -> None:
+def test_an_engine_of_ones_own_is_asked_each_provider_once(make_vector_market: MakeMarket) -> None:
     engine = Recorder()
     consumer, providers = make_vector_market((0.0, 0.0), budget=40, per_round=4)
     report = Arbiter(consumer, providers, engine=engine, seed=3).run()
@@ -291,7 +299,7 @@ def test_an_engine_of_ones_own_is_asked_each_provider_once(make_vector_market) -
         assert (ask.round, ask.seed) == (played.number, 3)
 
 
-def test_every_built_in_oracle_trains(make_torch_market) -> None:
+def test_every_built_in_oracle_trains(make_torch_market: MakeMarket) -> None:
     for oracle in (FullGradient(), LocalSGD(0.1, 4, epochs=2, momentum=0.5)):
         consumer, providers = make_torch_market(budget=80)
         mine = [Provider(p.id, data=p.data, oracle=oracle) for p in providers[:2]]

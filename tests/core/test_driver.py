@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import blobs, torch_market
 from databazaar import OSMD, Arbiter, Ask, Consumer, Engine, Provider, Replies, TargetUtility, Uniform, VectorizedEngine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Accounts, Ledger, audit_entries
 from databazaar.market.driver import play, score_together
+from small_markets import blobs, torch_market
 
 CPU = torch.device("cpu")
 

@@ -13,6 +13,7 @@ import torch
 
 from databazaar import OSMD, Arbiter, BazaarError, Consumer, Engine, LocalSGD, Provider
 from databazaar.engines import Ask, LoopEngine, Replies
+from databazaar.files import write_whole
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
@@ -147,20 +148,18 @@ def test_stopped_while_providers_work(undisturbed: dict[str, Any], tmp_path: Pat
 def test_stopped_between_the_close_and_the_summary(
     undisturbed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    import databazaar.runs.folder as runs
-
-    path, write = tmp_path / "run", runs.write_whole
+    path = tmp_path / "run"
 
     def cut(target: Path, content: bytes) -> None:
         if (stage, target.name) in {("write the model", MODEL), ("write the summary", SUMMARY)}:
             raise PowerCutError
-        write(target, content)
+        write_whole(target, content)
 
     def no_finish(self: SqlStore) -> None:
         raise PowerCutError
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_whole", cut)
+        patch.setattr("databazaar.runs.folder.write_whole", cut)
         if stage == "finish the store":
             patch.setattr(SqlStore, "finish", no_finish)
         with pytest.raises(PowerCutError):

@@ -19,6 +19,7 @@ from databazaar.learning import utilities as utilities_module
 from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator
+from small_markets import MakeMarket
 
 CPU = torch.device("cpu")
 
@@ -81,6 +82,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, room: int) -> No
     monkeypatch.setattr(utilities_module, "CHUNK_FLOATS", room)
     pieces = Evaluator(task, data, "accuracy", CPU).score(stack)
     np.testing.assert_allclose(pieces.utility, whole.utility)
+    assert pieces.loss is not None and whole.loss is not None
     np.testing.assert_allclose(pieces.loss, whole.loss, rtol=1e-6)
 
 
@@ -110,7 +112,7 @@ def test_a_callable_gets_the_module_with_the_candidates_parameters() -> None:
         assert isinstance(module, nn.Module)
         assert not module.training
         assert not torch.is_grad_enabled()
-        seen.append(float(module[1].bias))
+        seen.append(float(module.get_parameter("1.bias")))
         return seen[-1]
 
     task = Task(model, squared_error)
@@ -141,7 +143,7 @@ def test_a_callable_cannot_change_the_model_it_judges() -> None:
     np.testing.assert_array_equal(arbiter.model, [2, 2, 2])
 
 
-def test_regression_runs_end_to_end(make_torch_market) -> None:
+def test_regression_runs_end_to_end(make_torch_market: MakeMarket) -> None:
     rng = np.random.default_rng(0)
     slope = np.array([1.0, -2.0, 0.5])
 
@@ -195,7 +197,7 @@ def memory(tensors: list[Any]) -> set[int]:
 
 
 @pytest.mark.parametrize("name", ["loop", "vectorized"])
-def test_the_holdout_never_reaches_an_engine(make_torch_market, name: str) -> None:
+def test_the_holdout_never_reaches_an_engine(make_torch_market: MakeMarket, name: str) -> None:
     marker = torch.full((50, 4), 0.123456)
     consumer, providers = make_torch_market(holdout=(marker, np.arange(50) % 2))
     arbiter = Arbiter(consumer, providers, engine=name, device="cpu")

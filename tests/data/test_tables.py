@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from databazaar.data.schema import LIMIT
 from databazaar.data.tables import Schema, read_table
 from databazaar.errors import BazaarError
 
+Change = Callable[[pd.DataFrame], pd.DataFrame]
 finite = st.floats(allow_nan=False, allow_infinity=False)
 word = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 
@@ -58,9 +61,9 @@ def fitted(**changes: Any) -> Schema:
     return Schema.fit(holdout(), **{"target": "fraud", "task": "classification", **changes})
 
 
-def sentence_of(call: object, *args: object, **kwargs: object) -> str:
+def sentence_of(call: Callable[..., object], *args: object, **kwargs: object) -> str:
     with pytest.raises(BazaarError) as caught:
-        call(*args, **kwargs)  # type: ignore[operator]
+        call(*args, **kwargs)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -172,9 +175,9 @@ def test_labels_become_places_in_sorted_order() -> None:
 
 @settings(max_examples=50)
 @given(frames(), st.randoms(use_true_random=False))
-def test_the_order_of_the_holdouts_rows_does_not_matter(frame: pd.DataFrame, random: object) -> None:
+def test_the_order_of_the_holdouts_rows_does_not_matter(frame: pd.DataFrame, random: Random) -> None:
     order = list(range(len(frame)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     shuffled = frame.iloc[order].reset_index(drop=True)
     fit: dict[str, Any] = {"target": "y", "task": "classification"}
     assert Schema.fit(shuffled, **fit).to_dict() == Schema.fit(frame, **fit).to_dict()
@@ -323,7 +326,7 @@ def test_a_schema_that_is_no_schema_is_refused(message: object) -> None:
         (lambda f: f.rename(columns={"hour": "amount"}), {}, "'amount' appears more than once", "rename"),
     ],
 )
-def test_a_bad_holdout_gets_one_sentence(change, arguments, field: str, remedy: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_holdout_gets_one_sentence(change: Change, arguments: dict[str, Any], field: str, remedy: str) -> None:
     asked = {"target": "fraud", "task": "classification", "where": "mine.csv", **arguments}
     text = sentence_of(Schema.fit, change(holdout()), **asked)
     assert text.startswith("mine.csv: ")
@@ -385,7 +388,7 @@ def test_an_identifier_is_not_a_category() -> None:
         (lambda f: f.iloc[:0], "no rows", "add data"),
     ],
 )
-def test_a_bad_provider_table_gets_one_sentence(change, field: str, remedy: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_provider_table_gets_one_sentence(change: Change, field: str, remedy: str) -> None:
     text = sentence_of(fitted().encode, change(holdout()), "bank.csv")
     assert text.startswith("bank.csv: ")
     assert field in text and remedy in text

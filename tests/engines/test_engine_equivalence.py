@@ -50,7 +50,8 @@ class Tanh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = torch.tanh(self.first(x.flatten(1))) * self.scale
-        return self.second(torch.tanh(hidden) * self.scale)
+        outputs: Tensor = self.second(torch.tanh(hidden) * self.scale)
+        return outputs
 
 
 def _custom() -> nn.Module:
@@ -82,7 +83,7 @@ oracles = st.one_of(
 )
 
 
-def make(name: str, oracles: list[Oracle], sizes: list[int], seed: int = 0) -> tuple[Task, list[Provider]]:
+def make(name: str, oracles: Sequence[Oracle], sizes: list[int], seed: int = 0) -> tuple[Task, list[Provider]]:
     build, shape, classes = MODELS[name]
     torch.manual_seed(0)
     model, rng = build(), np.random.default_rng(seed)
@@ -160,7 +161,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, stacks: Stacks) 
 
 
 def test_query_many_equals_separate_queries() -> None:
-    mixed = [SGD, FullGradient(), SGD, StochasticGradient(2)]
+    mixed: list[Oracle] = [SGD, FullGradient(), SGD, StochasticGradient(2)]
     task, providers = make("mlp", mixed, [5, 6, 7, 2])
     engine = VectorizedEngine(task, providers, CPU)
     w = start(task)
@@ -195,7 +196,7 @@ def test_the_loops_local_sgd_is_that_of_torch_optim() -> None:
     for batch in batches:
         rows = torch.from_numpy(batch[batch >= 0])
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+        torch.autograd.backward(nn.functional.cross_entropy(model(x[rows]), y[rows]))
         optimizer.step()
     torch.testing.assert_close(got, task.layout.flatten(model) - start(task), rtol=1e-4, atol=1e-6)
 
@@ -208,7 +209,7 @@ def test_gradient_oracles_give_the_negative_gradient(oracle: Oracle) -> None:
     got = compute_update(oracle, task, (x, y), start(task), 1, oracle_key(0, 1, "p0"))
     model = build_model("mlp", [2, 3], 3, hidden=[7, 5])
     rows = torch.from_numpy(batch)
-    nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+    torch.autograd.backward(nn.functional.cross_entropy(model(x[rows]), y[rows]))
     expected = torch.cat([-p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
 
@@ -241,7 +242,8 @@ class Repeats(nn.Module):
         self.two = nn.Parameter(torch.zeros(3))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) + (self.one + self.two)
+        outputs: Tensor = self.linear(x) + (self.one + self.two)
+        return outputs
 
 
 class Spreads(nn.Module):
@@ -253,7 +255,8 @@ class Spreads(nn.Module):
         self.tilt = nn.Parameter(torch.zeros(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) * (1 + self.tilt.sum())
+        outputs: Tensor = self.linear(x) * (1 + self.tilt.sum())
+        return outputs
 
 
 def _shared_activation() -> nn.Module:

@@ -86,12 +86,12 @@ def test_a_batch_norm_model_trains_in_the_loop_and_its_running_statistics_travel
     arbiter = Arbiter(consumer, learners(), Uniform(), engine="loop")
     report = arbiter.run()
     trained = arbiter.model
-    assert not torch.allclose(trained[1].running_mean, model[1].running_mean)
+    assert not torch.allclose(trained[1].running_mean, model.get_buffer("1.running_mean"))
     assert torch.isfinite(trained[1].running_var).all()
     assert report.final_loss is not None
     assert report.rounds[0].loss is not None
     assert report.final_loss < report.rounds[0].loss
-    assert (model[1].running_mean == 0).all()  # the user's own module is left alone
+    assert (model.get_buffer("1.running_mean") == 0).all()  # the user's own module is left alone
 
 
 def test_running_statistics_of_one_step_are_those_of_torch() -> None:
@@ -102,8 +102,8 @@ def test_running_statistics_of_one_step_are_those_of_torch() -> None:
     moved = task.layout.unflatten(start + update)
     own = norm_net().train()
     own(provider.dataset[0])
-    torch.testing.assert_close(moved["1.running_mean"], own[1].running_mean)
-    torch.testing.assert_close(moved["1.running_var"], own[1].running_var)
+    torch.testing.assert_close(moved["1.running_mean"], own.get_buffer("1.running_mean"))
+    torch.testing.assert_close(moved["1.running_var"], own.get_buffer("1.running_var"))
 
 
 def test_dropout_draws_from_the_providers_own_stream() -> None:
@@ -229,7 +229,8 @@ class HasASpare(nn.Module):
         self.used, self.spare = nn.Linear(4, 2), nn.Linear(4, 7)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.used(x)
+        outputs: Tensor = self.used(x)
+        return outputs
 
 
 @pytest.mark.parametrize("stacks", [None, ["stacked"]])
@@ -248,7 +249,7 @@ def test_a_parameter_that_is_not_used_stays_as_it_is(stacks: list[str] | None) -
 @pytest.mark.parametrize("name", ["loop", "vectorized"])
 def test_a_frozen_parameter_stays_as_it_is(name: str) -> None:
     model = seeded(lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)))
-    model[0].requires_grad_(False)
+    model.get_submodule("0").requires_grad_(False)
     task = Task(model, cross_entropy)
     engine = make_engine(name, task, learners(1), "cpu")
     moved = task.layout.unflatten(engine.query(Ask(task.layout.flatten(model), [0], 0, 0)).updates[0])

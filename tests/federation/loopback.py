@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -95,7 +96,7 @@ class Federation:
             child.kill()
         assert not alive, "a provider left a process behind"
 
-    def edit(self, path: str, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
+    def edit(self, path: str, change: Callable[[dict[str, Any]], object]) -> None:
         file = self.root / path
         value = json.loads(file.read_text())
         change(value)

@@ -12,6 +12,7 @@ import torch
 from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, Provider, check_engine
+from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
 from databazaar.federation import messages
@@ -214,7 +215,7 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": rng.normal(size=20), "c": ["x", "y"] * 10, "t": [0, 1] * 10})
     frame.to_csv(tmp_path / "bank1.csv", index=False)
     schema = Schema.fit(frame, target="t", task="classification")
-    table = messages.SchemaMessage.model_validate(schema.to_dict())
+    table = SchemaMessage.model_validate(schema.to_dict())
     task = changed(model={"inputs": (3,)}, table=table)
     consumer = Consumer("logistic", holdout=schema.encode(frame, "holdout"), budget=6, per_round=2)
     transport = LocalTransport({"bank1": ProviderWorker("bank1", Table(tmp_path / "bank1.csv"))})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
@@ -24,7 +25,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", SEARCH_PATH)
 
-    def swap(component: str):  # type: ignore[no-untyped-def]
+    def swap(component: str) -> Callable[[dict[str, Any]], object]:
         return lambda kit: kit["components"][-1].update(path=component)
 
     try:
@@ -45,27 +46,32 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         patch.undo()
 
 
-def command(federation: Federation, name: str, topic: str, body: bytes, bulk: bool = False, **headers: object) -> str:
+Headers = dict[str, object]
+
+
+def command(
+    federation: Federation, name: str, topic: str, body: bytes, headers: Headers | None = None, *, bulk: bool = False
+) -> str:
     channel = server.connect(federation.market)
     try:
         how = {"binary": topic == "train.deploy", "bulk": bulk}
-        channel.send({"op": "command", "name": name, "topic": topic, "headers": headers, **how}, body)
+        channel.send({"op": "command", "name": name, "topic": topic, "headers": headers or {}, **how}, body)
         return channel.receive()[1].decode()
     finally:
         channel.close()
 
 
-def refused(federation: Federation, topic: str, body: bytes, **headers: object) -> str:
+def refused(federation: Federation, topic: str, body: bytes, headers: Headers | None = None) -> str:
     """Send a command to the guarded provider: nothing comes back, and the provider's log says why."""
     log = federation.root / "guarded" / "log.txt"
     before = log.read_text().count("refused by provider policy")
-    said = command(federation, "guarded", topic, body, **headers)
+    said = command(federation, "guarded", topic, body, headers)
     assert "timeout" in said
     assert log.read_text().count("refused by provider policy") > before
     return said
 
 
-def job(code: bool) -> tuple[bytes, dict[str, object]]:
+def job(code: bool) -> tuple[bytes, Headers]:
     """An application as FLARE's job runner sends it, with or without a `custom` folder of Python."""
     config = {
         "format_version": 2,
@@ -98,29 +104,29 @@ def test_a_server_cannot_read_a_provider_s_files(hostile: Federation) -> None:
 
 def test_a_job_that_carries_code_is_refused_before_it_is_unpacked(hostile: Federation) -> None:
     app, headers = job(code=True)
-    refused(hostile, "train.deploy", app, **headers)
+    refused(hostile, "train.deploy", app, headers)
     assert not list((hostile.root / "guarded").rglob("evil.py"))
 
 
 def test_behind_our_guard_flare_s_policy_refuses_a_job_that_carries_code(hostile: Federation) -> None:
     app, headers = job(code=True)
-    assert command(hostile, "unguarded", "train.deploy", app, **headers).endswith("BYOC not permitted")
+    assert command(hostile, "unguarded", "train.deploy", app, headers).endswith("BYOC not permitted")
     assert not list((hostile.root / "unguarded").rglob("evil.py"))
 
 
 def test_a_job_without_code_is_refused_too(hostile: Federation) -> None:
-    refused(hostile, "train.start_job", b"", job_id=JOB)
+    refused(hostile, "train.start_job", b"", {"job_id": JOB})
 
 
 def test_a_command_inside_a_bulk_message_is_refused(hostile: Federation) -> None:
     """FLARE unpacks these past its filters: without our guard the application below is put in place."""
     app, headers = job(code=False)
-    command(hostile, "unguarded", "train.deploy", app, bulk=True, **headers)
+    command(hostile, "unguarded", "train.deploy", app, headers, bulk=True)
     assert eventually(lambda: (hostile.root / "unguarded" / JOB).exists(), 10)
     for name in ("guarded", "second"):
         log = hostile.root / name / "log.txt"
         before = log.read_text().count("refused by provider policy")
-        command(hostile, name, "train.deploy", app, bulk=True, **headers)
+        command(hostile, name, "train.deploy", app, headers, bulk=True)
         assert eventually(lambda: log.read_text().count("refused by provider policy") > before, 10)  # noqa: B023
         with FlareTransport(hostile.market) as opened:  # an answer to a later question: the command is behind it
             assert opened.request([name], b"still there?", 20)[1] == {}
@@ -129,8 +135,8 @@ def test_a_command_inside_a_bulk_message_is_refused(hostile: Federation) -> None
 
 def test_without_our_guard_a_job_without_code_is_put_in_place_but_cannot_start(hostile: Federation) -> None:
     app, headers = job(code=False)
-    assert "deployed" in command(hostile, "unguarded", "train.deploy", app, **headers)
-    assert "resource_manager" in command(hostile, "unguarded", "train.start_job", b"", **headers)
+    assert "deployed" in command(hostile, "unguarded", "train.deploy", app, headers)
+    assert "resource_manager" in command(hostile, "unguarded", "train.start_job", b"", headers)
 
 
 def test_the_guarded_provider_still_answers_questions(hostile: Federation) -> None:

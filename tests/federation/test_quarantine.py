@@ -58,7 +58,7 @@ class Banks:
                     reason = BY_THE_MARKET
                 self.ended.append((self.round, index, reason))
 
-    def _handler(self, name: str):  # type: ignore[no-untyped-def]
+    def _handler(self, name: str) -> Callable[[bytes], bytes]:
         def answer(payload: bytes) -> bytes:
             request, params = decode_request(payload)
             act = "update" if self.round < 0 else self.script[self.round][NAMES.index(name)]

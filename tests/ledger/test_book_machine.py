@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -170,8 +171,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @initialize(budget=st.integers(14, 80))
     def begin(self, budget: int) -> None:
-        self.rules, self.store = make_rules(budget), MemoryStore()
-        self.ledger = Ledger(self.rules, self.store)
+        self.rulebook, self.store = make_rules(budget), MemoryStore()
+        self.ledger = Ledger(self.rulebook, self.store)
         self.round = 0
         self.held: list[int] | None = None
         self.closed = False
@@ -211,7 +212,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def crash_and_reopen(self) -> None:
         """What was settled and not yet committed is lost, as after a crash; what was committed is found."""
-        self.ledger = Ledger(self.rules, self.store)
+        self.ledger = Ledger(self.rulebook, self.store)
         places = list(PRICES)
         if self.ledger.book.reserved:
             self.round = self.ledger.book.rounds
@@ -219,9 +220,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def stored_chain_is_whole(self) -> None:
-        again = Ledger(self.rules, self.store)
+        again = Ledger(self.rulebook, self.store)
         again.book.assert_sound()
-        assert again.book.spent + sum(a for _, a in again.book.reserved.values()) <= self.rules.terms.budget
+        assert again.book.spent + sum(a for _, a in again.book.reserved.values()) <= self.rulebook.terms.budget
         assert sum(again.book.pay.values()) == again.book.spent
         assert again.book.closed == self.closed
 
@@ -299,11 +300,12 @@ def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> No
     ledger.reserve(0, drawn([0, 1]))
     settle(ledger, 0, [0, 1], [None, "late"])
     close(ledger)
-    for attempt in (
+    attempts: list[Callable[[], None]] = [
         lambda: ledger.reserve(1, drawn([0, 0])),
         lambda: settle(ledger, 1, [0, 0], [None, None]),
         lambda: close(ledger),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(LedgerError):
             attempt()
 

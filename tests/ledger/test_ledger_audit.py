@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from databazaar.ledger.chain import GENESIS, KINDS, canonical
 from databazaar.market.driver import play
 from databazaar.roster import Purse
 from databazaar.vectors import pack, unpack
+from small_markets import MakeMarket
 
 
 @pytest.fixture(scope="module")
-def played(make_vector_market) -> tuple[list[Entry], Snapshot]:
+def played(make_vector_market: MakeMarket) -> tuple[list[Entry], Snapshot]:
     """A small real run: unequal prices, an owner of two, and a provider that fails."""
     consumer, providers = make_vector_market(
         budget=40, prices=[1, 2, 3, 1], owners=["ann", "ann", "bob", "eve"], oracles={3: lambda w: w * np.nan}
@@ -55,12 +56,12 @@ def test_every_hash_is_that_of_the_canonical_json(numbers: list[Any], kind: Any,
     assert whole.sealed(GENESIS).hash == hashlib.sha256(f"{GENESIS}\n{text}".encode()).hexdigest()
 
 
-def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market) -> None:
+def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market: MakeMarket) -> None:
     """Prices differ and one provider fails: pay, voids and the end are those of a ledger that keeps everything."""
-    market = make_vector_market(budget=40, prices=[1, 2, 3, 1], oracles={3: lambda w: w * np.nan})
+    consumer, providers = make_vector_market(budget=40, prices=[1, 2, 3, 1], oracles={3: lambda w: w * np.nan})
     books = []
     for kept in (Ledger, Accounts):
-        arbiter = Arbiter(*market, OSMD(0.6, 0.2), engine="loop", seed=8)
+        arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
         accounts = kept(arbiter.rules)
         play([arbiter.begin(accounts)], arbiter.engine)
         books.append(accounts.book)
@@ -121,7 +122,7 @@ def test_any_change_of_any_field_of_any_entry_is_found_and_named(
     entries, snapshot = played
     tried = 0
     for at, entry in enumerate(entries):
-        options = set(KINDS) - {entry.kind} if field == "kind" else variants(getattr(entry, field))
+        options: Iterable[Any] = set(KINDS) - {entry.kind} if field == "kind" else variants(getattr(entry, field))
         for value in options:
             forged = replace(entry, **{field: value})
             if field == "body" and canonical(forged.body) == canonical(entry.body):
@@ -266,8 +267,8 @@ def test_the_audit_replays_every_distribution(played: tuple[list[Entry], Snapsho
     assert len(audit.distributions) == audit.rounds + 1
     for p in audit.distributions:
         assert p.sum() == pytest.approx(1)
-    for p, played in zip(audit.distributions[:-3], audit.history, strict=False):
-        assert (p >= 0.2 / 4).all(), played  # everybody is affordable: nobody is asked less than that
+    for p, past in zip(audit.distributions[:-3], audit.history, strict=False):
+        assert (p >= 0.2 / 4).all(), past  # everybody is affordable: nobody is asked less than that
     purse = Purse(10**6, np.array([1, 2, 3, 1]))
     expected = OSMD(0.6, 0.2).probabilities(unpack(snapshot.state)["sampler"], purse)
     np.testing.assert_allclose(audit.distributions[-1], expected)

@@ -12,6 +12,7 @@ import pytest
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
 from databazaar.ledger.sql import SqlStore, read_only
 from databazaar.runs.folder import LEDGER, RunFolder
+from small_markets import MakeMarket
 
 OLD = Path(__file__).parent / "format1"
 WHAT = {
@@ -55,7 +56,7 @@ def test_a_changed_entry_is_found_as_ever(tmp_path: Path) -> None:
         RunFolder(tmp_path / "run").report()
 
 
-def test_only_the_version_that_began_it_goes_on_with_it(make_vector_market, tmp_path: Path) -> None:
+def test_only_the_version_that_began_it_goes_on_with_it(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     shutil.copytree(OLD / "unfinished", tmp_path / "run")
     consumer, providers = make_vector_market(budget=24)
     with pytest.raises(BazaarError, match="ledger format 1"):

@@ -18,6 +18,7 @@ from databazaar import OSMD, Arbiter, LedgerError
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
+from small_markets import MakeMarket
 
 BINARIES = [Path("/usr/lib/postgresql/15/bin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
 
@@ -59,14 +60,15 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def market(make_vector_market):
+def market(make_vector_market: MakeMarket) -> MakeMarket:
     return lambda **more: make_vector_market(budget=20, prices=[1, 2, 1, 1], oracles={3: lambda w: w * np.nan}, **more)
 
 
 @pytest.mark.slow
-def test_postgres_holds_the_same_ledger(server: str, market, tmp_path: Path) -> None:
+def test_postgres_holds_the_same_ledger(server: str, market: MakeMarket, tmp_path: Path) -> None:
     def play(folder: RunFolder | None) -> str:
-        return Arbiter(*market(), OSMD(0.6, 0.2), engine="loop", seed=8).run(folder).ledger_head
+        consumer, providers = market()
+        return Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8).run(folder).ledger_head
 
     in_memory = play(None)
     folder = RunFolder.create(tmp_path / "run", {"ledger_url": server})
@@ -80,8 +82,9 @@ def test_postgres_holds_the_same_ledger(server: str, market, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_postgres_entries_cannot_be_changed_and_have_one_writer(server: str, market) -> None:
-    rules = Arbiter(*market(), OSMD(0.6, 0.2), engine="loop").rules
+def test_postgres_entries_cannot_be_changed_and_have_one_writer(server: str, market: MakeMarket) -> None:
+    consumer, providers = market()
+    rules = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop").rules
     first, second = (Ledger(rules, SqlStore(server, "pair")) for _ in range(2))
     drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), rules.purse(first.book))
     first.reserve(0, drawn)

@@ -15,10 +15,11 @@ from databazaar import OSMD, Arbiter, BazaarError, LedgerError
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
+from small_markets import MakeMarket
 
 
 @pytest.fixture(scope="module")
-def finished(make_vector_market, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(make_vector_market: MakeMarket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
     consumer, providers = make_vector_market(budget=12, oracles={3: lambda w: w * np.nan})
     Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8).run(path)
@@ -151,7 +152,7 @@ def test_auditing_and_reporting_change_nothing(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["with space", "run#1", "50%25", "what?", "zürich", "a&b=c"])
-def test_any_folder_name_can_be_audited_and_reported(make_vector_market, tmp_path: Path, name: str) -> None:
+def test_any_folder_name_can_be_audited_and_reported(make_vector_market: MakeMarket, tmp_path: Path, name: str) -> None:
     consumer, providers = make_vector_market(budget=6)
     report = Arbiter(consumer, providers, engine="loop").run(tmp_path / name)
     folder = RunFolder(tmp_path / name)
@@ -159,7 +160,7 @@ def test_any_folder_name_can_be_audited_and_reported(make_vector_market, tmp_pat
     assert folder.report().ledger_head == report.ledger_head
 
 
-def test_the_file_holds_the_same_ledger_as_memory(make_vector_market, tmp_path: Path) -> None:
+def test_the_file_holds_the_same_ledger_as_memory(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     consumer, providers = make_vector_market()
     in_memory = Arbiter(consumer, providers, engine="loop").run()
     on_disk = Arbiter(consumer, providers, engine="loop").run(tmp_path / "run")
@@ -167,7 +168,7 @@ def test_the_file_holds_the_same_ledger_as_memory(make_vector_market, tmp_path: 
     assert RunFolder(tmp_path / "run").report().payouts == in_memory.payouts
 
 
-def test_two_writers_of_one_run_the_second_is_told(make_vector_market, tmp_path: Path) -> None:
+def test_two_writers_of_one_run_the_second_is_told(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     consumer, providers = make_vector_market()
     rules = Arbiter(consumer, providers, engine="loop").rules
     first = Ledger(rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
@@ -198,7 +199,7 @@ except LedgerError as reason:
 
 
 @pytest.mark.slow
-def test_two_processes_on_one_run_leave_one_whole_ledger(make_vector_market, tmp_path: Path) -> None:
+def test_two_processes_on_one_run_leave_one_whole_ledger(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     writers = [
         subprocess.Popen(

@@ -18,7 +18,7 @@ from databazaar.reports import AuditView, render
 from databazaar.reports.pages import page
 from databazaar.reports.valuation_page import render_comparison
 from databazaar.reports.wording import DIRECTIONS
-from databazaar.runs.report import Report
+from databazaar.runs.report import Report, Status
 
 
 class Words:
@@ -62,7 +62,7 @@ def hostile_report(words: Words) -> Report:
 
 
 @pytest.mark.parametrize("status", ["settled", "open"])
-def test_a_report(status: str) -> None:
+def test_a_report(status: Status) -> None:
     words = Words()
     report = replace(hostile_report(words), status=status)
     baseline = sample_report([payout.provider for payout in report.payouts], learns=False)

@@ -176,8 +176,8 @@ def test_every_rule_is_shown_whoever_wrote_it() -> None:
 @pytest.mark.parametrize("rounds", [0, 12])
 def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
     report = sample_report(rounds=rounds)
-    money = {"budget": report.spent + 1000, "refunded": 0, "held": 300}
-    report = replace(report, status="open", message="", stopped_by="", model_hash="", **money)
+    report = replace(report, status="open", message="", stopped_by="", model_hash="")
+    report = replace(report, budget=report.spent + 1000, refunded=0, held=300)
     page = Page(full_page(report))
     assert page.words.index("This run is not finished, and nothing on this page is final.") < page.words.index("Budget")
     assert "Not finished" in page.words and "3.00 EUR is held for the round under way" in page.words

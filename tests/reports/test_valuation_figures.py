@@ -12,6 +12,7 @@ import pytest
 from comparison_samples import FIVE, sample_comparison
 from html_pages import Page
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from databazaar.money import Currency
@@ -23,7 +24,7 @@ EUR = Currency("EUR", 2)
 
 
 def texts(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text"))]
+    return [artist.get_text() for artist in figure.findobj() if isinstance(artist, Text)]
 
 
 def test_every_method_has_a_look_of_its_own() -> None:
@@ -69,7 +70,7 @@ def test_dots_lie_where_the_payouts_are() -> None:
     comparison = sample_comparison(["a", "b", "c"], ("osmd", "loo"))
     axes = valuation_figures.payouts(comparison, EUR).axes[0]
     order = valuation_figures.ranked(comparison)
-    drawn = [line.get_xdata().tolist() for line in axes.lines]
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn == [outcome.payouts[0][order].tolist() for outcome in comparison.outcomes]
     assert drawn[0] == sorted(drawn[0], reverse=True)
     low, high = axes.get_xlim()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from databazaar import OSMD, Aggregator, Arbiter, Ask, Engine, Mean, Replies, check_aggregator
 from databazaar.runs.folder import RunFolder
+from small_markets import MakeMarket
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def test_the_mean_is_line_10(rows: int, step: float, seed: int) -> None:
     np.testing.assert_allclose(move, step / rows * sum(updates[k].numpy() for k in range(rows)), atol=1e-12)
 
 
-def test_a_rule_with_a_memory_moves_the_model_by_it(make_vector_market) -> None:
+def test_a_rule_with_a_memory_moves_the_model_by_it(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market((0.0,), budget=3, per_round=1, oracles={0: lambda w: np.ones(3)}, step=0.5)
     arbiter = Arbiter(consumer, providers, engine="loop", aggregator=ServerMomentum(0.5))
     report = arbiter.run()
@@ -106,7 +107,7 @@ class Stopping(Engine):
 
 
 @pytest.mark.parametrize("dies_in", [1, 4, 7])
-def test_the_memory_survives_a_stop(make_vector_market, tmp_path: Path, dies_in: int) -> None:
+def test_the_memory_survives_a_stop(make_vector_market: MakeMarket, tmp_path: Path, dies_in: int) -> None:
     def arbiter() -> Arbiter:
         consumer, providers = make_vector_market(budget=24)
         return Arbiter(consumer, providers, OSMD(0.5, 0.1), engine="loop", aggregator=ServerMomentum(0.3))

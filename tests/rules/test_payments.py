@@ -16,6 +16,7 @@ from databazaar.ledger import Ledger, audit_entries
 from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
 from databazaar.roster import Amounts
+from small_markets import MakeMarket
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def test_one_price_an_access_is_all_or_nothing(draws: list[tuple[int, float | No
     assert list(paid) == [0 if gain is None else quote for quote, gain in draws]
 
 
-def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market) -> None:
+def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(
         (0.0, 5.0), budget=60, prices=[2, 2], oracles={1: lambda w: -w - 1}, step=0.2
     )
@@ -117,12 +118,14 @@ def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market) -> N
 
 
 @pytest.mark.parametrize("payment", [Generous(), PaysForNothing()], ids=repr)
-def test_a_run_never_pays_more_than_it_reserved_nor_for_nothing(make_vector_market, payment: Payment) -> None:
+def test_a_run_never_pays_more_than_it_reserved_nor_for_nothing(
+    make_vector_market: MakeMarket, payment: Payment
+) -> None:
     consumer, providers = make_vector_market(budget=60, oracles={0: lambda w: w * np.nan})
     with pytest.raises(BazaarError, match="between nothing and what it quoted"):
         Arbiter(consumer, providers, engine="loop", payment=payment).run()
 
 
-def test_nothing_is_given_away(make_vector_market) -> None:
+def test_nothing_is_given_away(make_vector_market: MakeMarket) -> None:
     with pytest.raises(BazaarError, match="1 or more"):
         Arbiter(*make_vector_market(), engine="loop", payment=ForFree())

@@ -29,6 +29,7 @@ from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
 from databazaar.stops import STOPS, Budget, Patience
+from small_markets import MakeMarket
 
 
 def entries_of(arbiter: Arbiter) -> list[Entry]:
@@ -88,7 +89,7 @@ def test_the_budget_is_spent_when_it_pays_for_nobody_and_with_one_price_for_no_w
     assert (Budget().reason(history) is None) == (left >= needed)
 
 
-def test_a_target_ends_the_run_at_the_first_round_that_reaches_it(make_vector_market) -> None:
+def test_a_target_ends_the_run_at_the_first_round_that_reaches_it(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=300)
     whole = Arbiter(consumer, providers, OSMD(0.5, 0.1), engine="loop").run()
     target = 0.7
@@ -103,14 +104,14 @@ def test_a_target_ends_the_run_at_the_first_round_that_reaches_it(make_vector_ma
     assert [r.accesses for r in report.rounds] == [r.accesses for r in whole.rounds[: first + 1]]
 
 
-def test_a_target_that_is_reached_before_the_first_round_buys_nothing_after_one(make_vector_market) -> None:
+def test_a_target_that_is_reached_before_the_first_round_buys_nothing_after_one(make_vector_market: MakeMarket) -> None:
     """The utility of the first model stands in the ledger with the first round, so one round is played."""
     consumer, providers = make_vector_market(budget=30)
     report = Arbiter(consumer, providers, engine="loop", stops=[TargetUtility(-1.0)]).run()
     assert len(report.rounds) == 1
 
 
-def test_no_progress_ends_a_run_that_has_arrived(make_vector_market) -> None:
+def test_no_progress_ends_a_run_that_has_arrived(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market((0.0, 0.0), budget=3000)
     report = Arbiter(consumer, providers, Uniform(), engine="loop", stops=[NoProgress(10, 1e-4)]).run()
     assert report.status == "settled" and report.final_utility > 0.999
@@ -118,7 +119,7 @@ def test_no_progress_ends_a_run_that_has_arrived(make_vector_market) -> None:
     assert "over 10 rounds" in report.stopped_by
 
 
-def test_the_first_stop_with_a_reason_is_the_one_that_is_written_down(make_vector_market) -> None:
+def test_the_first_stop_with_a_reason_is_the_one_that_is_written_down(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=30)
     both = [TargetUtility(-2.0), TargetUtility(-1.0)]
     assert Arbiter(consumer, providers, engine="loop", stops=both).run().stopped_by.endswith("-2 was wanted")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from one_price import OnePrice
 
 from databazaar import OSMD, Arbiter, Uniform
+from small_markets import MakeMarket
 
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.1, 0.7, 1.0]))
@@ -23,7 +24,7 @@ def test_symmetry_a_step_commutes_with_any_renaming(n: int, seed: int, alpha: fl
     np.testing.assert_allclose(renamed, moved[names], rtol=1e-12, atol=1e-12)
 
 
-def test_symmetry_the_distribution_of_payouts_follows_a_renaming(make_vector_market) -> None:
+def test_symmetry_the_distribution_of_payouts_follows_a_renaming(make_vector_market: MakeMarket) -> None:
     """Many cheap runs: mean payouts of the market and of the market with its providers in another order."""
     offsets, order = [0.0, 0.7, 3.0], [2, 0, 1]
     means = []
@@ -49,7 +50,9 @@ def test_symmetry_equal_chances_are_drawn_equally_often(draw: int) -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 5), st.lists(st.integers(1, 9), min_size=4, max_size=4), st.booleans())
-def test_efficiency_payments_sum_to_what_was_spent(make_vector_market, budget, per_round, prices, fails) -> None:
+def test_efficiency_payments_sum_to_what_was_spent(
+    make_vector_market: MakeMarket, budget: int, per_round: int, prices: list[int], fails: bool
+) -> None:
     budget = max(budget, per_round * min(prices))
     consumer, providers = make_vector_market(
         budget=budget, per_round=per_round, prices=prices, oracles={1: lambda w: w * np.nan} if fails else None
@@ -90,7 +93,7 @@ def test_null_player_the_papers_claim_needs_that_others_do_not_hurt_more() -> No
     assert OnePrice(sampler).probabilities(moved)[0] > OnePrice(sampler).probabilities(state)[0]
 
 
-def test_null_player_is_paid_least(make_vector_market) -> None:
+def test_null_player_is_paid_least(make_vector_market: MakeMarket) -> None:
     def hurts(w: np.ndarray) -> np.ndarray:
         return np.full(3, 50.0)
 

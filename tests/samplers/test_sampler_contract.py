@@ -13,9 +13,10 @@ from databazaar import OSMD, Arbiter, BazaarError, Uniform, check_sampler
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.samplers.protocol import among_affordable, refuse_non_finite
+from small_markets import MakeMarket
 
 
-def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_vector_market) -> None:
+def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_vector_market: MakeMarket) -> None:
     calls: list[int] = []
 
     def counting(w: np.ndarray) -> np.ndarray:
@@ -56,7 +57,7 @@ def test_uniform_with_replacement_repeats_and_without_never_does() -> None:
         assert ((counts - 240) ** 2 / 240).sum() < 23.5  # χ² with 4 degrees of freedom, 1 in 10,000
 
 
-def test_uniform_without_replacement_refuses_more_draws_than_providers(make_vector_market) -> None:
+def test_uniform_without_replacement_refuses_more_draws_than_providers(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market((0.0, 1.0), per_round=3)
     with pytest.raises(BazaarError, match="without replacement"):
         Arbiter(consumer, providers, Uniform(replacement=False), engine="loop").run()
@@ -120,7 +121,7 @@ class ChangesItsInput(_Base):
     def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
         refuse_non_finite(gains)
         state[0] += 0.01
-        return state / state.sum()
+        return np.asarray(state / state.sum())
 
 
 class RemembersCalls(_Base):

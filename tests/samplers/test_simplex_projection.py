@@ -27,7 +27,7 @@ def by_bisection(log_weights: np.ndarray, alpha: float) -> np.ndarray:
     # at λ = 0 the largest alone is 1; at λ = log n nobody is above 1/n
     low, high = -1e-12, np.log(n) + 1e-12
     root = high if excess(high) >= 0 else brentq(excess, low, high, xtol=1e-15, rtol=4 * EPS, maxiter=500)
-    return np.maximum(floor, np.exp(shifted - root))
+    return np.asarray(np.maximum(floor, np.exp(shifted - root)))
 
 
 def by_the_book(p: np.ndarray, estimate: np.ndarray, eta: float, alpha: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,13 +21,14 @@ from databazaar import Ask, BazaarError, Replies, VectorizedEngine, valuation
 from databazaar.valuation import METHODS, BackCheck, Context, MaxPermutations, Method, ValuationResult, compare
 from databazaar.valuation.comparison import spearman
 from databazaar.valuation.result import Tally
+from small_markets import MakeMarket
 
-FEW = {name: {"stop": MaxPermutations(8)} for name in ("g-shapley", "fedsv", "gtg", "tmc")}
-FEW["loo"] = {"rounds": 2}  # type: ignore[dict-item]
+FEW: dict[str, dict[str, Any]] = {name: {"stop": MaxPermutations(8)} for name in ("g-shapley", "fedsv", "gtg", "tmc")}
+FEW["loo"] = {"rounds": 2}
 
 
 @pytest.mark.parametrize("make", [classification_market, regression_market])
-def test_every_method_pays_and_counts(make) -> None:  # type: ignore[no-untyped-def]
+def test_every_method_pays_and_counts(make: MakeMarket) -> None:
     consumer, providers = make()
     done: list[tuple[str, int]] = []
     result = compare(

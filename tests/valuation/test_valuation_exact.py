@@ -76,7 +76,7 @@ def test_a_game_never_works_out_a_coalition_twice() -> None:
     def worth(coalitions: np.ndarray) -> np.ndarray:
         assert len(coalitions) <= 3
         asked.extend(row.tobytes() for row in coalitions)
-        return coalitions.sum(1).astype(float)
+        return np.asarray(coalitions.sum(1).astype(float))
 
     game = Game(names(3), worth, batch=3)
     rows = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0]], dtype=bool)

@@ -28,9 +28,9 @@ from databazaar.valuation import (
     tmc_shapley,
 )
 from databazaar.valuation.gradient import oracle_seed
+from databazaar.valuation.history import History
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
-from databazaar.valuation.stopping import History
 
 Make = Callable[[], tuple[Consumer, list[Provider]]]
 MARKETS = [classification_market, regression_market]

@@ -82,7 +82,7 @@ def test_a_cap_on_evaluations_is_kept_within_a_block() -> None:
 
 def test_truncation_saves_evaluations_and_costs_little() -> None:
     def worth(s: np.ndarray) -> np.ndarray:
-        return 1 - 0.3 ** (s @ np.arange(1.0, 9.0))
+        return np.asarray(1 - 0.3 ** (s @ np.arange(1.0, 9.0)))
 
     whole = shapley_monte_carlo(Game(names(8), worth), MaxPermutations(20), seed=2)
     cut = shapley_monte_carlo(Game(names(8), worth), MaxPermutations(20), seed=2, truncation=0.01)

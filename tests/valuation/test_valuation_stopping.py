@@ -16,7 +16,8 @@ from databazaar.valuation import (
     Rule,
     StandardErrorBelow,
 )
-from databazaar.valuation.stopping import History, capped
+from databazaar.valuation.history import History
+from databazaar.valuation.stopping import capped
 
 
 def history(*estimates: list[float], errors: float = 1.0, **spent: float) -> History:

@@ -124,22 +124,22 @@ def test_rounds_of_different_sizes_are_scored_together(kind: int, floats: int, m
     monkeypatch.setattr("databazaar.valuation.scoring.CHUNK_FLOATS", floats)
     monkeypatch.setattr("databazaar.valuation.scoring.PLAIN_FLOATS", floats)
     requests = [Combinations(scorers(seed, k)[kind], rng.random((rows, k))) for seed, (k, rows) in enumerate(sizes)]
-    answers = Combinations.answer(requests, VectorizedEngine(*small_engine(), CPU), EVALUATOR)
+    answers = Combinations.answer(requests, small_engine(), EVALUATOR)
     for seed, ((k, rows), request, answer) in enumerate(zip(sizes, requests, answers, strict=True)):
         assert answer.shape == (rows,)
         np.testing.assert_allclose(answer, scorers(seed, k)[0](request.coefficients), atol=1e-5)
     assert len({round(float(answer[0]), 4) for answer in answers}) == len(sizes)
 
 
-def small_engine():  # type: ignore[no-untyped-def]
+def small_engine() -> VectorizedEngine:
     consumer, providers = regression_market()
-    return consumer.task, providers
+    return VectorizedEngine(consumer.task, providers, CPU)
 
 
 def test_walks_leave_out_updates_that_fail() -> None:
     """One provider's data blow its update up: it earns nothing, by the stacked engine and by the plain one."""
     consumer, providers = regression_market()
-    x, _ = providers[1].data
+    x, _ = providers[1].dataset
     providers[1] = Provider("p1", data=(x, np.full(len(x), 1e30, dtype=np.float32)), oracle=FullGradient())
     stop = MaxPermutations(5)
     fast, slow = (g_shapley(consumer, providers, stop=stop, engine=engine) for engine in ("vectorized", "loop"))

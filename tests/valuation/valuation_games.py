@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb, factorial
 
@@ -112,7 +113,7 @@ def additive_market(gifts: list[float]) -> tuple[Consumer, list[Provider]]:
     """Provider i moves coordinate i by its gift and the utility is the sum: every method must give it its gift."""
     n = len(gifts)
 
-    def oracle_of(i: int):  # type: ignore[no-untyped-def]
+    def oracle_of(i: int) -> Callable[[np.ndarray], np.ndarray]:
         return lambda w: np.eye(n)[i] * gifts[i]
 
     providers = [Provider(f"p{i}", oracle=oracle_of(i)) for i in range(n)]

@@ -87,7 +87,7 @@ class Table:
         return self._data
 
 
-Source = Table | Data | VectorOracle
+Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
 
 
 class ProviderWorker:

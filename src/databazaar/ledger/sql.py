@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import KINDS, Entry, canonical
-from databazaar.ledger.store import Snapshot
+from databazaar.ledger.store import Snapshot, Store
 
 _meta = sa.MetaData()
 
@@ -70,7 +70,7 @@ def _forbid_changes(_table: Any, connection: sa.Connection, **_: Any) -> None:
 sa.event.listen(ENTRIES, "after_create", _forbid_changes)
 
 
-class SqlStore:
+class SqlStore(Store):
     """Entries of one run in a database that may hold many. What `append` wrote survives a power cut."""
 
     durable = True

@@ -33,8 +33,16 @@ class Store(Protocol):
 
     def snapshot(self) -> Snapshot | None: ...
 
+    def finish(self) -> None:
+        """Called once the run is closed and its model is saved elsewhere: what only a resume needs may go."""
+        ...
 
-class MemoryStore:
+    def dispose(self) -> None:
+        """Let go of what the store holds open; what was appended stays."""
+        ...
+
+
+class MemoryStore(Store):
     """Entries in a list: for runs that need no folder."""
 
     durable = False
@@ -52,3 +60,9 @@ class MemoryStore:
 
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
+
+    def finish(self) -> None:
+        """Nothing to do: it ends with the process."""
+
+    def dispose(self) -> None:
+        """Nothing to do: nothing is held open."""
