@@ -18,14 +18,13 @@ def play(runs: Sequence[MarketRun], engine: Engine) -> None:
     """
     going = list(runs)
     while going := _close_ended(going):
-        evaluators = [run.evaluator for run in going]
         drawn = [run.draw() for run in going]
         replies = engine.query_many(list(map(MarketRun.ask, going, drawn)))
-        scores = score_together(evaluators, list(map(MarketRun.candidates, going, replies)))
-        concluded = list(map(MarketRun.conclude, going, drawn, replies, scores))
-        reached = score_together(evaluators, [one.params[None] for one in concluded])
-        for run, own_drawn, own_concluded, own_scores in zip(going, drawn, concluded, reached, strict=True):
-            run.settle(own_drawn, own_concluded, own_scores)
+        proposed = list(map(MarketRun.propose, going, drawn, replies))
+        scores = score_together([run.evaluator for run in going], [own.models for own in proposed])
+        concluded = list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))
+        for run, own_drawn, own_concluded in zip(going, drawn, concluded, strict=True):
+            run.settle(own_drawn, own_concluded)
 
 
 def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:

@@ -1,10 +1,10 @@
 """One round of the market as pure functions over a state: Algorithm 1 of the paper, line by line.
 
-    drawn  = rules.draw(state.sampler, book)                      line 5 (ledger/rulebook.py)
-    ask    = Ask(state.params, drawn.asked, …)                    line 6, answered by an engine
-    stack  = candidates(state, replies, step)                     scored by the consumer's utility
-    result = conclude(state, drawn, replies, scores, step, …)     lines 7 to 10
-    state  = reach(state, result, scores)                         the new model, once it has been scored
+    drawn     = rules.draw(state.sampler, book)                          line 5 (ledger/rulebook.py)
+    ask       = Ask(state.params, drawn.asked, …)                        line 6, answered by an engine
+    proposed  = propose(aggregator, state, drawn, replies, step)         line 10, if all of them are valid
+    concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
+    state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
 Departures from the paper, all about replies that fail, which the paper does not have: a failed reply counts as a
 gain of zero, is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
@@ -73,18 +73,45 @@ class State:
 
 
 @dataclass(frozen=True)
+class Proposed:
+    """The models that a round has scored, in one pass: w + γg_i for each provider asked, and in the last row the model
+    that the round comes to if no reply turns out to be invalid when it is scored."""
+
+    models: Tensor
+    aggregator: Tensor
+
+
+@dataclass(frozen=True)
 class Concluded:
-    """A round whose gains are known: what is paid, what the rules learned, and the model that it comes to."""
+    """A round whose gains are known: what is paid, what the rules learned, and the model that it comes to.
+
+    `scores` are that model's; None where it is not the one that was proposed, and has yet to be scored.
+    """
 
     params: Tensor
     sampler: NDArray[np.float64]
     aggregator: Tensor
     settlement: Settlement
+    scores: Scores | None
 
 
-def candidates(state: State, replies: Replies, step: float) -> Tensor:
-    """w + γg_i for each provider asked, stacked."""
-    return state.params + step * replies.updates
+def propose(aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float) -> Proposed:
+    """What there is to score, from replies that an engine has found to be in good order."""
+    good = [i for i in drawn.draws.tolist() if i not in replies.failures]
+    params, combined = move(aggregator, state, drawn.asked, good, replies, step)
+    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined)
+
+
+def move(
+    aggregator: Aggregator, state: State, asked: Sequence[int], good: Sequence[int], replies: Replies, step: float
+) -> tuple[Tensor, Tensor]:
+    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state."""
+    if not good:
+        return state.params, state.aggregator
+    rows = [asked.index(i) for i in good]
+    valid = torch.tensor(rows).to(state.params.device, non_blocking=True)  # a plain list would wait for the device
+    combined, moved = aggregator.combine(state.aggregator, replies.updates[valid], step)
+    return state.params + moved, combined
 
 
 def conclude(
@@ -93,19 +120,21 @@ def conclude(
     state: State,
     drawn: Drawn,
     replies: Replies,
+    proposed: Proposed,
     scores: Scores,
     step: float,
 ) -> Concluded:
-    """Lines 7 to 10: pay, learn from the gains, and combine the valid updates, in the order of the draws."""
+    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
     asked, draws = drawn.asked, drawn.draws.tolist()
-    by_provider, reasons = marginal_gains(asked, replies, scores, state.utility)
+    singles, together = _split(scores)
+    by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]
-    rows = [asked.index(i) for i in draws if by_provider[i] is not None]
-    params, combined = state.params, state.aggregator
-    if rows:
-        valid = torch.tensor(rows).to(params.device, non_blocking=True)  # a plain list would wait for the device
-        combined, move = aggregator.combine(state.aggregator, replies.updates[valid], step)
-        params = params + move  # line 10
+    params, combined = proposed.models[-1], proposed.aggregator
+    known: Scores | None = together
+    if len(reasons) != len(replies.failures):
+        good = [i for i in draws if by_provider[i] is not None]
+        params, combined = move(aggregator, state, asked, good, replies, step)
+        known = None
     settlement = Settlement(
         gains=gains,
         failures=[reasons.get(i) for i in draws],
@@ -117,7 +146,15 @@ def conclude(
         reached_loss=None,
     )
     learned = rules.learn(state.sampler, drawn, gains)  # lines 8 and 9
-    return Concluded(params, learned, combined, settlement)
+    return Concluded(params, learned, combined, settlement, known)
+
+
+def _split(scores: Scores) -> tuple[Scores, Scores]:
+    """The scores of all but the last model, and of the last one."""
+    utility, loss = scores.utility, scores.loss
+    if loss is None:
+        return Scores(utility[:-1], None), Scores(utility[-1:], None)
+    return Scores(utility[:-1], loss[:-1]), Scores(utility[-1:], loss[-1:])
 
 
 def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Settlement]:

@@ -14,7 +14,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, status_of
-from databazaar.market.round import Concluded, State, candidates, conclude, first_loss, reach
+from databazaar.market.round import Concluded, Proposed, State, conclude, first_loss, propose, reach
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class MarketRun:
     """A run under way. `state` is what its next round starts from; everything else stays as it is.
 
     A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, then
-    `candidates`, then `conclude`, then `settle`; and in the end, `close`.
+    `propose`, then `conclude`, then `settle`; and in the end, `close`.
     """
 
     rules: RuleBook
@@ -67,17 +67,19 @@ class MarketRun:
     def ask(self, drawn: Drawn) -> Ask:
         return Ask(self.state.params, drawn.asked, self.state.round, self.rules.terms.seed)
 
-    def candidates(self, replies: Replies) -> Tensor:
-        """The models to score: one for each provider asked."""
-        return candidates(self.state, replies, self.step_size)
+    def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
+        """The models to score."""
+        return propose(self.aggregator, self.state, drawn, replies, self.step_size)
 
-    def conclude(self, drawn: Drawn, replies: Replies, scores: Scores) -> Concluded:
-        """What is paid and learned, and the new model, which is to be scored."""
-        return conclude(self.rules, self.aggregator, self.state, drawn, replies, scores, self.step_size)
+    def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
+        """What is paid and learned, and the model that the round comes to."""
+        step = self.step_size
+        return conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
 
-    def settle(self, drawn: Drawn, concluded: Concluded, scores: Scores) -> None:
+    def settle(self, drawn: Drawn, concluded: Concluded) -> None:
         """Writes the round down and goes on to the next."""
         number = self.state.round
+        scores = concluded.scores or self.evaluator.score(concluded.params[None])
         self.state, settlement = reach(self.state, concluded, scores)
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
