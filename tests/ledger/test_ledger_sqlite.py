@@ -243,13 +243,13 @@ def test_where_the_disk_is_full_nothing_of_a_step_is_kept_and_the_run_goes_on_la
     store = folder.store()
     ledger = Ledger(arbiter.rules, store)
     drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), arbiter.rules.purse(ledger.book))
-    with full_disk(), pytest.raises(LedgerError, match="the ledger cannot be written .*nothing of this step was kept"):
+    with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be written .*nothing of this step was kept"):
         ledger.reserve(0, drawn)
     assert [entry.kind for entry in store.entries()] == ["open"]
 
     ledger = Ledger(arbiter.rules, store)
     play([arbiter.begin(ledger)], arbiter.engine)
-    with full_disk(), pytest.raises(LedgerError, match="the ledger cannot be sealed .*then resume the run"):
+    with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be sealed .*then resume the run"):
         store.finish()
     assert not folder.finished
     assert arbiter.run(folder.path).ledger_head == expected.ledger_head
@@ -268,7 +268,7 @@ def test_a_run_that_is_not_finished_has_no_summary_and_one_without_a_model_does_
     (copied / MODEL).write_bytes(b"no safetensors")
     assert "does not hold the model that the ledger names" in RunFolder(copied).audit().message
     (copied / SUMMARY).unlink()
-    with pytest.raises(BazaarError, match="holds no finished run: `bazaar resume .*` goes on with it"):
+    with pytest.raises(BazaarError, match=r"holds no finished run: `bazaar resume .*` goes on with it"):
         RunFolder(copied).summary()
 
 
