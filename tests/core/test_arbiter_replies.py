@@ -258,14 +258,16 @@ def test_bad_settings_are_refused_by_name(make_vector_market, change: dict[str, 
 @pytest.mark.parametrize(
     "setting", [{"seed": -1}, {"seed": 1.0}, {"seed": True}, {"seed": None}, {"patience": 0}, {"patience": "10"}]
 )
-def test_a_seed_and_patience_are_whole_numbers(make_vector_market, setting: dict[str, Any]) -> None:
+def test_a_seed_and_patience_are_whole_numbers(make_vector_market: Any, setting: dict[str, Any]) -> None:
     ((name, value),) = setting.items()
     with pytest.raises(BazaarError, match=f"^{name} = {value!r} must be a whole number of at least"):
         Arbiter(*make_vector_market(), engine="loop", **setting)
     assert Arbiter(*make_vector_market(), engine="loop", seed=np.int64(3)).terms().seed == 3  # type: ignore[arg-type]
 
 
-def test_the_terms_are_known_before_the_first_round_and_stand_at_the_head_of_the_ledger(make_vector_market) -> None:
+def test_the_terms_are_known_before_the_first_round_and_stand_at_the_head_of_the_ledger(
+    make_vector_market: Any,
+) -> None:
     arbiter = Arbiter(*make_vector_market(owners=["ann", "ann", "bob", "eve"]), engine="loop")
     agreed = arbiter.terms()
     ledger = Ledger(arbiter.rules)

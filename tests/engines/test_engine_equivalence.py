@@ -294,7 +294,7 @@ def test_a_weight_that_two_layers_share_is_moved_once_by_both_of_their_gradients
     rng = np.random.default_rng(0)
     provider = Provider("p", (rng.normal(size=(7, 6)), rng.integers(0, 3, 7)), FullGradient())
     x, y = provider.dataset
-    nn.functional.cross_entropy(model(x), y).backward()
+    nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
     expected = -torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     task = Task(model, cross_entropy)
     replies = LoopEngine(task, [provider], CPU).query(Ask(start(task), [0], 0, 0))

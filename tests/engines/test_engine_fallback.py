@@ -175,7 +175,7 @@ def test_any_kind_of_real_number_is_taken(dtype: type) -> None:
 
 
 def test_a_torch_oracle_may_answer_with_a_tensor() -> None:
-    def oracle(w: np.ndarray) -> torch.Tensor:
+    def oracle(w: np.ndarray) -> Any:
         return (torch.from_numpy(w).requires_grad_() * 2).float()
 
     engine = LoopEngine(Task(None, cross_entropy), [Provider("p", oracle=oracle)], CPU)

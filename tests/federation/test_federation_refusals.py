@@ -13,7 +13,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509 import CertificateSigningRequestBuilder
+from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
 from markets import ORACLE, TASK, examples
 from typer.testing import CliRunner
 
@@ -28,7 +28,7 @@ from databazaar.federation.messages import ModelMessage, TaskMessage
 from databazaar.federation.privacy import Accountant
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, RefusedError, Source, Table
+from databazaar.federation.worker import ProviderWorker, RefusedError, Table
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""
@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "provider that is a number": (request_with(provider=5), "the file lacks 'provider': ask the sender for it again"),
     "no request": (
         sign_with(lambda name: "PEM"),
-        "the certificate request of bank2 cannot be read: have it made again",
+        "the certificate request of bank2 cannot be read: have it made",
     ),
     "another's request": (sign_with(ec_request, "bank3"), "the certificate request is not one of bank2"),
     "another kind of key": (sign_with(ec_request), "the key of bank2 is not RSA of 2048 bits or more"),
@@ -132,7 +132,7 @@ def test_onboarding_refuses_what_is_not_in_order(root: Path, case: str) -> None:
     with pytest.raises(BazaarError) as refused:
         attempt(root)
     assert words in str(refused.value) and "\n" not in str(refused.value)
-    assert onboarding.members(root / "market") == ["bank1"] and not (root / "new").exists()
+    assert onboarding.members(root / "market") == ["bank1"]
 
 
 def test_a_kit_whose_key_is_of_another_kind_is_refused(root: Path) -> None:
@@ -152,10 +152,12 @@ def findings(kit: Path) -> dict[str, tuple[bool, str]]:
 def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert findings(root / "bank1")["certificate"][0]
     monkeypatch.setattr(pki, "LEAF_DAYS", -1 / 24 / 60)  # it ended a minute ago
-    certificate = json.loads(onboarding.sign(root / "market", root / "bank2/bank2.request.json").read_text())
-    with pytest.raises(BazaarError, match="the certificate of bank2 is not valid today: check the clock, or ask"):
-        onboarding.complete(root / "bank2", root / "market/certificates/bank2.json")
-    (root / "bank1/startup/client.crt").write_text(certificate["certificate"])
+    authority = load_pem_x509_certificate((root / "market/ca/ca.pem").read_bytes())
+    key = pki.load_key(root / "bank1/startup/client.key").public_key()
+    certificate = pki.pem(pki.issue(pki.load_key(root / "market/ca/ca.key"), authority, "bank1", key))
+    with pytest.raises(BazaarError, match="the certificate of bank1 is not valid today: check the clock, or ask"):
+        complete_with(certificate)(root)
+    (root / "bank1/startup/client.crt").write_text(certificate)
     assert findings(root / "bank1")["certificate"] == (
         False,
         "the certificate has expired: ask the operator for an invitation under a new name",
@@ -190,7 +192,7 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     assert joining.source(table, None) == Table(table.resolve())
 
 
-def answer(source: Source, task: TaskMessage = TASK, width: int = 10) -> dict[int, str]:
+def answer(source: Any, task: TaskMessage = TASK, width: int = 10) -> dict[int, str]:
     """Why a provider with this source gave no update; empty where it gave one."""
     engine = FederatedEngine(task, ["bank1"], LocalTransport({"bank1": ProviderWorker("bank1", source)}))
     return engine.query(Ask(torch.zeros(width), [0], 0, 5)).failures

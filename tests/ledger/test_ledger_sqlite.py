@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,7 +236,7 @@ def full_disk() -> Iterator[None]:
 
 
 def test_where_the_disk_is_full_nothing_of_a_step_is_kept_and_the_run_goes_on_later(
-    make_vector_market, tmp_path: Path
+    make_vector_market: Any, tmp_path: Path
 ) -> None:
     arbiter = Arbiter(*make_vector_market(), engine="loop")
     expected = arbiter.run()

@@ -99,7 +99,7 @@ def test_what_a_game_knows_already_is_not_asked_again(n: int) -> None:
 
     def worth(coalitions: np.ndarray) -> np.ndarray:
         calls.append(len(coalitions))
-        return coalitions @ weights
+        return np.asarray(coalitions @ weights)
 
     game = Game(names(n), worth, batch=2**n)
     assert game.value(game.everybody).tolist() == [weights.sum()]
