@@ -265,7 +265,7 @@ def test_a_seed_and_patience_are_whole_numbers(make_vector_market: Any, setting:
     assert Arbiter(*make_vector_market(), engine="loop", seed=np.int64(3)).terms().seed == 3  # type: ignore[arg-type]
 
 
-def test_the_terms_are_known_before_the_first_round_and_stand_at_the_head_of_the_ledger(
+def test_the_terms_are_known_beforehand_and_stand_at_the_head_of_the_ledger(
     make_vector_market: Any,
 ) -> None:
     arbiter = Arbiter(*make_vector_market(owners=["ann", "ann", "bob", "eve"]), engine="loop")
