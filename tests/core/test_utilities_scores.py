@@ -195,6 +195,24 @@ def test_a_loss_that_cannot_be_batched_is_computed_one_candidate_at_a_time() -> 
     np.testing.assert_allclose(scores.utility, expected, rtol=1e-5)
 
 
+class PickyActivation(nn.Module):
+    """Looks at a value of its own, which vmap cannot trace."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if float(x.detach().max()) > 1e9 else torch.tanh(x)
+
+
+def test_a_model_that_cannot_be_batched_is_scored_one_candidate_at_a_time() -> None:
+    plain = Task(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), cross_entropy)
+    picky = Task(nn.Sequential(nn.Linear(5, 4), PickyActivation(), nn.Linear(4, 3)), cross_entropy)
+    data, stack = holdout(True), candidates(plain, 3)
+    expected = Evaluator(plain, data, "exp-loss", CPU).score(stack).utility
+    evaluator = Evaluator(picky, data, "exp-loss", CPU)
+    with pytest.warns(UserWarning, match="one candidate at a time: torch cannot batch this model"):
+        np.testing.assert_allclose(evaluator.score(stack).utility, expected, rtol=1e-5)
+    np.testing.assert_allclose(evaluator.score(stack).utility, expected, rtol=1e-5)  # and says so only once
+
+
 def reachable(root: Any) -> list[Any]:
     """Every object that can be reached from one, through attributes, containers and closures."""
     seen: dict[int, Any] = {}
