@@ -61,10 +61,6 @@ class Roster:
         return tuple(offer.id for offer in self.offers)
 
     @cached_property
-    def owners(self) -> tuple[str, ...]:
-        return tuple(offer.owner for offer in self.offers)
-
-    @cached_property
     def prices(self) -> Amounts:
         return np.array([offer.price for offer in self.offers], dtype=np.int64)
 

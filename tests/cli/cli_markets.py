@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from databazaar.cli.app import main
+from databazaar.cli import main
 
 EXECUTABLE = Path(sys.executable).with_name("bazaar")
 PROVIDERS = ("north", "south", "far east")

@@ -113,6 +113,22 @@ def test_a_uniform_market_has_osmd_from_theory_and_a_narrow_terminal_several_tab
     assert [method["results"][0]["method"] for method in told["methods"]] == ["osmd", "uniform", "leave-one-out"]
 
 
+@pytest.mark.parametrize("providers", [30, 31, 33])
+def test_of_many_providers_the_first_are_printed_and_all_are_written(
+    market: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, providers: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    more = "".join(f'\n[[providers]]\nid = "p{i}"\nfile = "north.csv"\nprice = "0.50"\n' for i in range(providers - 3))
+    crowd = market.with_name("crowd.toml")
+    crowd.write_text(market.read_text() + more)
+    done = bazaar("compare", crowd, "--methods", "uniform", "--out", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    hidden = f"{providers - 30} more providers stand in out/comparison.csv"
+    assert (hidden in done.out) == (providers > 30) and ("more providers" in done.out) == (providers > 30)
+    rows = list(csv.DictReader((tmp_path / "out/comparison.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == providers
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown method": (("--methods", "osmd,gshapley"), ("'gshapley' is unknown", "did you mean g-shapley?", "fedsv")),
     "no near name": (("--methods", "zzz"), ("'zzz' is unknown", "The methods are osmd, uniform")),

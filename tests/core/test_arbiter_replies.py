@@ -27,7 +27,7 @@ from databazaar import (
     Sampler,
     Uniform,
 )
-from databazaar.ledger import Ledger, audit_entries
+from databazaar.ledger import Ledger, Terms, audit_entries
 from databazaar.market.driver import play
 from databazaar.roster import Purse
 from databazaar.runs.folder import RunFolder
@@ -261,6 +261,27 @@ def test_bad_settings_are_refused_by_name(
 ) -> None:
     with pytest.raises(BazaarError, match=sentence):
         Arbiter(*make_vector_market(**change), engine="loop")
+
+
+@pytest.mark.parametrize(
+    "setting", [{"seed": -1}, {"seed": 1.0}, {"seed": True}, {"seed": None}, {"patience": 0}, {"patience": "10"}]
+)
+def test_a_seed_and_patience_are_whole_numbers(make_vector_market: MakeMarket, setting: dict[str, Any]) -> None:
+    ((name, value),) = setting.items()
+    with pytest.raises(BazaarError, match=f"^{name} = {value!r} must be a whole number of at least"):
+        Arbiter(*make_vector_market(), engine="loop", **setting)
+    assert Arbiter(*make_vector_market(), engine="loop", seed=np.int64(3)).terms().seed == 3  # type: ignore[arg-type]
+
+
+def test_the_terms_are_known_beforehand_and_stand_at_the_head_of_the_ledger(
+    make_vector_market: MakeMarket,
+) -> None:
+    arbiter = Arbiter(*make_vector_market(owners=["ann", "ann", "bob", "eve"]), engine="loop")
+    agreed = arbiter.terms()
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter.engine)
+    first = next(iter(ledger.store.entries()))
+    assert first.body == agreed.body() and Terms.from_body(first.body) == agreed
 
 
 def test_providers_must_be_there_and_have_ids_of_their_own(make_vector_market: MakeMarket) -> None:

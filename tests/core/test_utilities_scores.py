@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
+from databazaar.learning import models as models_module
 from databazaar.learning import utilities as utilities_module
 from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.task import Task
@@ -50,10 +51,20 @@ def plain_scores(utility: str, model: nn.Module, task: Task, data: tuple[Tensor,
     return float(np.exp(-loss)) if utility == "exp-loss" else -loss
 
 
-@pytest.mark.parametrize(
+every_utility = pytest.mark.parametrize(
     ("utility", "classes"),
     [(name, classes) for name in BUILT_IN for classes in (True, False) if classes or name != "accuracy"],
 )
+
+
+@every_utility
+def test_utilities_on_the_device_are_those_of_the_scores(utility: str, classes: bool) -> None:
+    task = Task(build_model("mlp", [5], 3 if classes else 1), cross_entropy if classes else squared_error)
+    evaluator, stack = Evaluator(task, holdout(classes), utility, CPU), candidates(task, 4)
+    np.testing.assert_array_equal(evaluator.utilities(stack).numpy(), evaluator.score(stack).utility)
+
+
+@every_utility
 @pytest.mark.parametrize("kind", ["mlp", "flat"])
 def test_batched_scores_equal_scores_by_hand(utility: str, classes: bool, kind: str) -> None:
     outputs = 3 if classes else 1
@@ -84,6 +95,16 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, room: int) -> No
     np.testing.assert_allclose(pieces.utility, whole.utility)
     assert pieces.loss is not None and whole.loss is not None
     np.testing.assert_allclose(pieces.loss, whole.loss, rtol=1e-6)
+
+
+def test_data_that_first_layers_would_blow_up_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(5, 3)), holdout(True)
+    whole = Evaluator(Task(copy.deepcopy(model), cross_entropy), (x, y), "exp-loss", CPU)
+    monkeypatch.setattr(models_module, "FIXED_FLOATS", x.numel() - 1)
+    task = Task(model, cross_entropy)
+    plain, stack = Evaluator(task, (x, y), "exp-loss", CPU), candidates(task, 4)
+    assert len(list(plain.module.children())) == 2 and len(list(whole.module.children())) == 1  # type: ignore[union-attr]
+    np.testing.assert_array_equal(plain.score(stack).utility, whole.score(stack).utility)
 
 
 def test_accuracy_is_nan_where_outputs_are_not_finite() -> None:
@@ -174,6 +195,24 @@ def test_a_loss_that_cannot_be_batched_is_computed_one_candidate_at_a_time() -> 
     with pytest.warns(UserWarning, match="one candidate at a time"):
         scores = Evaluator(task, data, "exp-loss", CPU).score(stack)
     np.testing.assert_allclose(scores.utility, expected, rtol=1e-5)
+
+
+class PickyActivation(nn.Module):
+    """Looks at a value of its own, which vmap cannot trace."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if float(x.detach().max()) > 1e9 else torch.tanh(x)
+
+
+def test_a_model_that_cannot_be_batched_is_scored_one_candidate_at_a_time() -> None:
+    plain = Task(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), cross_entropy)
+    picky = Task(nn.Sequential(nn.Linear(5, 4), PickyActivation(), nn.Linear(4, 3)), cross_entropy)
+    data, stack = holdout(True), candidates(plain, 3)
+    expected = Evaluator(plain, data, "exp-loss", CPU).score(stack).utility
+    evaluator = Evaluator(picky, data, "exp-loss", CPU)
+    with pytest.warns(UserWarning, match="one candidate at a time: torch cannot batch this model"):
+        np.testing.assert_allclose(evaluator.score(stack).utility, expected, rtol=1e-5)
+    np.testing.assert_allclose(evaluator.score(stack).utility, expected, rtol=1e-5)  # and says so only once
 
 
 def reachable(root: Any) -> list[Any]:

@@ -340,6 +340,18 @@ def test_an_identifier_is_not_a_category() -> None:
     assert "mine.csv: column 'id' has 1001" in text and "leave it out of `features`" in text
 
 
+def test_too_many_classes_are_a_number_to_predict() -> None:
+    frame = pd.DataFrame({"x": np.arange(1001.0), "y": np.arange(1001)})
+    text = sentence_of(Schema.fit, frame, target="y", task="classification", where="mine.csv")
+    assert "mine.csv: column 'y' has 1001 classes, more than 1000" in text and 'set task = "regression"' in text
+
+
+def test_numbers_written_as_text_are_numbers() -> None:
+    written = holdout().assign(hour=["1", "5", "9", "13"])
+    for plain, text in zip(fitted().encode(holdout(), "a.csv"), fitted().encode(written, "b.csv"), strict=True):
+        np.testing.assert_array_equal(plain, text)
+
+
 @pytest.mark.parametrize(
     ("change", "field", "remedy"),
     [
@@ -386,6 +398,11 @@ def test_an_identifier_is_not_a_category() -> None:
             "fill it in",
         ),
         (lambda f: f.iloc[:0], "no rows", "add data"),
+        (
+            lambda f: f.assign(hour=pd.Timestamp("2024-01-01")),
+            "values and the hold-out has numbers",
+            "leave the column out",
+        ),
     ],
 )
 def test_a_bad_provider_table_gets_one_sentence(change: Change, field: str, remedy: str) -> None:

@@ -290,6 +290,20 @@ def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module], stac
     check_engine(engine, task, providers, before)
 
 
+def test_a_weight_that_two_layers_share_is_moved_once_by_both_of_their_gradients() -> None:
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight = first.weight
+    model = nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), nn.Linear(6, 3))
+    rng = np.random.default_rng(0)
+    provider = Provider("p", (rng.normal(size=(7, 6)), rng.integers(0, 3, 7)), FullGradient())
+    x, y = provider.dataset
+    nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+    expected = -torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    task = Task(model, cross_entropy)
+    replies = LoopEngine(task, [provider], CPU).query(Ask(start(task), [0], 0, 0))
+    torch.testing.assert_close(replies.updates[0], expected)
+
+
 class OffByALittle(Engine):
     """An engine that is wrong for one provider only."""
 

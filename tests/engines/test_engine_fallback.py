@@ -13,7 +13,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, Uniform, VectorizedEngine
+from databazaar import (
+    Arbiter,
+    Ask,
+    BazaarError,
+    Consumer,
+    LocalSGD,
+    LoopEngine,
+    Provider,
+    Replies,
+    Uniform,
+    VectorizedEngine,
+)
 from databazaar.engines import make_engine
 from databazaar.engines.protocol import LIMIT
 from databazaar.learning.losses import cross_entropy
@@ -161,6 +172,32 @@ def test_any_kind_of_real_number_is_taken(dtype: type) -> None:
     replies = engine.query(Ask(torch.zeros(3, dtype=torch.float32), [0], 0, 0))
     assert not replies.failures
     assert replies.updates.dtype == torch.float32
+
+
+def test_a_torch_oracle_may_answer_with_a_tensor() -> None:
+    def oracle(w: np.ndarray) -> Any:
+        return (torch.from_numpy(w).requires_grad_() * 2).float()
+
+    engine = LoopEngine(Task(None, cross_entropy), [Provider("p", oracle=oracle)], CPU)
+    replies = engine.query(Ask(torch.ones(3, dtype=torch.float64), [0], 0, 0))
+    assert not replies.failures and not replies.updates.requires_grad
+    assert torch.equal(replies.updates, torch.full((1, 3), 2.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ([0.0, 0.0, 0.0], "the update is a list, not a vector"),
+        (torch.zeros(2), "the update has shape [2], not [3]"),
+        (torch.zeros(3, dtype=torch.int64), "the update holds torch.int64, not torch.float32"),
+        (torch.tensor([0.0, 0.0, float("nan")]), "the update holds NaN or infinity"),
+    ],
+)
+def test_an_engine_of_ones_own_cannot_slip_a_bad_update_in(answer: Any, reason: str) -> None:
+    """Whoever computed it, an update is looked at where the replies are collected."""
+    replies = Replies.of(Ask(torch.ones(3), [4, 7], 0, 0), [answer, torch.ones(3)])
+    assert replies.failures == {4: reason}
+    assert torch.equal(replies.updates, torch.tensor([[0.0] * 3, [1.0] * 3]))
 
 
 def test_an_oracle_cannot_change_the_arbiters_parameters() -> None:

@@ -109,6 +109,25 @@ def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked(
     assert got["result"] == ({}, {"a": "provider error"})
 
 
+def test_an_answer_that_is_too_large_is_not_kept() -> None:
+    wire, long = Wire(), "a-name-of-many-letters"
+    wire.here.add(long)
+    assert wire.exchange.ask(["a", long], b"echo", 1.0) == ({"a": b"a"}, {long: "reply too large"})
+
+
+def test_an_answer_is_expected_once_from_those_that_were_asked() -> None:
+    wire = Wire()
+    thread = threading.Thread(target=wire.exchange.ask, args=(["a"], b"quiet", 20.0))
+    thread.start()
+    assert wire.asked.wait(20.0)
+    number = wire.sent[-1][1]
+    expected = [wire.exchange.expects(*who) for who in (("a", number), ("b", number), ("a", "other"), ("a", None))]
+    assert expected == [True, False, False, False]
+    assert wire.exchange.answer("a", number, "", b"here")
+    assert not wire.exchange.expects("a", number)
+    thread.join()
+
+
 def test_an_exchange_ends_by_its_deadline_or_when_the_connection_is_gone() -> None:
     wire = Wire()
     assert wire.exchange.ask(["a"], b"quiet", 0.1) == ({}, {"a": "no answer by the deadline"})

@@ -59,6 +59,15 @@ def a_reply(**changes: object) -> Reply:
     return Reply.model_validate({**header, "epsilon": None, "delta": None, **changes})
 
 
+def test_a_header_that_nobody_would_read_is_not_sent() -> None:
+    """The largest schema that is allowed at all, with long names."""
+    categories = [f"{place:04}" + "x" * 1500 for place in range(1000)]
+    column = {"name": "channel", "categories": categories}
+    table = SchemaMessage.model_validate({**a_table().model_dump(), "categorical": [column]})
+    with pytest.raises(MessageError, match=messages.BAD_HEADER):
+        encode_request(a_request(table=table))
+
+
 PARAMS = torch.linspace(-1, 1, 9)
 
 

@@ -291,6 +291,27 @@ def test_a_payment_may_be_less_than_was_reserved_and_the_rest_goes_back() -> Non
     assert (book.spent, book.unpaid, book.asked, book.left) == (2, 5, 7, 3)
 
 
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ({"budget": 2}, "posted + reserved ≤ budget"),
+        ({"pay": {"b": 4}}, "payments sum to what was spent"),
+        ({"voided": 1}, "asked = posted + unpaid + voided + reserved"),
+        ({"voided": -1, "unpaid": 1}, "nothing is negative"),
+    ],
+)
+def test_accounts_that_do_not_add_up_are_named_by_the_rule_they_break(fault: dict[str, Any], rule: str) -> None:
+    book = Book(10, PRICES)
+    book.apply(access("reserve", 0, 0, "b", 3))
+    book.apply(access("post", 0, 0, "b", 3))
+    book.assert_sound()
+    for name, value in fault.items():
+        setattr(book, name, value)
+    with pytest.raises(LedgerError) as broken:
+        book.assert_sound()
+    assert str(broken.value) == f"the ledger broke its rule '{rule}': nothing was written"
+
+
 def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> None:
     ledger = Ledger(make_rules())
     ledger.reserve(0, drawn([0, 1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter
-from databazaar.ledger import Accounts, Entry, Ledger, Snapshot, audit_entries
+from databazaar import OSMD, Arbiter, LedgerError
+from databazaar.ledger import Accounts, Entry, Ledger, MemoryStore, RuleBook, Snapshot, Terms, audit_entries
 from databazaar.ledger.chain import GENESIS, KINDS, canonical
 from databazaar.market.driver import play
+from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
 from databazaar.vectors import pack, unpack
 from small_markets import MakeMarket
@@ -278,3 +279,80 @@ def test_one_spelling_only() -> None:
     assert canonical({"b": 1, "a": "é"}) == '{"a":"é","b":1}'
     with pytest.raises(ValueError, match="JSON"):
         canonical([float("nan")])
+
+
+def changed(at: int, **fields: Any) -> Callable[[list[Entry]], list[Entry]]:
+    return lambda entries: [*entries[:at], replace(entries[at], **fields), *entries[at:][1:]]
+
+
+def changed_body(kind: str, count: int, **more: Any) -> Callable[[list[Entry]], list[Entry]]:
+    """The body of the nth entry of a kind, with some of it replaced, or removed where None is given."""
+
+    def forge(entries: list[Entry]) -> list[Entry]:
+        at = [place for place, entry in enumerate(entries) if entry.kind == kind][count]
+        body = {name: value for name, value in {**entries[at].body, **more}.items() if value is not None}
+        return changed(at, body=body)(entries)
+
+    return forge
+
+
+def without(kind: str) -> Callable[[list[Entry]], list[Entry]]:
+    """Without the last entry of a kind in the first round."""
+
+    def forge(entries: list[Entry]) -> list[Entry]:
+        at = max(place for place, entry in enumerate(entries) if entry.kind == kind and entry.round == 0)
+        return [*entries[:at], *entries[at + 1 :]]
+
+    return forge
+
+
+FORGED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
+    "no opening": (lambda entries: entries[1:], "entry 0 (reserve, round 0, draw 0): the first entry must be the op"),
+    "two openings": (lambda entries: [entries[0], *entries], "entry 1 (open): a ledger is opened once"),
+    "format of the future": (changed_body("open", 0, format=3), "ledger format 3 needs another version of databazaar"),
+    "format that is true": (changed_body("open", 0, format=True), "ledger format True needs another version"),
+    "no budget": (changed_body("open", 0, budget=None), "entry 0 (open): the terms cannot be read (KeyError('budget'"),
+    "prices in words": (changed_body("open", 0, providers=[["p0", "p0", "dear"]]), "the terms cannot be read (ValueE"),
+    "round of later": (lambda entries: [*entries[:1], *map(later, entries[1:])], "stands in round 0"),
+    "round cut short": (without("post"), "does not settle every draw"),
+    "no gains": (changed_body("round", 1, gains=None), "cannot be read (KeyError('gains'"),
+    "gains in words": (changed_body("round", 1, gains="none"), "does not settle every draw"),
+    "utility that jumps": (changed_body("round", 1, utility=0.123), "begins with another utility than the round be"),
+}
+
+
+def later(entry: Entry) -> Entry:
+    return entry if entry.round is None else replace(entry, round=entry.round + 1)
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_forged_ledger_is_found_and_the_fault_named_although_sealed_anew(
+    played: tuple[list[Entry], Snapshot], case: str
+) -> None:
+    forge, words = FORGED[case]
+    audit = audit_entries(reseal(forge(played[0])))
+    assert not audit.ok and words in audit.message, audit.message
+
+
+def test_nobody_goes_on_with_a_broken_chain(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, _ = played
+    rules = RuleBook.of(Terms.from_body(entries[0].body))
+    for broken in ([*entries[:3], *entries[4:]], [entries[0], replace(entries[1], amount=9), *entries[2:]]):
+        store = MemoryStore()
+        store.append(broken, None)
+        with pytest.raises(LedgerError, match=r"entry \d .*the chain is broken here; `bazaar audit` tells more"):
+            Ledger(rules, store)
+
+
+def test_an_audit_without_the_package_of_a_rule_is_no_fault_of_the_ledger(
+    played: tuple[list[Entry], Snapshot],
+) -> None:
+    rules = played[0][0].body["rules"]
+    for came, words in (("acme-rules", "`pip install acme-rules`"), ("module notebook", "defined in module notebook")):
+        sampler = {"kind": "acme-rare", "from": came}
+        forged = reseal(changed_body("open", 0, rules={**rules, "sampler": sampler})(played[0]))
+        with pytest.raises(MissingRuleError, match=f"sampler 'acme-rare' .*{words}") as missing:
+            audit_entries(forged)
+        assert missing.value.package == came
+    with pytest.raises(MissingRuleError, match="sampler kind 'acme-rare' is unknown: use one of osmd, uniform"):
+        audit_entries(reseal(changed_body("open", 0, rules={**rules, "sampler": {"kind": "acme-rare"}})(played[0])))

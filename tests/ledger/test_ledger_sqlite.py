@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ import pytest
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
+from databazaar.market.driver import play
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 from small_markets import MakeMarket
 
@@ -218,6 +223,55 @@ def test_two_processes_on_one_run_leave_one_whole_ledger(make_vector_market: Mak
     assert 0 in [code for code, _ in ends] or all("refused" in out for _, out in ends), ends
     audit = folder.audit()
     assert audit.ok, audit.first_broken
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Meanwhile no file of this process may grow, as on a disk without room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_where_the_disk_is_full_nothing_of_a_step_is_kept_and_the_run_goes_on_later(
+    make_vector_market: Any, tmp_path: Path
+) -> None:
+    arbiter = Arbiter(*make_vector_market(), engine="loop")
+    expected = arbiter.run()
+    folder = RunFolder.create(tmp_path / "run")
+    store = folder.store()
+    ledger = Ledger(arbiter.rules, store)
+    drawn = Drawn(np.array([0, 1, 2]), np.full(3, 0.25), arbiter.rules.purse(ledger.book))
+    with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be written .*nothing of this step was kept"):
+        ledger.reserve(0, drawn)
+    assert [entry.kind for entry in store.entries()] == ["open"]
+
+    ledger = Ledger(arbiter.rules, store)
+    play([arbiter.begin(ledger)], arbiter.engine)
+    with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be sealed .*then resume the run"):
+        store.finish()
+    assert not folder.finished
+    assert arbiter.run(folder.path).ledger_head == expected.ledger_head
+    assert RunFolder(folder.path).audit().ok
+
+
+def test_where_the_disk_is_full_no_folder_is_made(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(BazaarError, match=r"run\.json cannot be written .*choose another place"):
+        RunFolder.create(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_not_finished_has_no_summary_and_one_without_a_model_does_not_hold(copied: Path) -> None:
+    (copied / MODEL).unlink()
+    assert "does not hold the model that the ledger names" in RunFolder(copied).audit().message
+    (copied / MODEL).write_bytes(b"no safetensors")
+    assert "does not hold the model that the ledger names" in RunFolder(copied).audit().message
+    (copied / SUMMARY).unlink()
+    with pytest.raises(BazaarError, match=r"holds no finished run: `bazaar resume .*` goes on with it"):
+        RunFolder(copied).summary()
 
 
 def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:

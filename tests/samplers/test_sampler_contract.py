@@ -33,6 +33,15 @@ def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_
     )  # (γ/K) Σ over draws, not over providers
 
 
+def test_where_only_those_are_affordable_who_have_no_chance_they_share_it() -> None:
+    """A sampler that has lost all faith in the cheap ones still has to draw somebody while money is left."""
+    prices = np.array([5, 1, 1, 9])
+    p = np.array([0.25, 0.0, 0.0, 0.75])
+    assert among_affordable(p, Purse(9, prices)) is p
+    assert among_affordable(p, Purse(5, prices)).tolist() == [1, 0, 0, 0]
+    assert among_affordable(p, Purse(1, prices)).tolist() == [0, 0.5, 0.5, 0]
+
+
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
 def test_the_estimate_carries_the_multiplicity(times: int) -> None:
     """With α = 0 the step is p_i exp(ηû_i) up to a factor, so log-ratios give û back."""

@@ -92,10 +92,34 @@ def test_exact_holds_for_larger_games(n: int) -> None:
     np.testing.assert_allclose(shapley_exact(Game(names(n), lambda s: s @ weights)).values, weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n", [3, 17])
+def test_what_a_game_knows_already_is_not_asked_again(n: int) -> None:
+    """Up to sixteen players it remembers in a table, beyond that in a dictionary."""
+    weights, calls = np.arange(1.0, n + 1), []
+
+    def worth(coalitions: np.ndarray) -> np.ndarray:
+        calls.append(len(coalitions))
+        return np.asarray(coalitions @ weights)
+
+    game = Game(names(n), worth, batch=2**n)
+    assert game.value(game.everybody).tolist() == [weights.sum()]
+    np.testing.assert_allclose(shapley_exact(game).values, weights)
+    assert calls == [1, 2**n - 1] and game.tally.utility_evaluations == 2**n
+
+
+def test_worths_from_elsewhere_are_known_unless_they_are_no_numbers() -> None:
+    game = Game(names(2), lambda s: s.sum(1) * 10.0)
+    game.know(np.array([[True, False], [False, True]]), np.array([3.0, np.inf]))
+    assert game.value(np.array([[True, False], [False, True]])).tolist() == [3.0, 10.0]
+    assert game.tally.utility_evaluations == 1
+
+
 def test_too_many_players_and_worths_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(BazaarError, match="at most 20"):
         shapley_exact(Game(names(21), lambda s: s.sum(1)))
     with pytest.raises(BazaarError, match="coalition of p1 has no finite utility"):
         shapley_exact(Game(names(2), lambda s: np.where(s[:, 1], np.nan, 0.0)))
+    with pytest.raises(BazaarError, match=r"one number per coalition, not of shape \(4, 2\)"):
+        shapley_exact(Game(names(2), lambda s: s.astype(float)))
     with pytest.raises(BazaarError, match="at least one player"):
         Game([], lambda s: s.sum(1))

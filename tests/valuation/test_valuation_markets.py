@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
+from databazaar.market.methods import MarketMethod, UniformMarketMethod
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
 from databazaar.valuation import (
@@ -282,8 +284,36 @@ def test_providers_that_fail_are_worth_nothing_and_harm_nobody() -> None:
         leave_one_out(*market, engine="loop")
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_rounds_in_which_nobody_can_play_are_worth_nothing(exact: bool) -> None:
+    """Only those that fail, or only those that blow the model up: the budget is spent, and the model stays."""
+    consumer, (_, _, fails, blows_up) = failing_market()
+    for bad in (fails, blows_up):
+        others = [Provider(f"bad{i}", oracle=bad.oracle) for i in range(4)]
+        result = fed_shapley(consumer, others, exact=exact, engine="loop")
+        assert result.stopped == "the budget paid for 1 rounds" and (result.values == 0).all()
+        assert result.trained is not None and (result.trained.parameters == 0).all()
+
+
+def test_the_market_itself_is_a_method() -> None:
+    """Alone or among others, it pays what a run of the arbiter with the same seed pays."""
+    market = classification_market()
+    for method, sampler in ((MarketMethod, None), (UniformMarketMethod, Uniform(replacement=False))):
+        result = method(seed=5, engine="loop").run(*market)
+        report = Arbiter(*market, sampler, engine="loop", seed=5).run()
+        assert result.values.tolist() == [payout.pay for payout in report.payouts]
+        assert result.trained is not None and result.trained.utility == report.final_utility
+
+
 def test_user_errors_say_what_to_do() -> None:
     consumer, providers = classification_market()
+    nowhere = Consumer(np.zeros(4), budget=4, per_round=4, utility=lambda w: float("nan"))
+    for method in (g_shapley, fed_shapley, gtg_shapley):
+        with pytest.raises(BazaarError, match="the model's own utility is nan"):
+            method(nowhere, additive_market([1.0] * 4)[1], engine="loop")
+    crowd = [Provider(f"p{i}", oracle=lambda w: w) for i in range(21)]
+    with pytest.raises(BazaarError, match=r"fedsv-exact scores every coalition .* at most 20, so use fedsv instead"):
+        fed_shapley(replace(nowhere, budget=21, per_round=21), crowd, exact=True, engine="loop")
     with pytest.raises(BazaarError, match="at least one provider"):
         g_shapley(consumer, [])
     with pytest.raises(BazaarError, match="same id"):

@@ -95,3 +95,6 @@ def test_stability_of_equal_payouts_promises_no_rank() -> None:
     assert sure.best_rank.tolist() == [1, 2, 2] and sure.worst_rank.tolist() == [1, 3, 3]
     with pytest.raises(BazaarError, match="two seeds"):
         stability(["a"], [[1]])
+    for confidence in (0.0, 1.0, float("nan")):
+        with pytest.raises(BazaarError, match=f"confidence = {confidence} must lie between 0 and 1"):
+            stability(["a"], [[1], [2]], confidence)

@@ -133,14 +133,14 @@ def _problem(detail: Any, field: FieldInfo | None) -> str:
         return f"must be one of {context['expected_tags']}"
     if kind == "literal_error":
         return f"must be one of {context['expected'].replace(' or ', ', ')}"
-    if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
+    if field is not None and kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
         return _bounds(field) or str(detail["msg"])
     if kind in {"too_short", "too_long"}:
         return f"has {context['actual_length']} entries, which is {kind.replace('_', ' ')}"
     return str(detail["msg"])
 
 
-def _bounds(field: FieldInfo | None) -> str | None:
+def _bounds(field: FieldInfo) -> str | None:
     """
     >>> from pydantic import Field
     >>> _bounds(Field(ge=0, le=1)), _bounds(Field(ge=0, lt=1)), _bounds(Field(gt=0))
@@ -161,10 +161,8 @@ def _bounds(field: FieldInfo | None) -> str | None:
     return f"must be {' and '.join(parts)}" if parts else None
 
 
-def _marks(field: FieldInfo | None) -> list[Any]:
+def _marks(field: FieldInfo) -> list[Any]:
     """The bounds of a field, which pydantic keeps beside the type or inside an `X | None`."""
-    if field is None:
-        return []
     nested = [mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())]
     inner = [mark for info in nested for mark in (info.metadata if isinstance(info, FieldInfo) else [info])]
     return [*field.metadata, *inner]

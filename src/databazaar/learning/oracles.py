@@ -107,9 +107,8 @@ def compute_update(
 
     `key` (`randomness.oracle_key`) is all its randomness.
     """
-    if task.model is None:
-        raise BazaarError("this oracle needs a torch model, and the consumer brought a plain vector")
     layout = task.layout
+    assert task.model is not None
     start = params.detach().clone()
     w = layout.unflatten(start.clone())
     trainable = layout.names[: layout.trainable]

@@ -94,10 +94,6 @@ class Game:
             coalitions, worths = coalitions[fine], worths[fine]
         self._known.put(self._known.keys(coalitions), worths)
 
-    def fresh(self, coalitions: Coalitions) -> Vector:
-        """`value` without the memory, for whoever asks for each coalition once."""
-        return self.checked(coalitions, self._work_out(coalitions))
-
     def _work_out(self, coalitions: Coalitions) -> Vector:
         parts = [coalitions[start : start + self._batch] for start in range(0, len(coalitions), self._batch)]
         return np.concatenate([np.asarray(self._worth(part), dtype=np.float64) for part in parts])
@@ -116,11 +112,8 @@ class Game:
         self.tally.utility_evaluations += len(coalitions)
         return worths
 
-    def table(self) -> Vector:
-        """The worths of all 2ⁿ coalitions; player i belongs to coalition number c where bit i of c is set."""
-        return self.answer(self.asking_table())
-
     def asking_table(self) -> Asking[Vector]:
+        """The worths of all 2ⁿ coalitions; player i belongs to coalition number c where bit i of c is set."""
         coalitions = all_coalitions(len(self.players))
         if self._known:
             return (yield from self.asking(coalitions))

@@ -1,0 +1,129 @@
+"""The registry of rules: who is found by which name, and the sentence where nobody is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module, invalidate_caches
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from databazaar import BazaarError
+from databazaar import registry as registry_module
+from databazaar.registry import MissingRuleError, Registry
+
+SOURCE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class {name}:
+    size: int = 1
+    kind: ClassVar[str] = "{kind}"
+"""
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs a package for this test: a module, and metadata with its entry points under databazaar.toys."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def put(package: str, module: str, source: str, **points: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        metadata = tmp_path / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        lines = [f"{kind} = {place}" for kind, place in points.items()]
+        (metadata / "entry_points.txt").write_text("\n".join(["[databazaar.toys]", *lines, ""]))
+        (metadata / "RECORD").write_text(f"{module}.py,,\n")
+        forget()
+
+    def forget() -> None:
+        invalidate_caches()
+        registry_module._installed.cache_clear()
+        registry_module._distributions.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def toys() -> Registry:
+    return Registry("toy", {"roster": "databazaar.roster:Roster"})
+
+
+def test_a_rule_of_an_installed_package_is_found_built_and_described(toys: Registry, install: Install) -> None:
+    install("balls-and-more", "gap_balls", SOURCE.format(name="Ball", kind="ball"), ball="gap_balls:Ball")
+    ball = toys.build({"kind": "ball", "size": 3})
+    settings = toys.settings_of(ball)
+    assert settings == {"kind": "ball", "size": 3, "from": "balls-and-more"}
+    assert toys.build(settings) == ball and toys.kinds() == ["roster", "ball"]
+    with pytest.raises(BazaarError, match="toy 'ball': got an unexpected keyword argument 'colour': correct its se"):
+        toys.build({**settings, "colour": "red"})
+
+
+def test_a_rule_without_an_entry_point_comes_from_the_package_that_has_its_module(
+    toys: Registry, install: Install
+) -> None:
+    install("hoops", "gap_hoops", SOURCE.format(name="Hoop", kind="hoop"))
+    rule = import_module("gap_hoops").Hoop()
+    toys.adopt(rule)
+    assert toys.settings_of(rule)["from"] == "hoops"
+
+
+def test_what_is_defined_here_names_its_module_for_whoever_reads_the_ledger(toys: Registry) -> None:
+    @dataclass(frozen=True)
+    class Kite:
+        kind: ClassVar[str] = "kite"
+
+    toys.adopt(Kite())
+    settings = toys.settings_of(Kite())
+    assert settings == {"kind": "kite", "from": f"module {__name__}"}
+    elsewhere = Registry("toy", {"roster": "databazaar.roster:Roster"})
+    with pytest.raises(MissingRuleError, match=f"toy 'kite' was defined in module {__name__}, which no installed p"):
+        elsewhere.build(settings)
+    with pytest.raises(
+        MissingRuleError, match=r"toy 'kite' comes from the package kites, .* `pip install kites`, then"
+    ):
+        elsewhere.build({"kind": "kite", "from": "kites"})
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "words"),
+    [
+        (SOURCE.format(name="Ball", kind="cube"), "gap_wrong:Ball", "calls itself 'cube': give the entry point and"),
+        ("Ball = 3", "gap_wrong:Ball", "calls itself None: give the entry point and the class one name"),
+        ("", "gap_wrong:Ball", r"cannot be loaded \(AttributeError: .*mend or reinstall that package"),
+        ("1 / 0", "gap_wrong:Ball", r"cannot be loaded \(ZeroDivisionError: division by zero\): mend or reinstall"),
+        ("", "gap_nowhere:Ball", r"cannot be loaded \(ModuleNotFoundError: .*mend or reinstall that package"),
+    ],
+    ids=["other kind", "no kind", "no class", "raises", "no module"],
+)
+def test_a_broken_package_is_named(
+    toys: Registry, install: Install, monkeypatch: pytest.MonkeyPatch, source: str, place: str, words: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "gap_wrong", raising=False)
+    install("wrong-toys", "gap_wrong", source, ball=place)
+    for settings in ({"kind": "ball"}, {"kind": "ball", "from": "wrong-toys"}):
+        with pytest.raises(MissingRuleError, match=f"toy 'ball' of the package wrong-toys {words}") as missing:
+            toys.build(settings)
+        assert missing.value.package == "wrong-toys"
+
+
+def test_names_are_suggested_and_taken_names_refused(toys: Registry) -> None:
+    with pytest.raises(MissingRuleError, match=r"toy kind 'rooster' is unknown: did you mean 'roster'\?"):
+        toys.find("rooster")
+
+    @dataclass(frozen=True)
+    class Impostor:
+        kind: ClassVar[str] = "roster"
+
+    with pytest.raises(BazaarError, match=r"Impostor calls itself 'roster', which is the name of databazaar\.roster\."):
+        toys.adopt(Impostor())
+    with pytest.raises(BazaarError, match="has no settings that a ledger could hold: make it a frozen dataclass"):
+        toys.settings_of(object())
