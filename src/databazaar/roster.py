@@ -29,8 +29,8 @@ class Roster:
     """All offers of a market. A provider's place here is its index in draws, distributions and gains.
 
     >>> roster = Roster.of([("north", "Bank N", 2), ("south", "Bank S", 5)])
-    >>> roster.ids, roster.prices.tolist()
-    (('north', 'south'), [2, 5])
+    >>> roster.ids, roster.owners, roster.prices.tolist()
+    (('north', 'south'), ('Bank N', 'Bank S'), [2, 5])
     """
 
     offers: tuple[Offer, ...]
@@ -59,6 +59,10 @@ class Roster:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         return tuple(offer.id for offer in self.offers)
+
+    @cached_property
+    def owners(self) -> tuple[str, ...]:
+        return tuple(offer.owner for offer in self.offers)
 
     @cached_property
     def prices(self) -> Amounts:

@@ -274,10 +274,23 @@ def _tied_above() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 6), nn.Tanh(), tied, nn.Tanh(), tied, nn.Linear(6, 3))
 
 
+def _shared_weight() -> nn.Module:
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), second, nn.Tanh(), nn.Linear(6, 3))
+
+
+def _shared_weight_above() -> nn.Module:
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight = first.weight
+    return nn.Sequential(nn.Linear(6, 6), nn.Tanh(), first, nn.Tanh(), second, nn.Linear(6, 3))
+
+
+AWKWARD = [Repeats, Spreads, _shared_activation, _tied, _tied_above, _shared_weight, _shared_weight_above]
+
+
 @pytest.mark.parametrize("stacks", CHOICES)
-@pytest.mark.parametrize(
-    "build", [Repeats, Spreads, _shared_activation, _tied, _tied_above], ids=lambda f: f.__name__.strip("_")
-)
+@pytest.mark.parametrize("build", AWKWARD, ids=lambda f: f.__name__.strip("_"))
 def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module], stacks: Stacks) -> None:
     torch.manual_seed(0)
     model, rng = build(), np.random.default_rng(0)

@@ -133,6 +133,14 @@ def test_onboarding_refuses_what_is_not_in_order(root: Path, case: str) -> None:
         attempt(root)
     assert words in str(refused.value) and "\n" not in str(refused.value)
     assert onboarding.members(root / "market") == ["bank1"]
+    assert not (root / "new").exists(), "a refused invitation leaves no half kit"
+
+
+def test_a_key_that_does_not_belong_to_the_certificate_is_found(root: Path) -> None:
+    """Without a traceback, whatever else is looked at."""
+    (root / "bank1/startup/client.key").write_bytes(pki.key_pem(pki.new_key()))
+    bad = {what: says for what, (ok, says) in findings(root / "bank1").items() if not ok}
+    assert any("do not belong together" in says or "another key" in says for says in bad.values()), bad
 
 
 def test_a_kit_whose_key_is_of_another_kind_is_refused(root: Path) -> None:

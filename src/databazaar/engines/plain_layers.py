@@ -39,13 +39,13 @@ class PlainLayers:
 
     @staticmethod
     def fit(layers: nn.Module, loss: Loss) -> bool:
-        """Whether all of it is plain and trained, and no layer stands at two places."""
+        """Whether all of it is plain and trained, and no layer or parameter stands at two places."""
         if type(layers) is not nn.Sequential or not all(p.requires_grad for p in layers.parameters()):
             return False
         parts = list(layers._modules.values())
-        linear = [id(part) for part in parts if type(part) is nn.Linear]
         known = all(type(part) in (nn.Linear, nn.ReLU, nn.Tanh) for part in parts)
-        return known and len(linear) == len(set(linear)) and loss in SLOPES
+        used = [id(p) for part in parts if isinstance(part, nn.Linear) for p in part.parameters()]
+        return known and len(used) == len(set(used)) and loss in SLOPES
 
     def gradients(
         self, z: Tensor, w: dict[str, Tensor], y: Tensor, weights: Tensor, *, to_input: bool = True

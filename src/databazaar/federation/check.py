@@ -94,7 +94,12 @@ def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
     startup = kit.folder / "startup"
     identity = json.loads((startup / "fed_client.json").read_text())["servers"][0]["identity"]
     context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
-    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    try:
+        context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    except (OSError, ssl.SSLError):
+        raise BazaarError(
+            "client.crt and client.key do not belong together: make a new kit from an invitation of the operator"
+        ) from None
     try:
         plain = socket.create_connection((kit.host, kit.port), timeout=timeout)
     except OSError:

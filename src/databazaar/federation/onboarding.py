@@ -127,6 +127,7 @@ def request(invitation: Path, kit: Path) -> Path:
     invited = _read(invitation, f"{invitation} is not an invitation: ask the operator for one", "invitation")
     provider = _text(invited, "provider")
     _check_name(provider, "provider")
+    secret = _text(invited, "secret")
     if (kit / "startup" / "client.key").exists():
         raise BazaarError(f"{kit} already holds a key: give a new folder, or send the request that is in it")
     (kit / "startup").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,7 +135,7 @@ def request(invitation: Path, kit: Path) -> Path:
     key = pki.new_key()
     write_whole(kit / "startup" / "client.key", pki.key_pem(key), PRIVATE)
     asked = pki.new_request(key, provider)
-    proof = _proof(_text(invited, "secret"), asked)
+    proof = _proof(secret, asked)
     write_json(kit / "invitation.json", {k: v for k, v in invited.items() if k != "secret"})
     path = kit / f"{provider}.request.json"
     write_json(path, {"kind": "request", "provider": provider, "request": asked, "proof": proof})
