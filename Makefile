@@ -11,7 +11,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 APT := DEBIAN_FRONTEND=noninteractive apt-get
 CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
-PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? 3 : n > 8 ? 8 : n)))
+PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile
 COVERAGE ?= --cov --cov-report=json:build/coverage.json
 
 help:  ## Show this help

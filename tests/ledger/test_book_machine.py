@@ -312,6 +312,17 @@ def test_accounts_that_do_not_add_up_are_named_by_the_rule_they_break(fault: dic
     assert str(broken.value) == f"the ledger broke its rule '{rule}': nothing was written"
 
 
+def test_a_round_that_the_budget_does_not_cover_is_refused_whole() -> None:
+    """Not even its first draw is reserved, and the ledger can go on with a cheaper round."""
+    store = MemoryStore()
+    ledger = Ledger(make_rules(budget=9), store)
+    with pytest.raises(LedgerError, match="would reserve 14 of 9 left in the budget: nothing was written"):
+        ledger.reserve(0, drawn([2, 2]))
+    assert len(list(store.entries())) == 1 and not ledger.book.reserved
+    ledger.reserve(0, drawn([2, 0]))
+    assert ledger.book.left == 1
+
+
 def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> None:
     ledger = Ledger(make_rules())
     ledger.reserve(0, drawn([0, 1]))
