@@ -83,7 +83,8 @@ class Audit:
         if self.first_broken is not None:
             return self.first_broken
         end = "settled and closed" if self.closed else "not finished yet; `bazaar resume` goes on with it"
-        return f"{self.entries} entries and {self.rounds} rounds replayed, all as recorded; the run is {end}"
+        rounds = f"{self.rounds} round{'' if self.rounds == 1 else 's'}"
+        return f"{self.entries} entries and {rounds} replayed, all as recorded; the run is {end}"
 
 
 def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) -> Audit:

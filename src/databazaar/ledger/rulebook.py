@@ -65,9 +65,8 @@ class RuleBook:
     @classmethod
     def of(cls, terms: Terms) -> RuleBook:
         """The rules that the terms name, built by the registry."""
-        rules = terms.rules
-        stops = tuple(STOPS.build(settings) for settings in rules["stops"])
-        return cls(terms, SAMPLERS.build(rules["sampler"]), PAYMENTS.build(rules["payment"]), stops)
+        sampler, payment = SAMPLERS.build(terms.rules["sampler"]), PAYMENTS.build(terms.rules["payment"])
+        return cls(terms, sampler, payment, tuple(STOPS.build(settings) for settings in terms.rules["stops"]))
 
     @cached_property
     def quotes(self) -> Amounts:

@@ -96,7 +96,8 @@ class MarketRun:
         status, left = status_of(stopped, book), money(book.budget - book.spent)
         if status == "settled":
             why = "" if stopped.kind == "budget" else f"; it stopped because {stopped.reason}"
-            message = f"{book.rounds} rounds played, {money(book.spent)} paid, {left} back to the consumer{why}"
+            rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
+            message = f"{rounds} played, {money(book.spent)} paid, {left} back to the consumer{why}"
         elif status == "nobody answered":
             message = (
                 f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} "
