@@ -140,7 +140,7 @@ def test_a_provider_cannot_take_another_s_name(transport: FlareTransport, federa
 
 @pytest.mark.parametrize("who", ["nobody", "a stranger", "a member"])
 def test_only_a_certificate_of_this_market_passes(federation: Federation, tmp_path: Path, who: str) -> None:
-    market = onboarding.load_market(federation.market)
+    market = onboarding.operator_folder(federation.market)
     context = ssl.create_default_context(cafile=str(market.folder / "ca/ca.pem"))
     if who != "nobody":
         home = Federation(tmp_path, "fraud") if who == "a stranger" else federation
@@ -226,7 +226,7 @@ def test_a_provider_checks_its_kit_before_it_joins(federation: Federation, tmp_p
     assert "chmod 600" in check(lost)[0].says
     other.edit("bank1/local/resources.json", lambda kit: kit["components"].append({"path": "nvflare.Launcher"}))
     assert "code other than ours" in check(lost)[2].says
-    port = onboarding.load_market(federation.market).port
+    port = onboarding.operator_folder(federation.market).port
     other.edit("bank1/invitation.json", lambda kit: kit.update(port=port))
     assert "is not the market's" in check(lost)[-1].says
     shutil.copy(kit / "startup/rootCA.pem", lost / "startup/rootCA.pem")

@@ -33,7 +33,7 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Market:
+class OperatorFolder:
     """A market's folder on the operator's machine."""
 
     folder: Path
@@ -61,7 +61,7 @@ class Kit:
     port: int
 
 
-def init_market(folder: Path, name: str, host: str, port: int) -> Market:
+def init_market(folder: Path, name: str, host: str, port: int) -> OperatorFolder:
     """Make the market's authority and its server's kit in a new folder."""
     _check_name(name, "market")
     if not _HOST.fullmatch(host):
@@ -70,7 +70,7 @@ def init_market(folder: Path, name: str, host: str, port: int) -> Market:
         raise BazaarError(f"port {port} is not a port: give a number from 1 to 65535")
     if (folder / "market.json").exists():
         raise BazaarError(f"{folder} already holds a market: give a new folder, or use the one that is there")
-    market = Market(folder.resolve(), name, host, port)
+    market = OperatorFolder(folder.resolve(), name, host, port)
     for sub in ("ca", "invitations", "certificates"):
         (market.folder / sub).mkdir(mode=0o700, parents=True, exist_ok=True)
     market.folder.chmod(0o700)
@@ -94,14 +94,14 @@ def init_market(folder: Path, name: str, host: str, port: int) -> Market:
     return market
 
 
-def load_market(folder: Path) -> Market:
+def operator_folder(folder: Path) -> OperatorFolder:
     found = _read(folder / "market.json", f"{folder} holds no market: make one with `bazaar federation init`")
-    return Market(folder.resolve(), _text(found, "name"), _text(found, "host"), int(found["port"]))
+    return OperatorFolder(folder.resolve(), _text(found, "name"), _text(found, "host"), int(found["port"]))
 
 
 def invite(folder: Path, provider: str) -> Path:
     """An invitation for one provider. It carries a secret: send it where only that provider reads."""
-    market = load_market(folder)
+    market = operator_folder(folder)
     _check_name(provider, "provider")
     if provider in revoked(folder):
         raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
@@ -144,7 +144,7 @@ def request(invitation: Path, kit: Path) -> Path:
 
 def sign(folder: Path, request_file: Path) -> Path:
     """Issue the certificate of a provider that was invited; an invitation serves once."""
-    market = load_market(folder)
+    market = operator_folder(folder)
     sent = _read(request_file, f"{request_file} is not a certificate request: ask the provider for it", "request")
     provider = _text(sent, "provider")
     _check_name(provider, "provider")
@@ -191,19 +191,19 @@ def load_kit(folder: Path) -> Kit:
 def members(folder: Path) -> list[str]:
     """Every provider that holds a certificate and is not revoked."""
     shut = revoked(folder)
-    issued = (load_market(folder).folder / "certificates").glob("*.json")
+    issued = (operator_folder(folder).folder / "certificates").glob("*.json")
     return sorted(path.stem for path in issued if path.stem not in shut)
 
 
 def revoked(folder: Path) -> set[str]:
     """The names shut out, read from the file that FLARE's server loads when it starts."""
-    path = load_market(folder).server / "disabled_clients.json"
+    path = operator_folder(folder).server / "disabled_clients.json"
     return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
 
 
 def record_revocation(folder: Path, provider: str) -> None:
     """Write the name where FLARE's server looks. `server.revoke` also tells a server that is up."""
-    market = load_market(folder)
+    market = operator_folder(folder)
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
     if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():

@@ -37,7 +37,7 @@ class Status:
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
-    market = onboarding.load_market(folder)
+    market = onboarding.operator_folder(folder)
     if (pid := _running(market)) is not None:
         raise BazaarError(f"the server of {market.name} is already up as process {pid}: use it, or take it down first")
     _check_port(market)
@@ -62,7 +62,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
 
 def down(folder: Path, grace: float = 5.0) -> bool:
     """Stop the server. False if it was not up."""
-    market = onboarding.load_market(folder)
+    market = onboarding.operator_folder(folder)
     pid = _running(market)
     if pid is None:
         return False
@@ -82,7 +82,7 @@ def down(folder: Path, grace: float = 5.0) -> bool:
 
 
 def status(folder: Path) -> Status:
-    market = onboarding.load_market(folder)
+    market = onboarding.operator_folder(folder)
     pid = _running(market)
     connected: list[str] = []
     if pid is not None:
@@ -104,7 +104,7 @@ def revoke(folder: Path, provider: str) -> None:
     FLARE checks no revocation list: the certificate still passes TLS, but FLARE's server refuses the
     name when it registers, and drops every message that carries no valid registration.
     """
-    market = onboarding.load_market(folder)
+    market = onboarding.operator_folder(folder)
     onboarding.record_revocation(folder, provider)
     if _running(market) is not None:
         _command(market, {"op": "revoke", "name": provider})
@@ -112,7 +112,7 @@ def revoke(folder: Path, provider: str) -> None:
 
 def connect(folder: Path) -> Channel:
     """A channel to the server's relay, open only to who can read the market's folder."""
-    market = onboarding.load_market(folder)
+    market = onboarding.operator_folder(folder)
     try:
         relay = json.loads((market.server / "relay.json").read_text())
         connection = socket.create_connection(("127.0.0.1", relay["port"]), timeout=10.0)
@@ -123,7 +123,7 @@ def connect(folder: Path) -> Channel:
     return channel
 
 
-def _command(market: onboarding.Market, header: dict[str, str]) -> Header:
+def _command(market: onboarding.OperatorFolder, header: dict[str, str]) -> Header:
     channel = connect(market.folder)
     try:
         channel.settimeout(10.0)
@@ -133,7 +133,7 @@ def _command(market: onboarding.Market, header: dict[str, str]) -> Header:
         channel.close()
 
 
-def _running(market: onboarding.Market) -> int | None:
+def _running(market: onboarding.OperatorFolder) -> int | None:
     """The server's process id, if the process we wrote down still lives and is the same one."""
     try:
         noted = json.loads((market.folder / "process.json").read_text())
@@ -147,7 +147,7 @@ def _running(market: onboarding.Market) -> int | None:
     return int(noted["pid"]) if alive else None
 
 
-def _check_port(market: onboarding.Market, wait: float = 5.0) -> None:
+def _check_port(market: onboarding.OperatorFolder, wait: float = 5.0) -> None:
     """Refuse a port that something listens on; a server just killed may hold it a moment more."""
     until = time.monotonic() + wait
     while True:
@@ -164,7 +164,7 @@ def _check_port(market: onboarding.Market, wait: float = 5.0) -> None:
         time.sleep(0.1)
 
 
-def _listens(market: onboarding.Market) -> bool:
+def _listens(market: onboarding.OperatorFolder) -> bool:
     for host in (market.host, "127.0.0.1"):
         with contextlib.suppress(OSError), socket.create_connection((host, market.port), timeout=1.0):
             return True
