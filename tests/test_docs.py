@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 from types import ModuleType
 
@@ -75,6 +76,11 @@ def test_the_reference_has_every_public_name() -> None:
     for name in databazaar.__all__:
         documented = any(getattr(databazaar, name) is one for one in found)
         assert documented, f"{name}: give it a line in docs/reference/python"
+
+
+def test_the_reference_is_what_the_help_says_today() -> None:
+    script = runpy.run_path(str(DOCS.parent / "scripts" / "cli_reference.py"))
+    assert script["reference"]() == (DOCS / "reference" / "cli.md").read_text(encoding="utf-8"), "run that script"
 
 
 def test_the_reference_has_every_command_and_every_option() -> None:

@@ -49,6 +49,10 @@ class Registry:
 
     def adopt(self, rule: Any) -> None:
         """Makes the class of a rule known to this process, where its name is free or is its own."""
+        if isinstance(rule, type):
+            raise BazaarError(f"{self.noun} = {rule.__name__} is a class: give an instance, {rule.__name__}(…)")
+        if not isinstance(getattr(rule, "kind", None), str):
+            raise BazaarError(f"{self.noun} = {rule!r} is not a {self.noun}: give an instance of one, with a `kind`")
         try:
             known = self.find(rule.kind)
         except MissingRuleError:

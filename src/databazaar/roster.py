@@ -82,8 +82,8 @@ class Purse:
         return self.quotes <= self.left
 
     @cached_property
-    def pays_anybody(self) -> bool:
-        """Whether nobody is too dear, so that no draw needs to look at prices."""
+    def pays_everybody(self) -> bool:
+        """Whether nobody is too dear by itself, so that no draw needs to look at prices."""
         return bool(self.affordable.all())
 
     def fitting(self, draws: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -289,13 +289,19 @@ def test_an_unfinished_run_has_a_report_that_says_so(unfinished: Path) -> None:
     done = bazaar("report", "run", cwd=unfinished)
     assert (done.code, done.out) == (0, "run/report.html\n")
     page = (unfinished / "run" / "report.html").read_text(encoding="utf-8")
-    assert "not finished" in page and "bazaar resume" in page
+    assert "not finished" in page and "nothing here is final until the run has been resumed" in page
     assert json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)["rounds"] == 3
 
 
 def test_an_unfinished_run_has_a_statement_that_says_so(unfinished: Path) -> None:
     done = bazaar("statement", "run", cwd=unfinished)
     assert (done.code, done.out.splitlines()[-1]) == (0, "this run is not finished: nothing in this statement is final")
+    for way in (["--csv"], ["--provider", "north", "--csv"], ["--out", "statements"]):
+        assert "nothing in this statement is final" in bazaar("statement", "run", *way, cwd=unfinished).err, way
+    assert (
+        "with an unfinished run: `bazaar resume run`"
+        in bazaar("run", "market.toml", "--out", "run", cwd=unfinished).err
+    )
     stated = json.loads(bazaar("statement", "run", "--json", cwd=unfinished).out)
     assert (stated["status"], stated["closed"]) == ("open", False)
     assert sum(line["pay"] for line in stated["providers"]) == stated["spent"]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from databazaar import BazaarError
+from databazaar import OSMD, Arbiter, BazaarError, TargetUtility
 from databazaar import registry as registry_module
 from databazaar.registry import MissingRuleError, Registry
+from small_markets import MakeMarket
 
 SOURCE = """
 from dataclasses import dataclass
@@ -127,3 +128,21 @@ def test_names_are_suggested_and_taken_names_refused(toys: Registry) -> None:
         toys.adopt(Impostor())
     with pytest.raises(BazaarError, match="has no settings that a ledger could hold: make it a frozen dataclass"):
         toys.settings_of(object())
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"sampler": "osmd"}, "sampler = 'osmd' is not a sampler: give an instance of one"),
+        ({"sampler": OSMD}, r"sampler = OSMD is a class: give an instance, OSMD\(…\)"),
+        ({"payment": 3}, "payment = 3 is not a payment"),
+        ({"stops": TargetUtility(0.5)}, r"must be a list: write stops=\[…\]"),
+        ({"stops": ["target-utility"]}, "stop = 'target-utility' is not a stop"),
+    ],
+)
+def test_what_is_no_rule_is_refused_in_one_sentence(
+    make_vector_market: MakeMarket, rules: dict[str, Any], words: str
+) -> None:
+    consumer, providers = make_vector_market()
+    with pytest.raises(BazaarError, match=words):
+        Arbiter(consumer, providers, engine="loop", **rules)

@@ -140,7 +140,11 @@ def test_all_of_them_are_named_in_market_toml(tmp_path: Path) -> None:
     outcome = json.loads(played["out"])
     assert outcome["spent"] <= 40 and "21 were to be kept, and 20 are left" in outcome["message"]
     assert audited["code"] == shown["code"] == 0
-    refused, audited = bazaar(["run", str(path), "--out", str(tmp_path / "other")], ["audit", run], acme=False)
-    assert refused["code"] == audited["code"] == 2
+    (tmp_path / "run" / "summary.json").unlink()  # as if it had been killed at the very end
+    refused, audited, resumed = bazaar(
+        ["run", str(path), "--out", str(tmp_path / "other")], ["audit", run], ["resume", run], acme=False
+    )
+    assert refused["code"] == audited["code"] == resumed["code"] == 2
+    assert "pip install acme-rules" in resumed["err"] and "pip install acme-rules" in audited["err"]
     assert "sampler.kind = 'acme-bargain' must be one of" in refused["err"] and "install" in refused["err"]
     assert not (tmp_path / "other").exists()

@@ -116,7 +116,7 @@ def test_no_progress_ends_a_run_that_has_arrived(make_vector_market: MakeMarket)
     report = Arbiter(consumer, providers, Uniform(), engine="loop", stops=[NoProgress(10, 1e-4)]).run()
     assert report.status == "settled" and report.final_utility > 0.999
     assert len(report.rounds) < 60
-    assert "over 10 rounds" in report.stopped_by
+    assert "over the last 10 rounds" in report.stopped_by
 
 
 def test_the_first_stop_with_a_reason_is_the_one_that_is_written_down(make_vector_market: MakeMarket) -> None:

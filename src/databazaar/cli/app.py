@@ -104,6 +104,7 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     from databazaar.runs.folder import RunFolder
 
     run_folder = RunFolder(folder)
+    run_folder.need_rules()
     play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
 
 
@@ -134,7 +135,7 @@ def statement(
     provider: Annotated[str | None, typer.Option(help="Only this one, access by access.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write every provider's CSV and JSON to this folder.")] = None,
 ) -> None:
-    """Who was paid what: the settled revenue statement."""
+    """Who was paid what: the settled revenue statement, or that of an unfinished run so far."""
     from databazaar.cli import statements
     from databazaar.runs.folder import RunFolder
 
@@ -143,6 +144,8 @@ def statement(
     settled, found = RunFolder(folder).report_and_audit()
     if not found.ok:
         raise LedgerError(f"no statement can be made, because the audit fails: {found.message}")
+    if not settled.closed and (as_csv or out is not None):
+        typer.echo(f"bazaar: note: {statements.UNFINISHED}", err=True)  # a CSV has no place for it
     if out is not None:
         typer.echo(statements.write_all(settled, out))
     elif provider is not None:

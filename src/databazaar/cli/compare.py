@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -152,6 +153,11 @@ def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
     """Methods that run the market do so by its own rules; OSMD's settings come from theory where it has none."""
     from databazaar.samplers import OSMD
 
+    if job.sampler.kind not in ("osmd", "uniform"):
+        warnings.warn(
+            f"the market's own sampler, {job.sampler.kind}, is not among the methods; osmd has the theory's settings",
+            stacklevel=2,
+        )
     options: dict[str, dict[str, Any]] = {name: job.rules() for name in ("osmd", "uniform") if name in names}
     if "osmd" in options and isinstance(job.sampler, OSMD):
         options["osmd"]["sampler"] = job.sampler

@@ -203,7 +203,7 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
         )
     lines += [
         f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
-        f"ledger  {folder.path / 'ledger.sqlite'}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
+        f"ledger  {folder.ledger_place}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
         f"report  {page}",
     ]
     for line in lines:

@@ -182,7 +182,7 @@ class TargetUtilitySettings(Section):
 class NoProgressSettings(Section):
     kind: Literal["no-progress"]
     rounds: int = Field(default=20, ge=2, le=10**9, description="the rounds that are looked at")
-    least: Finite = Field(default=0.0, description="the rise in utility that counts as progress")
+    least: Finite = Field(default=0.0, description="the rise in utility that must be exceeded")
 
 
 class RegisteredStop(RegisteredRule):

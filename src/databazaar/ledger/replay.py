@@ -82,7 +82,7 @@ class Audit:
     def message(self) -> str:
         if self.first_broken is not None:
             return self.first_broken
-        end = "settled and closed" if self.closed else "not finished yet; `bazaar resume` goes on with it"
+        end = "settled and closed" if self.closed else "not finished yet, and can be resumed"
         rounds = f"{self.rounds} round{'' if self.rounds == 1 else 's'}"
         return f"{self.entries} entries and {rounds} replayed, all as recorded; the run is {end}"
 

@@ -60,6 +60,8 @@ class Arbiter:
         roster = Roster(tuple(Offer(p.id, p.owner, p.price) for p in providers))
         self.aggregator = aggregator or Mean()
         sampler, payment = sampler or theory_sampler(consumer, providers), payment or PricePerAccess()
+        if not isinstance(stops, list | tuple):
+            raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
         terms = Terms(
             seed=_whole(seed, "seed", 0),

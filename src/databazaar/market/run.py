@@ -19,7 +19,7 @@ from databazaar.market.round import Concluded, Proposed, State, conclude, first_
 
 @dataclass(frozen=True)
 class Progress:
-    """Told after every round."""
+    """How far a run has come, after a round. `spent`, `asked` and `budget` are money; `paid` are providers' ids."""
 
     round: int
     spent: int

@@ -27,7 +27,8 @@ class Consumer:
     torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
     `loss`: implied by the hold-out's targets (integers: cross-entropy, else squared error), or a callable that
     gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
-    units of `currency`. The hold-out stays here: providers get the model and the loss, nothing else.
+    units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
+    federation the schema of the columns and the seed.
 
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility

@@ -18,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from databazaar.aggregators import AGGREGATORS
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import write_whole
-from databazaar.ledger import Audit, audit_entries
+from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
@@ -53,6 +54,11 @@ class RunFolder:
     def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
         """A new folder that holds the recipe and an empty ledger. It appears under its name only when complete."""
         if os.path.lexists(path):
+            if (path / RUN).exists() and not (path / SUMMARY).exists():
+                raise BazaarError(
+                    f"{path} exists already, with an unfinished run: `bazaar resume {path}` goes on with it, "
+                    "or give another folder with --out"
+                )
             raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
         recipe = {"id": uuid.uuid4().hex, **(recipe or {})}
         if recipe.get("ledger_url"):  # opens, or nothing is written
@@ -154,6 +160,18 @@ class RunFolder:
             raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
         return SqlStore(url or read_only(self.path / LEDGER), self.id, create=False)
 
+    def need_rules(self) -> None:
+        """Says which package to install where a rule of this run is not to be had here."""
+        reader = self._reader()
+        try:
+            first = next(iter(reader.entries()), None)
+        finally:
+            reader.dispose()
+        if first is not None:
+            terms = Terms.from_body(first.body)
+            RuleBook.of(terms)
+            AGGREGATORS.build(terms.rules["aggregator"])
+
     def replay(self) -> Audit:
         """The ledger as it stands, replayed once: what this folder has just finished is not gone through again."""
         if self._replayed is None:
@@ -170,6 +188,11 @@ class RunFolder:
                 return replayed  # it may go on
             self._replayed = replayed
         return self._replayed
+
+    @property
+    def ledger_place(self) -> str:
+        """Where the ledger is: a file of this folder, or somebody's database."""
+        return "in the database of market.toml" if self.recipe.get("ledger_url") else str(self.path / LEDGER)
 
     @property
     def title(self) -> str:

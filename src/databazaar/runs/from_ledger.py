@@ -22,7 +22,7 @@ def report_from(audit: Audit) -> Report:
         last = audit.history[-1] if audit.history else None
         message = (
             f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
-            "nothing here is final, and `bazaar resume` goes on with the run"
+            "nothing here is final until the run has been resumed and ends"
         )
         closing = {
             "status": "open",
@@ -50,7 +50,7 @@ def report_from(audit: Audit) -> Report:
         model_hash=audit.model or "",
         ledger_head=audit.head,
         stopped_by=closing.get("stop", {}).get("reason", ""),
-        regret_bound=regret_bound(terms),
+        regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
     )
 
 
@@ -68,13 +68,13 @@ def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:
     )
 
 
-def regret_bound(terms: Terms) -> float | None:
-    """Theorem 1's bound in units of utility, where it applies: OSMD, equal prices, a utility in [0, 1]."""
+def regret_bound(terms: Terms, accesses: int) -> float | None:
+    """Theorem 1's bound in units of utility over the accesses played, where it applies: OSMD with equal prices, and a
+    utility in [0, 1]."""
     if not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
         return None
-    sampler, prices = SAMPLERS.build(terms.rules["sampler"]), set(terms.roster.prices.tolist())
-    if len(prices) != 1:
+    if len(set(terms.roster.prices.tolist())) != 1 or not accesses:
         return None
-    accesses = terms.budget // prices.pop() // terms.per_round * terms.per_round
+    sampler = SAMPLERS.build(terms.rules["sampler"])
     bound: float | None = sampler.regret_bound(len(terms.roster), accesses, terms.per_round)
     return bound

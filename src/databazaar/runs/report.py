@@ -39,7 +39,8 @@ class Report:
     `distributions` holds p at the start of each round, then the final p: [T+1, n]. `rules` are the settings of the
     market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
     nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
-    of the last round.
+    of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
+    Theorem 1's, where it applies; `notes` are further remarks.
     """
 
     status: Status

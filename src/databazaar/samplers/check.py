@@ -54,7 +54,7 @@ def _check_draw(sampler: Sampler, state: Vector, purse: Purse, per_round: int, r
     require(not p[~purse.affordable].any(), "a provider that the purse does not pay for has a probability")
     draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    full = purse.pays_anybody
+    full = purse.pays_everybody
     require(
         draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
         f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",

@@ -56,7 +56,7 @@ class Sampler(Protocol):
 
 def among_affordable(p: Vector, purse: Purse) -> Vector:
     """p given that whoever is drawn is affordable. Where everybody is, that is p itself, to the last bit."""
-    if purse.pays_anybody:
+    if purse.pays_everybody:
         return p
     masked: Vector = np.where(purse.affordable, p, 0.0)
     if not masked.any():

@@ -21,7 +21,7 @@ class NoProgress:
     >>> purse = Purse(100, Roster.equal(3).prices)
     >>> NoProgress(rounds=4).reason(History(5, [0.1, 0.3, 0.4, 0.5, 0.4, 0.6], 0, purse, 2))
     >>> NoProgress(rounds=4).reason(History(5, [0.1, 0.6, 0.5, 0.6, 0.4, 0.6], 0, purse, 2))
-    'the utility has risen by -0.05 over 4 rounds, which is no more than 0'
+    'the utility changed by -0.05 over the last 4 rounds, and more than +0 was wanted'
     """
 
     rounds: int = 20
@@ -42,4 +42,5 @@ class NoProgress:
         risen = (math.fsum(window[half:]) - math.fsum(window[:half])) / half
         if risen > self.least:
             return None
-        return f"the utility has risen by {risen:.3g} over {self.rounds} rounds, which is no more than {self.least:g}"
+        wanted = f"more than {self.least:+g} was wanted"
+        return f"the utility changed by {risen:+.3g} over the last {self.rounds} rounds, and {wanted}"

@@ -12,7 +12,7 @@ from databazaar.stops.protocol import History
 
 @dataclass(frozen=True)
 class TargetUtility:
-    """Ends a run as soon as the model's utility has reached `utility`."""
+    """Ends a run after the first round whose model has reached this `utility`; so one round is always played."""
 
     utility: float
     kind: ClassVar[str] = "target-utility"
