@@ -11,6 +11,7 @@ registered, what the library brings, and what installed packages declare as entr
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
@@ -58,7 +59,10 @@ class Registry:
         except MissingRuleError:
             self.register(type(rule))
             return
-        if known is not type(rule):
+        again = (known.__module__, known.__qualname__) == (type(rule).__module__, type(rule).__qualname__)
+        if known is not type(rule) and again:  # a notebook's cell that was run twice
+            self.register(type(rule))
+        elif known is not type(rule):
             raise BazaarError(
                 f"{self.noun} {type(rule).__name__} calls itself {rule.kind!r}, which is the name of "
                 f"{known.__module__}.{known.__qualname__}: give it a `kind` of its own"
@@ -150,12 +154,27 @@ class Registry:
         package = None if self.is_bundled(rule.kind) else self._origin(type(rule))
         return {"kind": rule.kind, **asdict(rule), **({} if package is None else {"from": package})}
 
+    def refuse_unwritable(self, rule: Any) -> None:
+        """Refuses a rule that would not come back whole from the settings that a ledger holds of it."""
+        try:
+            rebuilt = self.build(json.loads(json.dumps(self.settings_of(rule), allow_nan=False)))
+        except (TypeError, ValueError, BazaarError) as reason:
+            rebuilt, why = None, f" ({reason})"
+        else:
+            why = ""
+        if rebuilt != rule:
+            raise BazaarError(
+                f"{self.noun} {rule.kind!r} does not come back whole from a ledger{why}: let its settings be numbers, "
+                "text, true or false, or lists and tables of those"
+            )
+
     def _origin(self, rule: type[Any]) -> str:
         """The package that a class comes from: by its entry point, by its module, or else only the module."""
         entry = _installed(self.group).get(rule.kind)
-        if entry is not None and entry.dist is not None and entry.module == rule.__module__:
+        top = rule.__module__.partition(".")[0]
+        if entry is not None and entry.dist is not None and entry.module.partition(".")[0] == top:
             return entry.dist.name
-        packages = _distributions().get(rule.__module__.partition(".")[0])
+        packages = _distributions().get(top)
         return packages[0] if packages else f"{MODULE}{rule.__module__}"
 
 

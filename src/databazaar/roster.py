@@ -92,11 +92,11 @@ class Purse:
         >>> Purse(6, np.array([5, 1, 3])).fitting(np.array([0, 2, 1, 1])).tolist()
         [0, 1]
         """
-        costs = self.quotes[draws]
-        if int(costs.sum()) <= self.left:
+        costs = self.quotes[draws].tolist()  # whole numbers of Python, whose sum cannot overflow
+        if sum(costs) <= self.left:
             return draws
         left, kept = self.left, []
-        for place, cost in enumerate(costs.tolist()):
+        for place, cost in enumerate(costs):
             if cost <= left:
                 left -= cost
                 kept.append(place)

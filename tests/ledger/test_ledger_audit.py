@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -290,7 +290,8 @@ def changed_body(kind: str, count: int, **more: Any) -> Callable[[list[Entry]], 
 
     def forge(entries: list[Entry]) -> list[Entry]:
         at = [place for place, entry in enumerate(entries) if entry.kind == kind][count]
-        body = {name: value for name, value in {**entries[at].body, **more}.items() if value is not None}
+        removed = {name for name, value in more.items() if value is None}
+        body = {name: value for name, value in {**entries[at].body, **more}.items() if name not in removed}
         return changed(at, body=body)(entries)
 
     return forge
@@ -306,18 +307,45 @@ def without(kind: str) -> Callable[[list[Entry]], list[Entry]]:
     return forge
 
 
+def changed_gain(value: Any) -> Callable[[list[Entry]], list[Entry]]:
+    """The first gain of a round whose first reply was valid."""
+
+    def forge(entries: list[Entry]) -> list[Entry]:
+        at = next(i for i, e in enumerate(entries) if e.kind == "round" and e.body["gains"][0] is not None)
+        body = {**entries[at].body, "gains": [value, *entries[at].body["gains"][1:]]}
+        return changed(at, body=body)(entries)
+
+    return forge
+
+
 FORGED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
     "no opening": (lambda entries: entries[1:], "entry 0 (reserve, round 0, draw 0): the first entry must be the op"),
     "two openings": (lambda entries: [entries[0], *entries], "entry 1 (open): a ledger is opened once"),
     "format of the future": (changed_body("open", 0, format=3), "ledger format 3 needs another version of databazaar"),
     "format that is true": (changed_body("open", 0, format=True), "ledger format True needs another version"),
     "no budget": (changed_body("open", 0, budget=None), "entry 0 (open): the terms cannot be read (KeyError('budget'"),
-    "prices in words": (changed_body("open", 0, providers=[["p0", "p0", "dear"]]), "the terms cannot be read (ValueE"),
+    "prices in words": (changed_body("open", 0, providers=[["p0", "p0", "dear"]]), "prices must be whole numbers"),
     "round of later": (lambda entries: [*entries[:1], *map(later, entries[1:])], "stands in round 0"),
     "round cut short": (without("post"), "does not settle every draw"),
     "no gains": (changed_body("round", 1, gains=None), "cannot be read (KeyError('gains'"),
     "gains in words": (changed_body("round", 1, gains="none"), "does not settle every draw"),
-    "utility that jumps": (changed_body("round", 1, utility=0.123), "begins with another utility than the round be"),
+    "price of a half": (changed_body("open", 0, providers=[["p0", "p0", 1.5]]), "prices must be whole numbers"),
+    "budget that is a float": (changed_body("open", 0, budget=40.0), "must be whole numbers"),
+    "utility that jumps": (changed_body("round", 1, utility=0.123), "begins with another utility or loss than the rou"),
+    "loss that jumps": (changed_body("round", 1, loss=0.123), "begins with another utility or loss than the rou"),
+    "no utility reached": (changed_body("round", 1, reached=None), "cannot be read (KeyError('reached'"),
+    "gain that is true": (changed_gain(True), "a gain is not a number"),
+    "message": (
+        changed_body("close", 0, message="1000000 credits paid"),
+        "its message does not follow from the rounds",
+    ),
+    "last loss": (changed_body("close", 0, loss=0.001), "another utility or loss than the last round ended with"),
+    "amount that is a float": (
+        lambda entries: [
+            replace(e, amount=cast(Any, float(e.amount))) if e.kind == "post" and e.amount else e for e in entries
+        ],
+        "its amount is not a whole number",
+    ),
 }
 
 
@@ -356,3 +384,46 @@ def test_an_audit_without_the_package_of_a_rule_is_no_fault_of_the_ledger(
         assert missing.value.package == came
     with pytest.raises(MissingRuleError, match="sampler kind 'acme-rare' is unknown: use one of osmd, uniform"):
         audit_entries(reseal(changed_body("open", 0, rules={**rules, "sampler": {"kind": "acme-rare"}})(played[0])))
+
+
+def test_whoever_is_asked_once_has_one_gain_however_often_it_was_drawn(played: tuple[list[Entry], Snapshot]) -> None:
+    entries, _ = played
+    for at in rounds_of(entries):
+        drawn = [e.provider for e in entries if e.kind == "reserve" and e.round == entries[at].round]
+        gains = entries[at].body["gains"]
+        twice = [k for k, who in enumerate(drawn) if drawn.index(who) < k and gains[k] is not None]
+        if twice:
+            forged = [*gains[: twice[0]], gains[twice[0]] + 0.01, *gains[twice[0] + 1 :]]
+            body = {**entries[at].body, "gains": forged}
+            audit = audit_entries(reseal(changed(at, body=body)(entries)))
+            assert "a provider that was asked once has two different gains" in audit.message
+            return
+    raise AssertionError("nobody was drawn twice in a round")
+
+
+def test_a_model_that_changes_in_a_silent_round_is_found(make_vector_market: MakeMarket) -> None:
+    consumer, providers = make_vector_market((0.0,), budget=30, oracles={0: lambda w: w * np.nan})
+    arbiter = Arbiter(consumer, providers, engine="loop", patience=3)
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter.engine)
+    forged = [
+        replace(e, body={**e.body, "model": "f" * 64}) if "model" in e.body else e for e in ledger.store.entries()
+    ]
+    assert "the model changed in a round that took no step" in audit_entries(reseal(forged)).message
+
+
+def test_a_state_of_an_earlier_round_is_right_while_a_run_goes_on_and_wrong_once_it_is_closed(
+    played: tuple[list[Entry], Snapshot], make_vector_market: MakeMarket
+) -> None:
+    """Whoever reads a ledger that is being written reads the state first: the entries may have come further."""
+    entries, _ = played
+    consumer, providers = make_vector_market(
+        budget=40, prices=[1, 2, 3, 1], owners=["ann", "ann", "bob", "eve"], oracles={3: lambda w: w * np.nan}
+    )
+    arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
+    states: list[Snapshot] = []
+    run = arbiter.begin(Ledger(arbiter.rules), lambda progress: states.append(run.state.snapshot()))
+    play([run], arbiter.engine)
+    assert audit_entries(entries[:-1], states[2]).ok
+    assert not audit_entries(entries, states[2]).ok
+    assert not audit_entries(entries[:-1], replace(states[2], state=states[3].state)).ok

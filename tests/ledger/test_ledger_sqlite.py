@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -279,3 +280,36 @@ def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> Non
         SqlStore.file(tmp_path / "missing" / "l.sqlite", "run")
     with pytest.raises(BazaarError, match="cannot be opened"):
         SqlStore("nosuchdb://x", "run")
+
+
+def test_the_end_of_a_run_waits_for_whoever_reads_its_ledger(make_vector_market: Any, tmp_path: Path) -> None:
+    """A reader in the middle of a transaction keeps the file from being sealed until it is through."""
+    arbiter = Arbiter(*make_vector_market(), engine="loop")
+    folder = RunFolder.create(tmp_path / "run")
+    ledger = Ledger(arbiter.rules, folder.store())
+    play([arbiter.begin(ledger)], arbiter.engine)
+    reader = sqlite3.connect(tmp_path / "run" / "ledger.sqlite", check_same_thread=False)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM bazaar_entries").fetchone() > (0,)
+    leaving = threading.Timer(0.5, reader.close)
+    leaving.start()
+    ledger.store.finish()
+    leaving.join()
+    assert RunFolder(tmp_path / "run").audit().closed
+
+
+def test_a_reader_that_does_not_leave_is_named(
+    make_vector_market: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("databazaar.ledger.sql.PATIENCE", 0)
+    arbiter = Arbiter(*make_vector_market(), engine="loop")
+    folder = RunFolder.create(tmp_path / "run")
+    ledger = Ledger(arbiter.rules, folder.store())
+    play([arbiter.begin(ledger)], arbiter.engine)
+    reader = sqlite3.connect(tmp_path / "run" / "ledger.sqlite")
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM bazaar_entries").fetchone()
+    with pytest.raises(LedgerError, match="close what else has it open, then resume the run"):
+        ledger.store.finish()
+    reader.close()
+    ledger.store.finish()

@@ -9,9 +9,10 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
-from databazaar import OSMD, Arbiter, BazaarError, TargetUtility
+from databazaar import OSMD, Arbiter, BazaarError, PricePerAccess, TargetUtility, Uniform
 from databazaar import registry as registry_module
 from databazaar.registry import MissingRuleError, Registry
 from small_markets import MakeMarket
@@ -146,3 +147,62 @@ def test_what_is_no_rule_is_refused_in_one_sentence(
     consumer, providers = make_vector_market()
     with pytest.raises(BazaarError, match=words):
         Arbiter(consumer, providers, engine="loop", **rules)
+
+
+@dataclass(frozen=True)
+class Tupled:
+    """A payment whose settings a ledger cannot hold: JSON knows no tuples."""
+
+    shares: tuple[int, ...] = (1, 2)
+    kind: ClassVar[str] = "test-tupled"
+    quote, settle = PricePerAccess.quote, PricePerAccess.settle
+
+
+@pytest.mark.parametrize("rules", [{"payment": Tupled()}, {"sampler": OSMD(np.float32(1), 0.1)}])  # type: ignore[arg-type]
+def test_settings_that_a_ledger_cannot_hold_are_refused_before_anything_is_written(
+    make_vector_market: MakeMarket, rules: dict[str, Any], tmp_path: Path
+) -> None:
+    consumer, providers = make_vector_market()
+    with pytest.raises(BazaarError, match="does not come back whole from a ledger"):
+        Arbiter(consumer, providers, engine="loop", **rules).run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cell_of_a_notebook_may_be_run_twice(make_vector_market: MakeMarket) -> None:
+    def cell() -> Any:
+        @dataclass(frozen=True)
+        class Again(Tupled):
+            shares: int = 1  # type: ignore[assignment]
+            kind: ClassVar[str] = "test-again"
+
+        return Again()
+
+    consumer, providers = make_vector_market()
+    for _ in range(2):
+        assert Arbiter(consumer, providers, engine="loop", payment=cell()).run().spent == 24
+
+
+def test_a_sampler_that_draws_too_many_or_nobody_is_refused(make_vector_market: MakeMarket) -> None:
+    for draws in ([], [0, 1, 2, 3], [9]):
+
+        @dataclass(frozen=True)
+        class Wild(Uniform):
+            kind: ClassVar[str] = "test-wild"
+
+            def draw(self, *_: Any, wanted: Any = tuple(draws)) -> Any:
+                return np.array(wanted, dtype=np.int64)
+
+        consumer, providers = make_vector_market()
+        with pytest.raises(BazaarError, match="it must draw between 1 and 3 of 4 providers"):
+            Arbiter(consumer, providers, Wild(), engine="loop").run()
+
+
+def test_prices_near_the_largest_amount_are_added_up_right(make_vector_market: MakeMarket) -> None:
+    consumer, providers = make_vector_market(
+        (0.0, 0.1), budget=2**62 + 2**61 + 5, per_round=2, prices=[2**62 + 1, 2**61]
+    )
+    for seed in range(8):
+        report = Arbiter(consumer, providers, Uniform(), engine="loop", seed=seed).run()
+        assert report.refunded < 2**61 and report.spent + report.refunded == 2**62 + 2**61 + 5
+    with pytest.raises(BazaarError, match="more than a ledger holds"):
+        make_vector_market((0.0,), prices=[2**63])

@@ -8,7 +8,7 @@ from databazaar.ledger.book import Book
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.ledger import Ledger
 from databazaar.ledger.replay import Access, Audit, Round, audit_entries
-from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, status_of
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import Terms
 
@@ -29,5 +29,6 @@ __all__ = [
     "Store",
     "Terms",
     "audit_entries",
+    "message_of",
     "status_of",
 ]

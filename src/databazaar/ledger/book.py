@@ -96,6 +96,8 @@ class Book:
     def _access(self, entry: Entry) -> tuple[tuple[int, int], str, int]:
         if entry.round is None or entry.draw is None or entry.provider is None or entry.amount is None:
             raise LedgerError(f"{entry}: lacks its round, draw, provider or amount")
+        if type(entry.amount) is not int:
+            raise LedgerError(f"{entry}: its amount is not a whole number")
         if entry.provider not in self.quotes:
             raise LedgerError(f"{entry}: provider {entry.provider!r} is not part of this market")
         return (entry.round, entry.draw), entry.provider, entry.amount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
@@ -28,7 +29,7 @@ class Ledger(Accounts):
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
             raise LedgerError(f"{entry}: the chain is broken here; `bazaar audit` tells more")
-        if entry.seq == 0 and canonical(entry.body) != canonical(self.terms.body()):
+        if entry.seq == 0 and _agreed(entry.body) != _agreed(self.terms.body()):
             if entry.body.get("format") == 1:
                 raise BazaarError(
                     "this run was begun by an earlier version, in ledger format 1: it can be read and audited here, "
@@ -75,3 +76,14 @@ class Ledger(Accounts):
             "refunded": self.book.budget - self.book.spent,
         }
         self._write([("close", None, None, None, None, body)])
+
+
+def _agreed(body: dict[str, Any]) -> str:
+    """The terms without the packages that rules come from: how one is installed is no part of an agreement."""
+    rules = body.get("rules", {})
+    named = {**rules, "stops": list(rules.get("stops", []))}
+    plain = {
+        name: [{k: v for k, v in one.items() if k != "from"} for one in (rule if isinstance(rule, list) else [rule])]
+        for name, rule in named.items()
+    }
+    return canonical({**body, "rules": plain})

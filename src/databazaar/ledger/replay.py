@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import GENESIS, Entry
-from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, status_of
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
@@ -99,24 +99,24 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) ->
             if entry.seq != audit.entries or entry.hash != entry.digest(audit.head):
                 raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
             if replay is None:
-                replay = _Replay(entry, audit)
+                replay = _Replay(entry, audit, snapshot)
             else:
                 replay.check(entry)
             audit.head, audit.entries = entry.hash, audit.entries + 1
         if replay is None:
             raise LedgerError(NO_ENTRIES)
-        replay.check_end(snapshot)
+        replay.check_end()
     except MissingRuleError:
         raise
     except BazaarError as broken:
         audit.first_broken = str(broken)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as broken:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as broken:
         audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r})"
     return audit
 
 
 class _Replay:
-    def __init__(self, first: Entry, audit: Audit) -> None:
+    def __init__(self, first: Entry, audit: Audit, snapshot: Snapshot | None) -> None:
         if first.kind != "open":
             raise LedgerError(f"{first}: the first entry must be the opening")
         self.terms = audit.terms = Terms.from_body(first.body)
@@ -125,6 +125,7 @@ class _Replay:
         self.state = self.rules.start()
         self.audit = audit
         self.audit.model = self.terms.initial_model
+        self.snapshot, self.snapshot_seen = snapshot, False
         self._next_round()
 
     def _next_round(self) -> None:
@@ -150,7 +151,7 @@ class _Replay:
             return
         if entry.round != self.audit.rounds:
             raise LedgerError(f"{entry}: stands in round {self.audit.rounds}")
-        if self.drawn is None:
+        if self.stopped is not None or self.drawn is None:
             reason = self.stopped.reason if self.stopped is not None else "nobody can be drawn"
             raise LedgerError(f"{entry}: the run went on although {reason}")
         if entry.kind == "round":
@@ -180,15 +181,32 @@ class _Replay:
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
         if not np.allclose(body["probabilities"], drawn.probabilities, rtol=TOLERANCE, atol=0):
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
-        before = self.audit.history[-1].reached if self.audit.history else None
-        if before is not None and body["utility"] != before:
-            raise LedgerError(f"{entry}: begins with another utility than the round before ended with")
+        self._check_scores(entry, drawn, gains)
         self.state = self.rules.learn(self.state, drawn, gains)
         self.audit.model = body["model"]
         self.audit.rounds += 1
         self.audit.history.append(self._round(entry, drawn, paid))
         self.book.assert_sound()
+        if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
+            self._check_snapshot(self.snapshot)
         self._next_round()
+
+    def _check_scores(self, entry: Entry, drawn: Drawn, gains: list[float | None]) -> None:
+        """What the ledger alone can say of utilities and models: each round goes on where the last one ended."""
+        body = entry.body
+        if any(gain is not None and type(gain) not in (float, int) for gain in gains):
+            raise LedgerError(f"{entry}: a gain is not a number")
+        by_provider = dict(zip(drawn.draws.tolist(), gains, strict=True))
+        if gains != [by_provider[provider] for provider in drawn.draws.tolist()]:
+            raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
+        reached = body["utility"] if self.terms.format == 1 else body["reached"]
+        if self.terms.format != 1 and self.audit.history:
+            last = self.audit.history[-1]
+            if (body["utility"], body["loss"]) != (last.reached, last.reached_loss):
+                raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
+        unmoved = reached is None or all(gain is None for gain in gains)
+        if unmoved and body["model"] != self.audit.model:
+            raise LedgerError(f"{entry}: the model changed in a round that took no step")
 
     def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
         body = entry.body
@@ -214,15 +232,32 @@ class _Replay:
             raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
         if claimed["model"] != self.audit.model:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
-        if self.terms.format != 1 and self.book.utilities and claimed["utility"] != self.book.utilities[-1]:
-            raise LedgerError(f"{entry}: names another utility than the last round ended with")
+        if self.terms.format != 1:
+            self._check_last_words(entry)
         self.audit.closing = claimed
 
-    def check_end(self, snapshot: Snapshot | None) -> None:
-        if snapshot is None:
+    def _check_last_words(self, entry: Entry) -> None:
+        claimed, history = entry.body, self.audit.history
+        if history:
+            last = history[-1]
+            ended = (last.utility, last.loss) if last.reached is None else (last.reached, last.reached_loss)
+            if (claimed["utility"], claimed["loss"]) != ended:
+                raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
+        assert self.stopped is not None
+        if claimed["message"] != message_of(self.stopped, self.book, self.terms.currency):
+            raise LedgerError(f"{entry}: its message does not follow from the rounds")
+
+    def check_end(self) -> None:
+        """The stored state must have been that of a round; of the last one, where the run is closed."""
+        stored, rounds = self.snapshot, self.audit.rounds
+        if stored is None:
             return
-        if snapshot.next_round != self.audit.rounds:
-            raise LedgerError(f"the stored state is that of round {snapshot.next_round}, not {self.audit.rounds}")
+        if not self.snapshot_seen or (self.audit.closed and stored.next_round != rounds):
+            raise LedgerError(f"the stored state is that of round {stored.next_round}, not {rounds}")
+
+    def _check_snapshot(self, snapshot: Snapshot) -> None:
+        """A run that goes on while it is read may have come further than the state that was read first."""
+        self.snapshot_seen = True
         if not self._is_state(snapshot.state):
             raise LedgerError("the stored state of the sampler does not follow from the ledger")
         try:
@@ -242,7 +277,7 @@ class _Replay:
 
 def _endless(rules: RuleBook) -> Purse:
     """A purse that pays for anybody."""
-    return Purse(2**62, rules.quotes)
+    return Purse(2**63 - 1, rules.quotes)
 
 
 def _next_of_format_1(rules: RuleBook, state: NDArray[np.float64], book: Book) -> tuple[Drawn | None, Stopped | None]:

@@ -15,6 +15,7 @@ import numpy as np
 from databazaar.errors import BazaarError
 from databazaar.ledger.book import Book
 from databazaar.ledger.terms import Terms
+from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
 from databazaar.roster import Amounts, Purse
@@ -102,23 +103,30 @@ class RuleBook:
         """Whom the next round asks. Draws that the rest does not pay for are left out."""
         purse = self.purse(book)
         rng = draws_stream(self.terms.seed, book.rounds)
-        draws = purse.fitting(self.sampler.draw(state, rng, self.terms.per_round, purse))
+        wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
+        known = wanted.ndim == 1 and bool(((wanted >= 0) & (wanted < len(self.quotes))).all())
+        if not known or not 1 <= len(wanted) <= self.terms.per_round:
+            raise BazaarError(
+                f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "
+                f"{self.terms.per_round} of {len(self.quotes)} providers; try check_sampler on it"
+            )
+        draws = purse.fitting(wanted)
         return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
         """What each draw is paid: never more than was quoted, and nothing without a valid reply."""
         quotes = drawn.quotes
-        paid = [int(amount) for amount in self.payment.settle(quotes, gains)]
+        paid = list(self.payment.settle(quotes, gains))
         fine = len(paid) == len(quotes) and all(
-            0 <= amount <= (0 if gain is None else quote)
+            isinstance(amount, int | np.integer) and 0 <= amount <= (0 if gain is None else quote)
             for amount, quote, gain in zip(paid, quotes, gains, strict=True)
         )
         if not fine:
             raise BazaarError(
                 f"payment {self.payment.kind!r} settled {paid} for quotes of {quotes}: it must pay between nothing and "
-                "what it quoted, and nothing where there is no valid reply"
+                "what it quoted, in whole amounts, and nothing where there is no valid reply"
             )
-        return paid
+        return [int(amount) for amount in paid]
 
     def learn(self, state: Vector, drawn: Drawn, gains: Sequence[float | None]) -> Vector:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero."""
@@ -132,3 +140,22 @@ def status_of(stopped: Stopped, book: Book) -> str:
         return "diverged"
     silent = stopped.kind == "patience" or 0 < book.rounds == book.silent
     return "nobody answered" if silent else "settled"
+
+
+def message_of(stopped: Stopped, book: Book, currency: Currency) -> str:
+    """The end of a run in one sentence."""
+    left, spent = currency.format(book.budget - book.spent), currency.format(book.spent)
+    status = status_of(stopped, book)
+    if status == "settled":
+        rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
+        why = "" if stopped.kind == "budget" else f"; it stopped because {stopped.reason}"
+        return f"{rounds} played, {spent} paid, {left} back to the consumer{why}"
+    if status == "nobody answered":
+        return (
+            f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} rounds, "
+            f"and {left} go back to the consumer; the ledger says why each reply failed"
+        )
+    return (
+        f"round {book.rounds} came to a model that has no finite utility: the step was not taken, the run stopped, and "
+        f"{left} go back to the consumer; lower the steps, or begin elsewhere"
+    )

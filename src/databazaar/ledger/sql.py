@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.store import Snapshot, Store
 
 _meta = sa.MetaData()
+
+PATIENCE = 100
+"""Tenths of a second for which the end of a run waits for readers."""
 
 ENTRIES = sa.Table(
     "bazaar_entries",
@@ -113,8 +117,9 @@ class SqlStore(Store):
         query = sa.select(*ENTRIES.c[1:]).where(ENTRIES.c.run == self._run).order_by(ENTRIES.c.seq)
         try:
             with self._engine.connect() as connection:
-                for seq, kind, round, draw, provider, amount, body, seal in connection.execute(query):
-                    yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
+                rows = connection.execute(query).all()  # at once: a reader must not hold up the run that writes
+            for seq, kind, round, draw, provider, amount, body, seal in rows:
+                yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
         except (SQLAlchemyError, UnicodeDecodeError) as reason:
             raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
 
@@ -133,15 +138,26 @@ class SqlStore(Store):
             with self._engine.begin() as connection:
                 connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
             if self._engine.dialect.name == "sqlite":
-                with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                    connection.exec_driver_sql("VACUUM")
-                    connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+                self._compact()
         except DBAPIError as reason:
             raise LedgerError(
                 f"the ledger cannot be sealed ({_brief(reason)}): close what else has it open, then resume the run"
             ) from None
         finally:
             self.dispose()
+
+    def _compact(self) -> None:
+        """Waits some seconds for whoever reads the ledger just now."""
+        for patience in range(PATIENCE, -1, -1):
+            try:
+                with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    connection.exec_driver_sql("VACUUM")
+                    connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+                return
+            except OperationalError:
+                if not patience:
+                    raise
+                time.sleep(0.1)
 
     def dispose(self) -> None:
         self._engine.dispose()

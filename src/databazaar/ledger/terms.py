@@ -42,13 +42,16 @@ class Terms:
             format = body["format"]
             if format not in (1, FORMAT) or isinstance(format, bool):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
+            numbers = [body["seed"], body["budget"], body["per_round"], *(price for _, _, price in body["providers"])]
+            if any(type(number) is not int for number in numbers):
+                raise LedgerError("entry 0 (open): seed, budget, per_round and prices must be whole numbers")
             rules = body["rules"] if format == FORMAT else _rules_of_format_1(body)
             return cls(
                 seed=body["seed"],
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
-                roster=Roster.of((str(i), str(owner), int(price)) for i, owner, price in body["providers"]),
+                roster=Roster.of((str(i), str(owner), price) for i, owner, price in body["providers"]),
                 rules={name: rules[name] for name in ("sampler", "aggregator", "payment", "stops")},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],

@@ -173,6 +173,7 @@ def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops:
     for registry, rules in ((SAMPLERS, [sampler]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]), (STOPS, stops)):
         for rule in rules:
             registry.adopt(rule)
+            registry.refuse_unwritable(rule)
     return {
         "sampler": SAMPLERS.settings_of(sampler),
         "aggregator": AGGREGATORS.settings_of(aggregator),

@@ -13,7 +13,7 @@ from databazaar.engines import Ask, Replies
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
-from databazaar.ledger import Accounts, Drawn, RuleBook, status_of
+from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
 from databazaar.market.round import Concluded, Proposed, State, conclude, first_loss, propose, reach
 
 
@@ -83,32 +83,19 @@ class MarketRun:
         self.state, settlement = reach(self.state, concluded, scores)
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
-            failed = {i for i, why in zip(drawn.draws.tolist(), settlement.failures, strict=True) if why is not None}
-            paid = tuple(self.rules.terms.roster.ids[i] for i in drawn.asked if i not in failed)
+            ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
+            paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
             book, state = self.accounts.book, self.state
             self.on_round(Progress(state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params))
 
     def close(self) -> None:
         """Settles the whole run: what is left goes back to the consumer."""
-        book, money = self.accounts.book, self.rules.terms.currency.format
+        book = self.accounts.book
         stopped = self.rules.stopped(book)
         assert stopped is not None
-        status, left = status_of(stopped, book), money(book.budget - book.spent)
-        if status == "settled":
-            why = "" if stopped.kind == "budget" else f"; it stopped because {stopped.reason}"
-            rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
-            message = f"{rounds} played, {money(book.spent)} paid, {left} back to the consumer{why}"
-        elif status == "nobody answered":
-            message = (
-                f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} "
-                f"rounds, and {left} go back to the consumer; the ledger says why each reply failed"
-            )
-        else:
-            message = (
-                f"round {book.rounds} came to a model that has no finite utility: the step was not taken, the run "
-                f"stopped, and {left} go back to the consumer; lower the steps, or begin elsewhere"
-            )
-        self.accounts.close(status, message, {"kind": stopped.kind, "reason": stopped.reason}, self.state)
+        message = message_of(stopped, book, self.rules.terms.currency)
+        stop = {"kind": stopped.kind, "reason": stopped.reason}
+        self.accounts.close(status_of(stopped, book), message, stop, self.state)
 
 
 def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, params: Tensor) -> State:

@@ -37,6 +37,8 @@ class Provider:
             raise BazaarError(
                 f"provider {self.id}: price = {self.price!r} must be a whole number of minor units, one or more"
             )
+        if self.price >= 2**63:
+            raise BazaarError(f"provider {self.id}: price = {self.price} is more than a ledger holds: lower it")
         object.__setattr__(self, "owner", self.owner or self.id)
         if self.data is not None:
             object.__setattr__(self, "data", as_dataset(self.data, f"provider {self.id}"))
