@@ -149,14 +149,18 @@ def test_the_market_s_seed_says_nothing_about_the_noise(tmp_path: Path) -> None:
 
 
 def test_with_little_noise_and_a_wide_clip_it_learns_as_without(tmp_path: Path) -> None:
-    handlers = {}
-    for name in NAMES:
-        (tmp_path / name).mkdir()
-        mechanism = private(tmp_path / name, noise=0.05, clip=10.0, cap=math.inf)
-        handlers[name] = ProviderWorker(name, examples(name), privacy=mechanism)
-    away = Arbiter(a_consumer(), afar(NAMES), engine=federated(NAMES, LocalTransport(handlers)), seed=3).run()
+    """In the mean of several runs: which rows a step takes is random and nobody's to repeat, so one run proves little."""
+    utilities = []
+    for run in range(6):
+        handlers = {}
+        for name in NAMES:
+            (tmp_path / f"{name}-{run}").mkdir()
+            mechanism = private(tmp_path / f"{name}-{run}", noise=0.05, clip=10.0, cap=math.inf)
+            handlers[name] = ProviderWorker(name, examples(name), privacy=mechanism)
+        away = Arbiter(a_consumer(), afar(NAMES), engine=federated(NAMES, LocalTransport(handlers)), seed=3).run()
+        utilities.append(away.final_utility)
     home = Arbiter(a_consumer(), at_home(NAMES), engine="loop", device="cpu", seed=3).run()
-    assert away.final_utility == pytest.approx(home.final_utility, abs=0.1)
+    assert sum(utilities) / len(utilities) == pytest.approx(home.final_utility, abs=0.1)
 
 
 def test_settings_that_make_no_sense(tmp_path: Path) -> None:
