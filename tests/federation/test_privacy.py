@@ -149,7 +149,7 @@ def test_the_market_s_seed_says_nothing_about_the_noise(tmp_path: Path) -> None:
 
 
 def test_with_little_noise_and_a_wide_clip_it_learns_as_without(tmp_path: Path) -> None:
-    """In the mean of several runs: which rows a step takes is random and nobody's to repeat, so one run proves little."""
+    """In the mean of several runs: which rows a step takes is random, so one run proves little."""
     utilities = []
     for run in range(6):
         handlers = {}

@@ -162,6 +162,8 @@ class RunFolder:
 
     def need_rules(self) -> None:
         """Says which package to install where a rule of this run is not to be had here."""
+        if not self.recipe.get("ledger_url") and not (self.path / LEDGER).exists():
+            return
         reader = self._reader()
         try:
             first = next(iter(reader.entries()), None)
