@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
     from databazaar.runs.report import Report
-    from databazaar.samplers import OSMD, Sampler, Uniform
+    from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
     from databazaar.stops.check import check_stop
@@ -47,6 +47,7 @@ __all__ = [
     "LocalSGD",
     "LoopEngine",
     "Mean",
+    "Memory",
     "NoProgress",
     "Offer",
     "Payment",
@@ -100,6 +101,7 @@ _MODULES = {
     "Purse": "roster",
     "Roster": "roster",
     "Report": "runs.report",
+    "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",
     "Uniform": "samplers",
