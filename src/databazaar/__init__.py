@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from databazaar.payments import Payment, PricePerAccess
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
+    from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
+    from databazaar.runs.trained import TrainedModel, load_model
     from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
@@ -40,6 +42,7 @@ __all__ = [
     "Consumer",
     "Currency",
     "Engine",
+    "FinishedRun",
     "FullGradient",
     "Halving",
     "History",
@@ -62,6 +65,7 @@ __all__ = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TrainedModel",
     "Uniform",
     "VectorizedEngine",
     "build_model",
@@ -70,6 +74,8 @@ __all__ = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "load_model",
+    "load_run",
 ]
 
 _MODULES = {
@@ -100,7 +106,11 @@ _MODULES = {
     "Offer": "roster",
     "Purse": "roster",
     "Roster": "roster",
+    "FinishedRun": "runs.finished",
+    "load_run": "runs.finished",
     "Report": "runs.report",
+    "TrainedModel": "runs.trained",
+    "load_model": "runs.trained",
     "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",

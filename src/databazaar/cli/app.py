@@ -12,6 +12,7 @@ import typer
 
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli import using
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
@@ -172,6 +173,9 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
+app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
+app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
+app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
 app.command(epilog=example(*EXAMPLES))(compare)
 add_commands(app)
 

@@ -202,7 +202,7 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
             f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
         )
     lines += [
-        f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
+        f"model   {folder.weights.parent}  {report.model_hash[:16]}   use it: bazaar predict {folder.path} new.csv",
         f"ledger  {folder.ledger_place}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
         f"report  {page}",
     ]

@@ -240,7 +240,7 @@ def demo_job(budget: int, seed: int) -> Job:
         seed=seed,
         engine="vectorized",
         device="cpu",
-        recipe={"job": "demo", "budget": budget, "seed": seed},
+        recipe={"job": "demo", "budget": budget, "seed": seed, "schema": schema.to_dict()},
         test=EncodedTable(*schema.encode(story.test, "test")),
         notes={b.id: b.note for b in story.banks},
     )

@@ -143,14 +143,23 @@ class Schema:
 
     def encode(self, frame: pd.DataFrame, where: str) -> tuple[npt.NDArray[np.float32], Array]:
         """x as float32 [rows, width], and y as int64 class places or float32 standardised targets."""
+        return self.encode_features(frame, where), self.encode_target(frame, where)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(str(label) for label in self.classes)
+
+    def in_units(self, values: Array) -> Array:
+        return values * self.target_scale + self.target_mean
+
+    def encode_features(self, frame: pd.DataFrame, where: str) -> npt.NDArray[np.float32]:
         self._check_columns(_names(frame, where), where)
         blocks = [
             column.encode(as_numbers(frame[column.name], where, "the hold-out has numbers"))[:, None]
             for column in self.numeric
         ]
         blocks += [column.encode(self._texts(frame, column, where)) for column in self.categorical]
-        x = np.ascontiguousarray(np.concatenate(blocks, axis=1), dtype=np.float32)
-        return x, self._encode_target(frame, where)
+        return np.ascontiguousarray(np.concatenate(blocks, axis=1), dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives an equal schema."""
@@ -198,7 +207,7 @@ class Schema:
         return None
 
     def _check_columns(self, names: list[str], where: str) -> None:
-        for name in (*self.columns, self.target):
+        for name in self.columns:
             if name not in names:
                 role = "target" if name == self.target else "feature"
                 raise BazaarError(
@@ -222,7 +231,9 @@ class Schema:
             )
         return texts
 
-    def _encode_target(self, frame: pd.DataFrame, where: str) -> Array:
+    def encode_target(self, frame: pd.DataFrame, where: str) -> Array:
+        if self.target not in frame.columns:
+            raise BazaarError(f"{where}: the target column {self.target!r} of the hold-out is missing: add it")
         values = as_numbers(frame[self.target], where, _target_wants(self.task))
         if self.task == "regression":
             return NumericColumn(self.target, self.target_mean, self.target_scale).encode(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Literal, get_args
@@ -58,3 +59,17 @@ def parameter_count(kind: str, inputs: Sequence[int], outputs: int, hidden: Sequ
     238510
     """
     return sum((a + 1) * b for a, b in layer_sizes(kind, inputs, outputs, hidden))
+
+
+@dataclass(frozen=True)
+class ModelForm:
+    """What a built-in model is made from: with it and its parameters, the model can be built anywhere."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: int
+    hidden: tuple[int, ...] = ()
+
+    @property
+    def parameter_count(self) -> int:
+        return parameter_count(self.kind, self.inputs, self.outputs, self.hidden)

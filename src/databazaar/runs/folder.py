@@ -3,7 +3,7 @@
 run.json            what was run, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
 privacy.json        what providers with differential privacy said that they have spent, if there are any
-model.safetensors   the trained model
+model/              the trained model, complete in itself (runs/model_folder.py)
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
 
@@ -31,10 +31,13 @@ from databazaar.vectors import hash_packed
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
 
-LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
-PRIVACY = "privacy.json"
+LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
+OLD_MODEL = "model.safetensors"
+"""Where runs before 0.3.0 have their weights, and nothing beside them."""
+PRIVACY, MODEL_SCHEMA = "privacy.json", "model/schema.json"
 
 
 class RunFolder:
@@ -95,12 +98,12 @@ class RunFolder:
 
     def finish(self, params: Tensor, task: Task) -> Report:
         """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
-        from databazaar.learning.models import model_to_bytes
+        from databazaar.runs.model_folder import write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
-        write_whole(self.path / MODEL, model_to_bytes(task.optional_layout, params))
+        write_model((self.path / MODEL).parent, params, task, self._schema())
         self._store.finish()
         summary = {
             "status": report.status,
@@ -123,8 +126,21 @@ class RunFolder:
         """The trained parameters, where the model's file has been written."""
         from databazaar.learning.models import model_from_bytes
 
-        path = self.path / MODEL
+        path = self.weights
         return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+
+    @property
+    def weights(self) -> Path:
+        """The file that the audit checks: in the model's folder, or where older runs have it."""
+        old = self.path / OLD_MODEL
+        return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
+
+    def _schema(self) -> Schema | None:
+        """How the market's tables become numbers; a run from Python has no tables."""
+        from databazaar.data.schema import Schema
+
+        schema = self.recipe.get("schema")
+        return None if schema is None else Schema.from_dict(schema, str(self.path / RUN))
 
     def summary(self) -> dict[str, Any]:
         try:
@@ -141,7 +157,16 @@ class RunFolder:
 
     def _model_is(self, expected: str | None) -> bool:
         try:
-            return hash_packed((self.path / MODEL).read_bytes()) == expected
+            return hash_packed(self.weights.read_bytes()) == expected
+        except (OSError, ValueError):
+            return False
+
+    def _preprocessing_is_kept(self) -> bool:
+        path = self.path / MODEL_SCHEMA
+        try:
+            return not path.parent.exists() or json.loads(path.read_bytes()) == self.recipe.get("schema")
+        except FileNotFoundError:
+            return self.recipe.get("schema") is None
         except (OSError, ValueError):
             return False
 
@@ -249,7 +274,11 @@ class RunFolder:
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
         if not self._model_is(audit.model):
-            return f"{MODEL} does not hold the model that the ledger names: it was changed"
+            return (
+                f"{self.weights.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
+            )
+        if not self._preprocessing_is_kept():
+            return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None
