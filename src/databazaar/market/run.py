@@ -14,7 +14,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.round import Concluded, Proposed, State, conclude, first_loss, propose, reach
+from databazaar.market.round import Best, Concluded, Proposed, State, conclude, first_loss, propose, reach
 
 
 @dataclass(frozen=True)
@@ -104,4 +104,5 @@ def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, p
     utility = float(scores.utility[0])
     if not np.isfinite(utility):
         raise BazaarError(f"the model's own utility is {utility} before the first round: begin elsewhere")
-    return State(0, params, utility, first_loss(scores), rules.start(), aggregator.init(params))
+    loss, best = first_loss(scores), Best(0, params, utility)
+    return State(0, params, utility, loss, rules.start(), aggregator.init(params), best)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from databazaar.errors import BazaarError
 from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
 from databazaar.learning.models import build_model
+from databazaar.learning.own_rows import OwnFit, fit_own_rows
 from databazaar.learning.task import Schedule, Task, as_dataset
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
@@ -30,6 +32,10 @@ class Consumer:
     units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
     federation the schema of the columns and the seed.
 
+    `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
+    on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
+    (`databazaar.judge_purchase`).
+
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility
     'exp-loss'
@@ -43,6 +49,8 @@ class Consumer:
     per_round: int = 10
     step: float | Schedule = 1.0
     currency: Currency = field(default_factory=Currency)
+    train: tuple[Any, Any] | None = None
+    audit: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("budget", "per_round"):
@@ -55,6 +63,12 @@ class Consumer:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
         if self.holdout is not None:
             object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
+        for name in ("train", "audit"):
+            rows = getattr(self, name)
+            if rows is not None:
+                if self.holdout is None:
+                    raise BazaarError(f"{name} = (x, y) needs a holdout = (x, y) to judge by: give both")
+                object.__setattr__(self, name, as_dataset(rows, name))
         object.__setattr__(self, "loss", self._choose_loss())
         object.__setattr__(self, "model", self._choose_model())
 
@@ -104,10 +118,22 @@ class Consumer:
         assert callable(self.loss)
         return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss)
 
-    def initial_parameters(self) -> Tensor:
+    def untrained_parameters(self) -> Tensor:
+        """The model as it was brought."""
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
+
+    @cached_property
+    def own_fit(self) -> OwnFit | None:
+        """What the consumer's own training rows give; None without such rows."""
+        if self.train is None or self.holdout is None:
+            return None
+        return fit_own_rows(copy.deepcopy(self.task), self.untrained_parameters(), self.train, self.holdout)
+
+    def initial_parameters(self) -> Tensor:
+        """Where the market starts: at the model as it was brought, or as the consumer's own rows have trained it."""
+        return self.untrained_parameters() if self.own_fit is None else self.own_fit.params
 
     def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
         """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""
