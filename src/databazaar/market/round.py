@@ -69,7 +69,7 @@ class State:
             "aggregator": self.aggregator.detach().cpu().numpy(),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
-            "best": self.best.params[:0 if here else None].detach().cpu().numpy(),
+            "best": self.best.params[: 0 if here else None].detach().cpu().numpy(),
         }
         return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
 

@@ -16,7 +16,7 @@ FADE = 0.9
 """What a round leaves of the log-weights before it adds to them: the past counts, and the recent past more."""
 STEP, LONGEST = 0.25, 2.0
 """How far a log-weight follows an advantage in a round, and the farthest that it moves."""
-RATE = 0.3
+RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
 WINDOW, OUTLIER = 0.1, 3.0
 """How fast the unit of gains follows them, and beyond how many units a gain counts no more."""
@@ -34,24 +34,26 @@ class Memory:
 
         λ_k = Σ_{l≠k} g_l / Σ_{l≠k} c_l              what the others of the round bring for a coin
         a_k = H (g_k / c_k − λ_k)                     the advantage, in units of a running root mean square of H g / c
-        r_i ← r_i + max(0.3, 1/times seen)(a_k − r_i) the memory
+        r_i ← r_i + max(0.1, 1/times seen)(a_k − r_i) the memory
         ẑ_i = r_i + Σ_k (a_k − r_i) / (K p_i + ½)     doubly robust, with implicit exploration
-        log q ← 0.9 log q + ¼ ẑ / spread of the r's
+        log q ← 0.9 log q + ¼ ẑ
 
     and nobody's share of the money falls below (α/n) min(1, c_i / H): to go on exploring a dear provider costs no more
-    than to go on exploring a cheap one.
+    than to go on exploring a cheap one. A round's draws are spread evenly over p (systematic sampling: the k-th is at
+    (k + u)/K of the cumulated p, with one u): each provider is drawn ⌊Kp_i⌋ or ⌈Kp_i⌉ times, so pay follows p and
+    not the luck of independent draws.
 
-    Departures from the paper: Algorithm 1 estimates gains without a baseline or a memory, steps at a rate η that must
-    fit the utility's scale, and looks at no price. There is no regret bound for this sampler; it is measured
-    (docs/results.md). With a single draw a round there are no others to compare with: the baseline is then the
-    running mean of what a coin brought.
+    Departures from the paper: Algorithm 1 draws independently, estimates gains without a baseline or a memory, steps
+    at a rate η that must fit the utility's scale, and looks at no price. There is no regret bound for this sampler; it
+    is measured (docs/results.md). With a single draw a round there are no others to compare with: the baseline is then
+    the running mean of what a coin brought.
 
     >>> sampler, roster = Memory(), Roster.equal(3)
     >>> state, purse = sampler.init(roster, budget=100, per_round=3), Purse(100, roster.prices)
     >>> for _ in range(5):
     ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), purse)
     >>> sampler.probabilities(state, purse).round(2)
-    array([0.82, 0.15, 0.03])
+    array([0.79, 0.17, 0.04])
     """
 
     alpha: float = 0.01
@@ -86,8 +88,11 @@ class Memory:
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         p = self.probabilities(state, purse)
         ladder = np.cumsum(p)
-        picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
-        draws: Draws = np.minimum(picks, np.flatnonzero(p)[-1]).astype(np.int64)
+        rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
+        picks = np.minimum(np.searchsorted(ladder, rungs, side="right"), np.flatnonzero(p)[-1])
+        draws: Draws = rng.permutation(picks).astype(
+            np.int64
+        )  # whom a small rest leaves out is not for places to decide
         return draws
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
@@ -118,14 +123,9 @@ class Memory:
         for k, i in enumerate(draws.tolist()):
             seen[i] += 1
             memory[i] += max(RATE, 1.0 / seen[i]) * (advantage[k] - memory[i])
-        log_q = FADE * log_q + np.clip(STEP * estimate / self._spread(memory, seen, size), -LONGEST, LONGEST)
+        log_q = FADE * log_q + np.clip(STEP * estimate, -LONGEST, LONGEST)
         log_q -= log_q.max()
         return np.concatenate([log_q, memory, seen, [square, mean]])
-
-    def _spread(self, memory: Vector, seen: Vector, size: int) -> float:
-        """How far providers differ, from ½ at first to what has been seen; at least 0.1 and at most 1."""
-        known = memory[seen > 0]
-        return min(1.0, max(0.1, (float(known.std()) * len(known) + 0.5 * size) / (len(known) + size)))
 
 
 def _log_mean(old: float, new: float) -> float:
