@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from databazaar.payments import Payment, PricePerAccess
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
+    from databazaar.runs.closing import close_run
     from databazaar.runs.report import Report
     from databazaar.samplers import OSMD, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
@@ -69,6 +70,7 @@ __all__ = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
 ]
 
 _MODULES = {
@@ -99,6 +101,7 @@ _MODULES = {
     "Offer": "roster",
     "Purse": "roster",
     "Roster": "roster",
+    "close_run": "runs.closing",
     "Report": "runs.report",
     "OSMD": "samplers",
     "Sampler": "samplers",
