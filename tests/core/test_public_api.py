@@ -50,6 +50,7 @@ NAMES = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
 ]
 
 LATER = ["sqlalchemy", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pydantic", "sklearn", "scipy", "psycopg"]

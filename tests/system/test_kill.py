@@ -122,18 +122,21 @@ def whole(zygote: Zygote) -> Path:
 def outcome(run: Path) -> dict[str, Any]:
     """All that two runs of one market must share, to the last bit."""
     summary = json.loads((run / "summary.json").read_text())
-    del summary["ledger_seal"]  # over the file, which also holds the run's own random id
+    del summary["ledger_seal"], summary["settled"]  # over the file, which also holds the run's own random id; a date
     with sqlite3.connect(run / "ledger.sqlite") as database:
         entries = database.execute("SELECT seq, kind, body, hash FROM bazaar_entries ORDER BY seq").fetchall()
     database.close()
-    model = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    model = hashlib.sha256((run / "model/model.safetensors").read_bytes()).hexdigest()
     return {"summary": summary, "model": model, "entries": entries, "csv": (run / "statement.csv").read_text()}
 
 
 def assert_same(run: Path, whole: Path) -> None:
     assert outcome(run) == outcome(whole)
     assert RunFolder(run).audit().ok
-    assert json.loads((run / "statement.json").read_text()) == json.loads((whole / "statement.json").read_text())
+    stopped, never = (json.loads((path / "statement.json").read_text()) for path in (run, whole))
+    own = dict.fromkeys(("run", "began", "settled"))
+    assert {**stopped, **own} == {**never, **own} and all(stopped[name] for name in own)
+    assert stopped["began"] == json.loads((run / "run.json").read_text())["began"]  # a resume repeats it
     assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
 
 
@@ -178,7 +181,7 @@ def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
     """At each of the files that a run writes at its end, one after the other."""
     run = zygote.cwd / "ending"
     kills = 0
-    for name in ("run.json", "model.safetensors", "summary.json", "statement.csv"):
+    for name in ("run.json", "model/model.safetensors", "summary.json", "statement.csv"):
         if not (run / name).exists():  # the last kill may have come late, on a busy machine
             kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
@@ -240,7 +243,54 @@ def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path)
     assert zygote.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)
     assert zygote.code == 130
     said = (zygote.cwd / "log.txt").read_text().splitlines()
-    assert len(said) == 1 and said[0].startswith("bazaar: interrupted") and "bazaar resume" in said[0]
+    assert len(said) == 1 and said[0].startswith("bazaar: interrupted")
+    assert "`bazaar resume interrupted`" in said[0] and "`bazaar close interrupted`" in said[0]
     assert_sound(run)
     zygote.run("resume", run.name, "--quiet")
+    assert_same(run, whole)
+
+
+def test_killed_and_closed_it_pays_what_was_settled_without_the_data(zygote: Zygote, whole: Path) -> None:
+    """By `kill -9` in any round, and once more while it closes; the tables are gone by then."""
+    rng, prices = random.Random(4), 1
+    for number in range(3):
+        run = zygote.cwd / f"closed-{number}"
+        assert zygote.stopped(when_written(run / "ledger.sqlite-wal", rng.randint(2, 30)), *begin_or_resume(run))
+        before = RunFolder(run).report()
+        tables = {table: table.read_bytes() for table in zygote.cwd.glob("*.csv")}
+        for table in tables:
+            table.unlink()
+        if before.rounds and zygote.stopped(after(rng.uniform(0, 0.3)), "close", run.name, "--quiet"):
+            assert_sound(run)
+        if before.rounds and not (run / "statement.csv").exists():
+            zygote.run("close", run.name, "--quiet") if not (run / "summary.json").exists() else zygote.run(
+                "report", run.name
+            )
+        for table, content in tables.items():
+            table.write_bytes(content)
+        if not before.rounds:
+            continue
+        closed = RunFolder(run).report()
+        assert closed.closed and closed.spent == before.spent == prices * sum(p.accesses for p in closed.payouts)
+        assert closed.refunded == closed.budget - closed.spent
+        assert RunFolder(run).audit().ok
+        assert {path.name for path in whole.iterdir()} == {path.name for path in run.iterdir()}
+
+
+def test_a_run_that_is_being_played_is_not_closed_by_another_process(zygote: Zygote, whole: Path) -> None:
+    run, refused = zygote.cwd / "played", []
+
+    def intrude() -> bool:
+        if when() and not refused:
+            said = subprocess.run(
+                [sys.executable, "-m", "databazaar", "close", run.name], cwd=zygote.cwd, capture_output=True, text=True
+            )
+            refused.append((said.returncode, said.stderr))
+            return True
+        return False
+
+    when = when_written(run / "ledger.sqlite-wal", 3)
+    zygote.stopped(intrude, *begin_or_resume(run), by=signal.SIGCONT)
+    ((code, said),) = refused
+    assert code == 2 and ("another process is playing this run" in said or "there is nothing to close" in said), said
     assert_same(run, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -25,6 +26,7 @@ from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.money import Currency
 from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
@@ -89,18 +91,20 @@ def resume(job: Job, folder: RunFolder, output: Output) -> None:
     """Plays a job from where its folder stands; what is finished already is only shown again."""
     job.limit_threads()
     if folder.finished and job.recipe["job"] != "demo":
-        _show(job, folder, folder.report(), output)
+        _show(job.notes, folder, folder.report(), output)
         return
     with closing(job.arbiter()) as arbiter:
         _finish(job, arbiter, folder, output)
 
 
 def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    with if_interrupted(f"`bazaar resume {folder.path}` goes on with the run"):
+    with if_interrupted(
+        f"`bazaar resume {folder.path}` goes on with the run, `bazaar close {folder.path}` settles it here"
+    ):
         if job.recipe["job"] == "demo":
             _finish_demo(job, arbiter, folder, output)
         else:
-            _show(job, folder, _settle(job, arbiter, folder, output, job.title), output)
+            _show(job.notes, folder, _settle(job, arbiter, folder, output, job.title), output)
 
 
 def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name: str) -> Report:
@@ -110,7 +114,14 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name:
         return arbiter.run(folder, tell=show)
 
 
-def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
+def close(folder: RunFolder, output: Output) -> None:
+    """Settles a run where it stands, for the consumer who has had enough of it."""
+    report = close_run(folder)
+    with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
+        _show(None, folder, report, output)
+
+
+def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:
     page = write_report(folder)
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
@@ -118,7 +129,7 @@ def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
         typer.echo(page)
     else:
         console = Console()
-        console.print(_payout_table(report, None, job.notes))
+        console.print(_payout_table(report, None, notes))
         _print_end(console, folder, report, page)
     _leave(report)
 

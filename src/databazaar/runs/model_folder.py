@@ -11,6 +11,7 @@ It may come from anybody: it is data that is checked, and nothing in it is execu
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +22,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from databazaar import __version__
+from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.learning.kinds import ModelForm, ModelKind
-from databazaar.vectors import hash_array, unpack
+from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
 
@@ -39,6 +39,7 @@ LARGEST_CARD, LARGEST_SCHEMA = 2**20, 2**26
 
 _Size = Annotated[int, Field(ge=1, le=2**31)]
 _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=100)]
+_Shape = Annotated[tuple[int, ...], Field(strict=False)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -66,13 +67,46 @@ class TargetUnits(_Strict):
     scale: _Finite
 
 
+class Outline(_Strict):
+    """What a consumer's task says of its model: the tensors that its vector holds, one after the other, how it is built
+    where it is a built-in one, and what it answers. Without tensors, the model is the vector itself."""
+
+    tensors: Annotated[
+        tuple[tuple[str, Annotated[tuple[int, ...], Field(strict=False)]], ...], Field(strict=False)
+    ] = ()
+    architecture: Architecture | None = None
+    task: TaskKind | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> Outline:
+        from databazaar.learning.losses import LOSSES
+        from databazaar.learning.models import form_of
+
+        layout, form = task.optional_layout, form_of(task.model)
+        kinds: dict[str, TaskKind] = {"cross-entropy": "classification", "squared-error": "regression"}
+        shapes = () if layout is None else zip(layout.names, map(tuple, layout.shapes), strict=True)
+        return cls(
+            tensors=tuple(shapes),
+            architecture=None if form is None else Architecture(**vars(form)),
+            task=next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None),
+        )
+
+    def named(self, params: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """A parameter vector as weights by name; a plain vector is called w."""
+        if not self.tensors:
+            return {"w": params}
+        ends = np.cumsum([math.prod(shape) for _, shape in self.tensors])
+        pieces = np.split(params, ends[:-1])
+        return {name: piece.reshape(shape) for (name, shape), piece in zip(self.tensors, pieces, strict=True)}
+
+
 class ModelCard(_Strict):
     """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers."""
 
     format: Literal[1] = FORMAT
     model_hash: str
     architecture: Architecture | None = None
-    task: Literal["classification", "regression"] | None = None
+    task: TaskKind | None = None
     target: str | None = None
     classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     units: TargetUnits | None = None
@@ -93,22 +127,16 @@ class StoredModel:
     schema: Schema | None
 
 
-def write_model(folder: Path, params: Tensor, task: Task, schema: Schema | None = None) -> ModelCard:
-    """Writes a model folder. The card comes last: a folder that has it is whole."""
-    from databazaar.learning.losses import LOSSES
-    from databazaar.learning.models import form_of, hash_vector, model_to_bytes
-
-    form = form_of(task.model)
-    implied = {LOSSES["cross-entropy"]: "classification", LOSSES["squared-error"]: "regression"}
-    known: dict[str, Any] = {"task": implied.get(task.loss)} if schema is None else _known_from(schema)
+def write_model(folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None) -> ModelCard:
+    """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole."""
     card = ModelCard(
-        model_hash=hash_vector(params),
-        architecture=None if form is None else Architecture(**vars(form)),
+        model_hash=hash_array(params),
+        architecture=outline.architecture,
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
-        **known,
+        **({"task": outline.task} if schema is None else _known_from(schema)),
     )
-    write_whole(folder / WEIGHTS, model_to_bytes(task.optional_layout, params))
+    write_whole(folder / WEIGHTS, pack(outline.named(params)))
     if schema is not None:
         write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode())
     write_whole(folder / README, _readme(card).encode())
