@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import re
@@ -15,7 +16,7 @@ from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, 
 from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
-COMMANDS = ("demo", "init", "run", "resume", "report", "statement", "audit", "compare", "reproduce")
+COMMANDS = ("demo", "init", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce")
 COMMANDS += ("predict", "evaluate", "export")
 
 
@@ -91,7 +92,8 @@ def test_the_same_tables_give_the_same_run_from_csv_and_from_parquet(settled: Pa
     again = json.loads(bazaar("run", "market.toml", "--out", "run", "--json", cwd=tmp_path).out)
     told = json.loads((settled.parent / "told.json").read_text())
     assert again["model_hash"] == told["model_hash"]
-    assert again["ledger_head"] == told["ledger_head"]
+    assert again["ledger_head"] != told["ledger_head"]  # the files' digests stand in the first entry
+    assert again["providers"] == told["providers"]
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -123,14 +125,20 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
     told = json.loads((settled.parent / "told.json").read_text())
     statement = json.loads(bazaar("statement", settled, "--json").out)
     assert statement.items() <= told.items()
-    assert [p["provider"] for p in statement["providers"]] == list(PROVIDERS)
-    assert [p["price"] for p in statement["providers"]] == [50, 125, 50]
+    prices = {p["provider"]: p["price"] for p in statement["providers"]}
+    assert prices == dict(zip(PROVIDERS, [50, 125, 50], strict=True))
+    pays = [p["pay"] for p in statement["providers"]]
+    assert pays == sorted(pays, reverse=True)
+    recipe = json.loads((settled / "run.json").read_text())
+    assert (statement["run"], statement["began"]) == (recipe["id"], recipe["began"])
+    began, ended = (dt.datetime.fromisoformat(statement[name]) for name in ("began", "settled"))
+    assert began.tzinfo == dt.UTC and began <= ended
     for provider in statement["providers"]:
         assert provider["pay"] == provider["accesses"] * provider["price"]
         assert provider["pay_text"] == f"{provider['pay'] / 100:.2f} EUR"
     assert sum(p["pay"] for p in statement["providers"]) == statement["spent"]
     assert sum(o["pay"] for o in statement["owners"]) == statement["spent"]
-    assert [o["owner"] for o in statement["owners"]] == ["compass", "far east"]
+    assert {o["owner"] for o in statement["owners"]} == {"compass", "far east"}
     accesses, rounds = sum(p["accesses"] for p in statement["providers"]), statement["rounds"]
     assert 4 * (rounds - 2) < accesses <= 4 * rounds  # only the last rounds are shortened to what fits
     assert statement["refunded"] < 50  # nobody was affordable any more
@@ -141,10 +149,15 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
 def test_statement_as_csv_and_as_text(settled: Path) -> None:
     statement = json.loads(bazaar("statement", settled, "--json").out)
     rows = list(csv.DictReader(io.StringIO(bazaar("statement", settled, "--csv").out)))
-    assert [row["provider"] for row in rows] == list(PROVIDERS)
+    assert [row["provider"] for row in rows] == [p["provider"] for p in statement["providers"]]
     assert sum(int(row["pay"]) for row in rows) == statement["spent"]
+    for row in rows:
+        assert row["pay_amount"] == f"{int(row['pay']) / 100:.2f}" and row["currency"] == "EUR"
+        assert {name: row[name] for name in ("market", "run", "began", "settled")}.items() <= statement.items()
     text = bazaar("statement", settled).out
-    assert len(text.splitlines()) == 4
+    market, run, *lines, _ = text.splitlines()
+    assert market == statement["market"] and statement["run"] in run and statement["settled"] in run
+    assert [line.split("  ")[0] for line in lines] == [row["provider"] for row in rows]
     assert f"budget 30.00 EUR, spent {statement['spent_text']}" in text
     assert (settled / "statement.csv").read_text() == bazaar("statement", settled, "--csv").out
     assert json.loads((settled / "statement.json").read_text()) == statement

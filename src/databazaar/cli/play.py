@@ -21,11 +21,13 @@ from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
+from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.money import Currency
-from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, by_pay, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports.wording import printable
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 BASELINE = "uniform"
 """The demo's baseline is a run of its own, in this folder inside the demo's."""
+BAR_WIDTH, NAME_WIDTH = 12, 20
 ENDED_BADLY = 3
 """The exit code where nobody answered, or the model diverged."""
 
@@ -58,25 +61,31 @@ class Output:
             return
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[money]} utility {task.fields[utility]} paying {task.fields[paid]}"),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[news]}", markup=False),
             TimeRemainingColumn(),
         )
-        with ProgressBar(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(name, money="", utility="–", paid="–")
+        console = Console(stderr=True)
+        name = shortened(name, NAME_WIDTH)
+        room = console.width - len(name) - BAR_WIDTH - len(" 0:00:00 ") - 2
+        with ProgressBar(*columns, console=console) as bar:
+            task = bar.add_task(name, news="")
 
             def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
-                bar.update(
-                    task,
-                    total=round.budget,
-                    completed=round.asked,
-                    money=f"{currency.amount(round.spent)}/{currency.format(round.budget)}",
-                    utility=f"{round.utility:.4f}",
-                    paid=paid,
-                )
+                money = f"{currency.amount(round.spent)}/{currency.amount(round.budget)}"
+                news = shortened(f"{money} utility {round.utility:.4f} paying {printable(paid)}", room)
+                bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
+
+
+def shortened(text: str, width: int) -> str:
+    """
+    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
+    ('harbour-bank', 'harbour…')
+    """
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
 def play(job: Job, out: Path | None, name: str, output: Output) -> None:
@@ -189,7 +198,7 @@ def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str]
         table.add_column("what it sells")
     others = {p.provider: p for p in baseline.payouts} if baseline else {}
     amount = report.currency.amount
-    for payout in sorted(report.payouts, key=lambda p: (-p.pay, p.provider)):
+    for payout in by_pay(report):
         cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
         cells += [amount(others[payout.provider].pay)] if baseline else []
         table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
@@ -222,7 +231,10 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far."""
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far.
+
+    Where the audit fails the page says so, and the statement that is there is left alone.
+    """
     report, found = folder.report_and_audit()
     baseline_path = folder.path / BASELINE
     baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
@@ -230,9 +242,12 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     audit = AuditView(found.ok, found.entries, found.message)
     drawn = draw_all(report)
     save_png(drawn, folder.path / "figures")
-    write_whole(folder.path / "statement.csv", statement_csv(report).encode())
-    write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    if found.ok:
+        write_whole(folder.path / "statement.csv", statement_csv(report).encode())
+        write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
     write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
+    if not found.ok:
+        raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
     return page
 
 
