@@ -96,9 +96,7 @@ def statement_csv(report: Report) -> str:
 
 def owners_csv(report: Report) -> str:
     """One line an owner; the column `pay` sums to what was spent, in minor units."""
-    return table_csv(
-        report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report)
-    )
+    return table_csv(report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report))
 
 
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:

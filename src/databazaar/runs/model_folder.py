@@ -165,11 +165,18 @@ def read_model(folder: Path) -> StoredModel:
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
     if form is not None:
-        if form.parameter_count != sum(array.size for array in weights.values()):
+        if _count(form, folder) != sum(array.size for array in weights.values()):
             raise _unfit(folder / WEIGHTS, f"it has other parameters than the {form.kind} of {CARD}")
         if schema is not None and (schema.width, schema.outputs) != (int(np.prod(form.inputs)), form.outputs):
             raise _unfit(folder / SCHEMA, f"it does not fit the inputs and outputs of {CARD}")
     return StoredModel(card, weights, schema)
+
+
+def _count(form: ModelForm, folder: Path) -> int:
+    try:
+        return form.parameter_count
+    except BazaarError as error:
+        raise _unfit(folder / CARD, str(error).partition(":")[0]) from None
 
 
 def read_card(folder: Path) -> ModelCard:

@@ -82,8 +82,9 @@ class TrainedModel:
         index = data.index if isinstance(data, pd.DataFrame) else None
         if self.task == "regression":
             return pd.DataFrame({"prediction": answers}, index=index)
-        likeliest = np.array(self._names(answers.shape[1]), dtype=object)[answers.argmax(1)]
-        return pd.concat([pd.DataFrame({"prediction": likeliest}, index=index), self._table(answers, index)], axis=1)
+        labels = list(self._names(answers.shape[1]) if self.schema is None else self.schema.classes)
+        likeliest = pd.Series([labels[place] for place in answers.argmax(1)], index=index, name="prediction")
+        return pd.concat([likeliest.to_frame(), self._table(answers, index)], axis=1)
 
     def predict_proba(self, data: Features, where: str = "the table") -> pd.DataFrame:
         """`probability_NAME` of each class for every row."""
