@@ -93,6 +93,8 @@ def play(job: Job, out: Path | None, name: str, output: Output) -> None:
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        for remark in () if output.quiet else job.remarks:
+            typer.echo(f"note: {remark}", err=True)
         _finish(job, arbiter, folder, output)
 
 
