@@ -313,9 +313,8 @@ def test_wrong_weights_are_refused(folder: Path) -> None:
 def test_weights_of_other_shapes_are_refused(folder: Path) -> None:
     model = build_model("mlp", [read_model(folder).schema.width], 2, hidden=[3])  # type: ignore[union-attr]
     flat = Layout.of(model).flatten(model).numpy()
-    shapes = tuple(
-        (name, tuple(reversed(shape))) for name, shape in Outline.of(Task(model, LOSSES["cross-entropy"])).tensors
-    )
+    tensors = Outline.of(Task(model, LOSSES["cross-entropy"])).tensors
+    shapes = tuple((name, tuple(reversed(shape))) for name, shape in tensors)
     told = json.loads((folder / "model.json").read_text())
     write_model(folder, flat, Outline(tensors=shapes), read_model(folder).schema)
     card(folder, architecture=told["architecture"])
