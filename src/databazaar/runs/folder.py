@@ -126,12 +126,14 @@ class RunFolder:
 
     def finish_with(self, params: NDArray[Any], outline: Outline) -> Report:
         """The same without torch."""
-        from databazaar.runs.model_folder import write_model
+        from databazaar.runs.model_folder import Tables, write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
-        write_model((self.path / MODEL).parent, params, outline, self._schema())
+        settings = self.recipe.get("market", {}).get("data", {})
+        tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        write_model((self.path / MODEL).parent, params, outline, self._schema(), tables)
         (self.path / LAYOUT).unlink(missing_ok=True)
         self._store.finish()
         summary = {

@@ -40,6 +40,7 @@ LARGEST_CARD, LARGEST_SCHEMA = 2**20, 2**26
 _Size = Annotated[int, Field(ge=1, le=2**31)]
 _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=100)]
 _Shape = Annotated[tuple[int, ...], Field(strict=False)]
+_Word = Annotated[str, Field(min_length=1, max_length=40)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -65,6 +66,15 @@ class TargetUnits(_Strict):
 
     mean: _Finite
     scale: _Finite
+
+
+class Tables(_Strict):
+    """How the market's text files are written, as far as market.toml said so; what is null is found out."""
+
+    separator: _Word | None = None
+    decimal: _Word | None = None
+    encoding: _Word | None = None
+    missing: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class Outline(_Strict):
@@ -110,6 +120,7 @@ class ModelCard(_Strict):
     target: str | None = None
     classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     units: TargetUnits | None = None
+    tables: Tables = Tables()
     written: str
     by: str
 
@@ -127,13 +138,16 @@ class StoredModel:
     schema: Schema | None
 
 
-def write_model(folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None) -> ModelCard:
+def write_model(
+    folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None, tables: Tables | None = None
+) -> ModelCard:
     """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole."""
     card = ModelCard(
         model_hash=hash_array(params),
         architecture=outline.architecture,
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
+        tables=tables or Tables(),
         **({"task": outline.task} if schema is None else _known_from(schema)),
     )
     write_whole(folder / WEIGHTS, pack(outline.named(params)))
