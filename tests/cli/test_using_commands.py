@@ -100,12 +100,8 @@ def test_an_evaluation_is_scikit_learns(runs: Path, tmp_path: Path) -> None:
     pictures = {"calibration.png", "confusion.png", "roc.png"}
     assert {path.name for path in (run / "evaluation").glob("*.png")} == pictures
     said = bazaar("evaluate", run, tmp_path / "test.csv")
-    assert (
-        said.code == 0
-        and "accuracy" in said.out
-        and "95 %:" in said.out
-        and str(run / "evaluation/roc.png") in said.out
-    )
+    assert said.code == 0
+    assert all(word in said.out for word in ("accuracy", "95 %:", str(run / "evaluation/roc.png")))
     assert bazaar("audit", run).code == 0
 
 

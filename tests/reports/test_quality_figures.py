@@ -35,8 +35,8 @@ def test_the_roc_curve_is_scikit_learns() -> None:
     evaluation = classified(200, 2)
     line = roc(evaluation).axes[0].lines[1]
     false, right, _ = roc_curve(evaluation.y, evaluation.answers[:, 1], drop_intermediate=False)
-    np.testing.assert_allclose(line.get_xdata(), false)
-    np.testing.assert_allclose(line.get_ydata(), right)
+    np.testing.assert_allclose(np.asarray(line.get_xdata(), dtype=float), false)
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), right)
 
 
 def test_the_table_of_confusion_is_scikit_learns() -> None:

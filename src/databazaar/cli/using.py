@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from databazaar.runs.trained import Evaluation, TrainedModel
 
-From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", metavar="RUN", show_default=False)]
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE", show_default=False)]
+From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", show_default=False)]
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
 
 WORDS = {
     "accuracy": "accuracy",
