@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from databazaar.payments import Payment, PricePerAccess
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
+    from databazaar.runs.closing import close_run
     from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
@@ -74,6 +75,7 @@ __all__ = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
     "load_model",
     "load_run",
 ]
@@ -108,6 +110,7 @@ _MODULES = {
     "Roster": "roster",
     "FinishedRun": "runs.finished",
     "load_run": "runs.finished",
+    "close_run": "runs.closing",
     "Report": "runs.report",
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",

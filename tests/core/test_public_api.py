@@ -21,6 +21,7 @@ NAMES = [
     "Consumer",
     "Currency",
     "Engine",
+    "FinishedRun",
     "FullGradient",
     "Halving",
     "History",
@@ -42,6 +43,7 @@ NAMES = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TrainedModel",
     "Uniform",
     "VectorizedEngine",
     "build_model",
@@ -50,6 +52,9 @@ NAMES = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
+    "load_model",
+    "load_run",
 ]
 
 LATER = ["sqlalchemy", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pydantic", "sklearn", "scipy", "psycopg"]

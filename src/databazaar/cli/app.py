@@ -109,6 +109,17 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
 
 
+@app.command(epilog=example("bazaar close runs/fraud"))
+def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Ends a run that was stopped: what is settled is paid, the rest goes back, and the model is yours."""
+    from databazaar.cli import play
+    from databazaar.runs.folder import RunFolder
+
+    run_folder = RunFolder(folder)
+    run_folder.need_rules()
+    play.close(run_folder, play.Output(quiet, as_json))
+
+
 @app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
 def report(
     folder: Run,

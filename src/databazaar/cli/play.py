@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -20,11 +21,14 @@ from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
+from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.money import Currency
-from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, by_pay, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports.wording import printable
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 BASELINE = "uniform"
 """The demo's baseline is a run of its own, in this folder inside the demo's."""
+BAR_WIDTH, NAME_WIDTH = 12, 20
 ENDED_BADLY = 3
 """The exit code where nobody answered, or the model diverged."""
 
@@ -56,25 +61,31 @@ class Output:
             return
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[money]} utility {task.fields[utility]} paying {task.fields[paid]}"),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[news]}", markup=False),
             TimeRemainingColumn(),
         )
-        with ProgressBar(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(name, money="", utility="–", paid="–")
+        console = Console(stderr=True)
+        name = shortened(name, NAME_WIDTH)
+        room = console.width - len(name) - BAR_WIDTH - len(" 0:00:00 ") - 2
+        with ProgressBar(*columns, console=console) as bar:
+            task = bar.add_task(name, news="")
 
             def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
-                bar.update(
-                    task,
-                    total=round.budget,
-                    completed=round.asked,
-                    money=f"{currency.amount(round.spent)}/{currency.format(round.budget)}",
-                    utility=f"{round.utility:.4f}",
-                    paid=paid,
-                )
+                money = f"{currency.amount(round.spent)}/{currency.amount(round.budget)}"
+                news = shortened(f"{money} utility {round.utility:.4f} paying {printable(paid)}", room)
+                bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
+
+
+def shortened(text: str, width: int) -> str:
+    """
+    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
+    ('harbour-bank', 'harbour…')
+    """
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
 def play(job: Job, out: Path | None, name: str, output: Output) -> None:
@@ -82,6 +93,8 @@ def play(job: Job, out: Path | None, name: str, output: Output) -> None:
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        for remark in () if output.quiet else job.remarks:
+            typer.echo(f"note: {remark}", err=True)
         _finish(job, arbiter, folder, output)
 
 
@@ -89,18 +102,20 @@ def resume(job: Job, folder: RunFolder, output: Output) -> None:
     """Plays a job from where its folder stands; what is finished already is only shown again."""
     job.limit_threads()
     if folder.finished and job.recipe["job"] != "demo":
-        _show(job, folder, folder.report(), output)
+        _show(job.notes, folder, folder.report(), output)
         return
     with closing(job.arbiter()) as arbiter:
         _finish(job, arbiter, folder, output)
 
 
 def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    with if_interrupted(f"`bazaar resume {folder.path}` goes on with the run"):
+    with if_interrupted(
+        f"`bazaar resume {folder.path}` goes on with the run, `bazaar close {folder.path}` settles it here"
+    ):
         if job.recipe["job"] == "demo":
             _finish_demo(job, arbiter, folder, output)
         else:
-            _show(job, folder, _settle(job, arbiter, folder, output, job.title), output)
+            _show(job.notes, folder, _settle(job, arbiter, folder, output, job.title), output)
 
 
 def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name: str) -> Report:
@@ -110,7 +125,14 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name:
         return arbiter.run(folder, tell=show)
 
 
-def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
+def close(folder: RunFolder, output: Output) -> None:
+    """Settles a run where it stands, for the consumer who has had enough of it."""
+    report = close_run(folder)
+    with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
+        _show(None, folder, report, output)
+
+
+def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:
     page = write_report(folder)
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
@@ -118,7 +140,7 @@ def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
         typer.echo(page)
     else:
         console = Console()
-        console.print(_payout_table(report, None, job.notes))
+        console.print(_payout_table(report, None, notes))
         _print_end(console, folder, report, page)
     _leave(report)
 
@@ -178,7 +200,7 @@ def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str]
         table.add_column("what it sells")
     others = {p.provider: p for p in baseline.payouts} if baseline else {}
     amount = report.currency.amount
-    for payout in sorted(report.payouts, key=lambda p: (-p.pay, p.provider)):
+    for payout in by_pay(report):
         cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
         cells += [amount(others[payout.provider].pay)] if baseline else []
         table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
@@ -211,7 +233,10 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far."""
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far.
+
+    Where the audit fails the page says so, and the statement that is there is left alone.
+    """
     report, found = folder.report_and_audit()
     baseline_path = folder.path / BASELINE
     baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
@@ -219,9 +244,12 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     audit = AuditView(found.ok, found.entries, found.message)
     drawn = draw_all(report)
     save_png(drawn, folder.path / "figures")
-    write_whole(folder.path / "statement.csv", statement_csv(report).encode())
-    write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    if found.ok:
+        write_whole(folder.path / "statement.csv", statement_csv(report).encode())
+        write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
     write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
+    if not found.ok:
+        raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
     return page
 
 

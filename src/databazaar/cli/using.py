@@ -15,10 +15,10 @@ from databazaar.errors import BazaarError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from databazaar.runs.trained import Evaluation
+    from databazaar.runs.trained import Evaluation, TrainedModel
 
-From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", metavar="RUN", show_default=False)]
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE", show_default=False)]
+From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", show_default=False)]
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
 
 WORDS = {
     "accuracy": "accuracy",
@@ -53,12 +53,11 @@ def predict(
     """What the bought model says of new rows, one line a row in their order. They need no target."""
     if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
         raise BazaarError(f"--out {out}: write to a .csv or a .parquet file")
-    from databazaar.data.tables import read_table
     from databazaar.files import write_whole
     from databazaar.runs.finished import load
 
     trained = load(folder)
-    frame = read_table(table)
+    frame = _read(trained, table)
     predictions = trained.predict(frame, str(table))
     if keep:
         predictions = _beside(frame, predictions, table)
@@ -72,6 +71,19 @@ def predict(
         predictions.to_csv(content, index=False)
     write_whole(out, content.getvalue())
     typer.echo(f"{out}: {len(predictions):,} predictions")
+
+
+def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
+    from databazaar.data.tables import notes_of
+
+    frame = trained.read_table(table)
+    for note in notes_of(frame):
+        _note(f"{table}: {note}")
+    return frame
+
+
+def _note(text: str) -> None:
+    typer.echo(f"bazaar: note: {text}", err=True)
 
 
 def _beside(frame: pd.DataFrame, predictions: pd.DataFrame, table: Path) -> pd.DataFrame:
@@ -92,14 +104,17 @@ def evaluate(
     ] = None,
 ) -> None:
     """How good the bought model is on rows with a target: plain metrics with 95 % intervals, and figures."""
-    from databazaar.data.tables import read_table
     from databazaar.files import write_whole
     from databazaar.reports.figures import save_png
     from databazaar.reports.quality_figures import draw_quality
     from databazaar.runs.finished import load
 
     trained = load(folder)
-    evaluation = trained.judge(read_table(table), str(table))
+    frame = _read(trained, table)
+    evaluation = trained.judge(frame, str(table))
+    if len(evaluation.y) < len(frame):
+        missing = len(frame) - len(evaluation.y)
+        _note(f"{table}: {missing:,} of {len(frame):,} rows have no {trained.card.target!r} and are left out")
     place = folder / "evaluation" if out is None else out
     told = {"table": str(table), "model_hash": trained.card.model_hash, **outcome(evaluation)}
     write_whole(place / "metrics.json", json.dumps(told, indent=2).encode())

@@ -44,7 +44,7 @@ SMALL_MODEL = 100_000
 class Job:
     """All that a run needs. Without an aggregator or a payment, the arbiter takes its own.
 
-    `recipe` is kept in the run's folder, and `from_recipe` reads it.
+    `recipe` is kept in the run's folder, and `from_recipe` reads it. `remarks` say what was left out of the files.
     """
 
     title: str
@@ -61,7 +61,9 @@ class Job:
     patience: int = 10
     test: EncodedTable | None = None
     notes: dict[str, str] | None = None
+    remarks: tuple[str, ...] = ()
     federation: FederatedJob | None = None
+    buyer: str = ""
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
@@ -75,6 +77,9 @@ class Job:
             engine=engine or self._engine(),
             device=self.device,
             seed=self.seed,
+            market=self.title,
+            buyer=self.buyer,
+            data=self.recipe.get("digests"),
             **self.rules(),
         )
 
@@ -136,7 +141,9 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             "schema": data.schema.to_dict(),
         },
         **_rules(market),
+        remarks=data.notes,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
+        buyer=market.consumer.name,
     )
 
 
@@ -270,6 +277,7 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
     job = _from_market(market, folder, data)
-    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in recipe.items() if k not in ("id", "title")}:
+    now = {**recipe, "market": market.model_dump(mode="json", by_alias=True)}  # with settings that came later
+    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in now.items() if k not in ("id", "title", "began")}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job

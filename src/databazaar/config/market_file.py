@@ -23,6 +23,7 @@ from databazaar.config.rules import (
     StopSettings,
 )
 from databazaar.config.sections import (
+    ConsumerSettings,
     DataSettings,
     EngineSettings,
     FederationSettings,
@@ -56,6 +57,7 @@ class MarketFile(Section):
     """
 
     settings: MarketSettings = Field(alias="market")
+    consumer: ConsumerSettings = ConsumerSettings()
     data: DataSettings
     model: ModelSettings = MLPSettings()
     oracle: OracleSettings = LocalSGDSettings()

@@ -68,6 +68,10 @@ class MarketSettings(Section):
     decimals: int = Field(default=0, ge=0, le=9, description="the digits after the decimal point")
 
 
+class ConsumerSettings(Section):
+    name: Text | Literal[""] = Field(default="", description="who buys, as statements and the ledger say it")
+
+
 class DataSettings(Section):
     holdout: FilePath = Field(description="the consumer's own CSV or Parquet file")
     target: Text = Field(description="the column to predict")

@@ -84,7 +84,7 @@ def kind_of(column: Column) -> Kind:
         return "number"
     if types.is_datetime64_any_dtype(dtype):
         return "date"
-    if dtype == object:
+    if types.is_object_dtype(dtype):
         return _OBJECT_KINDS.get(types.infer_dtype(column, skipna=True), "other")
     return "text" if types.is_string_dtype(dtype) else "other"
 
@@ -96,14 +96,18 @@ def is_boolean(column: Column) -> bool:
     (True, False)
     """
     return bool(types.is_bool_dtype(column.dtype)) or (
-        column.dtype == object and types.infer_dtype(column, skipna=True) == "boolean"
+        bool(types.is_object_dtype(column.dtype)) and types.infer_dtype(column, skipna=True) == "boolean"
     )
 
 
 def plain(column: Column) -> Column:
-    """A column of pandas categories as the values that it stands for; any other column as it is."""
+    """Pandas categories as the values that they stand for, and numbers among texts as text."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype(object if column.hasnans else column.dtype.categories.dtype)
+        column = column.astype(object if column.hasnans else column.dtype.categories.dtype)
+    if types.is_object_dtype(column.dtype) and types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+        given = column.dropna()
+        if all(isinstance(value, str | int | float) for value in given):
+            return given.map(_written).reindex(column.index)
     return column
 
 
@@ -172,8 +176,7 @@ def as_texts(column: Column, where: str) -> Texts:
         )
     if kind == "number":
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
-        written = [str(int(value)) if value.is_integer() else repr(value) for value in numbers.tolist()]
-        return Texts(codes.astype(np.int64), written)
+        return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
     return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values])
 
@@ -198,9 +201,15 @@ def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
     return Texts(moved[codes], list(places))
 
 
+def _written(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
 def _floats(column: Column) -> Floats:
     if types.is_timedelta64_dtype(column.dtype):
-        return (column / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
+        return column.dt.total_seconds().to_numpy(dtype=np.float64) / 86_400
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except OverflowError:

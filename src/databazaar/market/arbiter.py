@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,8 @@ class Arbiter:
     Without rules of your own it is the paper's market: OSMD with the settings of the theory decides whom to ask, the
     mean of the valid updates moves the model, every valid reply is paid its price, and the run ends when the budget
     is spent. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own.
+    end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
+    of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -54,6 +55,9 @@ class Arbiter:
         device: str = "auto",
         seed: int = 0,
         patience: int = 10,
+        market: str = "",
+        buyer: str = "",
+        data: Mapping[str, str] | None = None,
     ) -> None:
         self.consumer = consumer
         self.providers = list(providers)
@@ -72,6 +76,9 @@ class Arbiter:
             rules=_settings(sampler, self.aggregator, payment, every_stop),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
+            market=market,
+            consumer=buyer,
+            data=dict(data or {}),
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_too_small_a_budget()
@@ -132,6 +139,7 @@ class Arbiter:
                 saved = kept.saved_parameters(self.consumer.task)
                 self._params = saved if saved is not None else self.begin(ledger).state.params
             else:
+                kept.note_layout(self.consumer.task)
                 self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
                 self._play(ledger, tell)
             return kept.finish(self._params, self.consumer.task)

@@ -19,7 +19,10 @@ from databazaar.market.round import Best, Concluded, Proposed, State, conclude, 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come, after a round. `spent`, `asked` and `budget` are money; `paid` are providers' ids."""
+    """How far a run has come, after a round. `spent`, `asked` and `budget` are money; `paid` are providers' ids.
+
+    It is told once the round is committed: whoever reads the ledger then finds the round in it.
+    """
 
     round: int
     spent: int
@@ -48,6 +51,7 @@ class MarketRun:
     accounts: Accounts
     state: State
     on_round: OnRound | None = None
+    _untold: Progress | None = None
 
     @property
     def ended(self) -> bool:
@@ -62,6 +66,7 @@ class MarketRun:
         """Draws the round's providers and reserves what they may cost."""
         drawn = self.rules.draw(self.state.sampler, self.accounts.book)
         self.accounts.reserve(self.state.round, drawn)
+        self._tell()
         return drawn
 
     def ask(self, drawn: Drawn) -> Ask:
@@ -77,7 +82,7 @@ class MarketRun:
         return conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
 
     def settle(self, drawn: Drawn, concluded: Concluded) -> None:
-        """Writes the round down and goes on to the next."""
+        """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
         scores = concluded.scores or self.evaluator.score(concluded.params[None])
         self.state, settlement = reach(self.state, concluded, scores)
@@ -86,7 +91,13 @@ class MarketRun:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
             paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
             book, state = self.accounts.book, self.state
-            self.on_round(Progress(state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params))
+            self._untold = Progress(state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params)
+
+    def _tell(self) -> None:
+        """Reports the last round, which the transaction that was just made holds."""
+        progress, self._untold = self._untold, None
+        if progress is not None and self.on_round is not None:
+            self.on_round(progress)
 
     def close(self) -> None:
         """Settles the whole run: what is left goes back to the consumer."""
@@ -94,8 +105,8 @@ class MarketRun:
         stopped = self.rules.stopped(book)
         assert stopped is not None
         message = message_of(stopped, book, self.rules.terms.currency)
-        stop = {"kind": stopped.kind, "reason": stopped.reason}
-        self.accounts.close(status_of(stopped, book), message, stop, self.state)
+        self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
+        self._tell()
 
 
 def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, params: Tensor) -> State:

@@ -11,6 +11,7 @@ It may come from anybody: it is data that is checked, and nothing in it is execu
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,14 +22,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from databazaar import __version__
+from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.learning.kinds import ModelForm, ModelKind
-from databazaar.vectors import hash_array, unpack
+from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
 
@@ -39,6 +39,8 @@ LARGEST_CARD, LARGEST_SCHEMA = 2**20, 2**26
 
 _Size = Annotated[int, Field(ge=1, le=2**31)]
 _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=100)]
+_Shape = Annotated[tuple[int, ...], Field(strict=False)]
+_Word = Annotated[str, Field(min_length=1, max_length=40)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -66,16 +68,59 @@ class TargetUnits(_Strict):
     scale: _Finite
 
 
+class Tables(_Strict):
+    """How the market's text files are written, as far as market.toml said so; what is null is found out."""
+
+    separator: _Word | None = None
+    decimal: _Word | None = None
+    encoding: _Word | None = None
+    missing: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+class Outline(_Strict):
+    """What a consumer's task says of its model: the tensors that its vector holds, one after the other, how it is built
+    where it is a built-in one, and what it answers. Without tensors, the model is the vector itself."""
+
+    tensors: Annotated[
+        tuple[tuple[str, Annotated[tuple[int, ...], Field(strict=False)]], ...], Field(strict=False)
+    ] = ()
+    architecture: Architecture | None = None
+    task: TaskKind | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> Outline:
+        from databazaar.learning.losses import LOSSES
+        from databazaar.learning.models import form_of
+
+        layout, form = task.optional_layout, form_of(task.model)
+        kinds: dict[str, TaskKind] = {"cross-entropy": "classification", "squared-error": "regression"}
+        shapes = () if layout is None else zip(layout.names, map(tuple, layout.shapes), strict=True)
+        return cls(
+            tensors=tuple(shapes),
+            architecture=None if form is None else Architecture(**vars(form)),
+            task=next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None),
+        )
+
+    def named(self, params: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """A parameter vector as weights by name; a plain vector is called w."""
+        if not self.tensors:
+            return {"w": params}
+        ends = np.cumsum([math.prod(shape) for _, shape in self.tensors])
+        pieces = np.split(params, ends[:-1])
+        return {name: piece.reshape(shape) for (name, shape), piece in zip(self.tensors, pieces, strict=True)}
+
+
 class ModelCard(_Strict):
     """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers."""
 
     format: Literal[1] = FORMAT
     model_hash: str
     architecture: Architecture | None = None
-    task: Literal["classification", "regression"] | None = None
+    task: TaskKind | None = None
     target: str | None = None
     classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     units: TargetUnits | None = None
+    tables: Tables = Tables()
     written: str
     by: str
 
@@ -93,22 +138,19 @@ class StoredModel:
     schema: Schema | None
 
 
-def write_model(folder: Path, params: Tensor, task: Task, schema: Schema | None = None) -> ModelCard:
-    """Writes a model folder. The card comes last: a folder that has it is whole."""
-    from databazaar.learning.losses import LOSSES
-    from databazaar.learning.models import form_of, hash_vector, model_to_bytes
-
-    form = form_of(task.model)
-    implied = {LOSSES["cross-entropy"]: "classification", LOSSES["squared-error"]: "regression"}
-    known: dict[str, Any] = {"task": implied.get(task.loss)} if schema is None else _known_from(schema)
+def write_model(
+    folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None, tables: Tables | None = None
+) -> ModelCard:
+    """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole."""
     card = ModelCard(
-        model_hash=hash_vector(params),
-        architecture=None if form is None else Architecture(**vars(form)),
+        model_hash=hash_array(params),
+        architecture=outline.architecture,
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
-        **known,
+        tables=tables or Tables(),
+        **({"task": outline.task} if schema is None else _known_from(schema)),
     )
-    write_whole(folder / WEIGHTS, model_to_bytes(task.optional_layout, params))
+    write_whole(folder / WEIGHTS, pack(outline.named(params)))
     if schema is not None:
         write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode())
     write_whole(folder / README, _readme(card).encode())
@@ -137,11 +179,18 @@ def read_model(folder: Path) -> StoredModel:
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
     if form is not None:
-        if form.parameter_count != sum(array.size for array in weights.values()):
+        if _count(form, folder) != sum(array.size for array in weights.values()):
             raise _unfit(folder / WEIGHTS, f"it has other parameters than the {form.kind} of {CARD}")
         if schema is not None and (schema.width, schema.outputs) != (int(np.prod(form.inputs)), form.outputs):
             raise _unfit(folder / SCHEMA, f"it does not fit the inputs and outputs of {CARD}")
     return StoredModel(card, weights, schema)
+
+
+def _count(form: ModelForm, folder: Path) -> int:
+    try:
+        return form.parameter_count
+    except BazaarError as error:
+        raise _unfit(folder / CARD, str(error).partition(":")[0]) from None
 
 
 def read_card(folder: Path) -> ModelCard:

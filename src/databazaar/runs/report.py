@@ -40,7 +40,8 @@ class Report:
     market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
     nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
     of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
-    Theorem 1's, where it applies; `notes` are further remarks.
+    Theorem 1's, where it applies; `notes` are further remarks. `market` and `consumer` are names; `run` is the id of a
+    run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
     """
 
     status: Status
@@ -63,6 +64,11 @@ class Report:
     stopped_by: str = ""
     regret_bound: float | None = None
     notes: tuple[str, ...] = field(default=())
+    market: str = ""
+    consumer: str = ""
+    run: str = ""
+    began: str = ""
+    settled: str = ""
 
     @property
     def closed(self) -> bool:

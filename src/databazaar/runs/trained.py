@@ -82,8 +82,9 @@ class TrainedModel:
         index = data.index if isinstance(data, pd.DataFrame) else None
         if self.task == "regression":
             return pd.DataFrame({"prediction": answers}, index=index)
-        likeliest = np.array(self._names(answers.shape[1]), dtype=object)[answers.argmax(1)]
-        return pd.concat([pd.DataFrame({"prediction": likeliest}, index=index), self._table(answers, index)], axis=1)
+        labels = list(self._names(answers.shape[1]) if self.schema is None else self.schema.classes)
+        likeliest = pd.Series([labels[place] for place in answers.argmax(1)], index=index, name="prediction")
+        return pd.concat([likeliest.to_frame(), self._table(answers, index)], axis=1)
 
     def predict_proba(self, data: Features, where: str = "the table") -> pd.DataFrame:
         """`probability_NAME` of each class for every row."""
@@ -94,8 +95,8 @@ class TrainedModel:
     def evaluate(self, data: pd.DataFrame | tuple[ArrayLike, ArrayLike], where: str = "the table") -> dict[str, float]:
         """Accuracy, log loss, AUC and Brier score, or RMSE, MAE and R² in the target's units, on rows with a target.
 
-        Without a schema, `data` is (x, y). What is undefined on these rows, such as AUC where all are of one class,
-        is NaN.
+        Rows without one are left out. Without a schema, `data` is (x, y). What is undefined on these rows, such as AUC
+        where all are of one class, is NaN.
         """
         return self.judge(data, where).metrics
 
@@ -107,9 +108,16 @@ class TrainedModel:
         elif self.schema is None:
             raise BazaarError(f"{self.path} has no preprocessing, so a table cannot be judged: give (x, y) as arrays")
         else:
-            x, y = data, self.schema.encode_target(data, where)
-            if self.task == "regression":
-                y = self.schema.in_units(y.astype(np.float64))
+            from databazaar.data.columns import as_numbers
+            from databazaar.data.target import check_target, column_names, labelled
+
+            target, task = self.schema.target, self.schema.task
+            check_target(column_names(data, where), target, where, " of the hold-out")
+            x = labelled(data, target, task, where)
+            if task == "classification":
+                y = self.schema.encode_target(x, where)
+            else:  # encoded targets are held within bounds, these are not
+                y = as_numbers(x[target], where, "a regression's target must be numbers")
         answers = self.answers(x, where)
         assert self.task is not None
         names = self._names(answers.shape[1]) if self.task == "classification" else ()
@@ -129,12 +137,16 @@ class TrainedModel:
         units = self.card.units
         return numbers if units is None else numbers * units.scale + units.mean
 
+    def read_table(self, path: str | Path) -> pd.DataFrame:
+        """A CSV or Parquet file, written as the market's files are."""
+        from databazaar.data.tables import TableFormat, read_table
+
+        return read_table(Path(path), TableFormat(**self.card.tables.model_dump()))
+
     def encode(self, data: Features, where: str = "the table") -> NDArray[np.float32]:
         """The model's inputs [n, …]: a table through the preprocessing, or arrays as they are."""
         if self.schema is not None and isinstance(data, pd.DataFrame):
-            named = [name for name in data.columns if name in self.schema.columns]
-            whole = len(set(named)) == len(self.schema.columns)
-            encoded = self.schema.encode_features(data[named] if whole else data, where)
+            encoded = self.schema.encode_features(data, where)
         else:
             try:
                 encoded = np.asarray(data, dtype=np.float32)
