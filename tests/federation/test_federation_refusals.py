@@ -249,6 +249,34 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
     assert (path.read_bytes(), tight.spent) == (before, free.spent)
 
 
+def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
+    """Whichever writes last, what both have spent is kept, and the cap holds for both together."""
+    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / 30, 4)
+    alone = Accountant(tmp_path / "alone.json", 1e-5, 1e6)
+    first, second = (Accountant(path, 1e-5, 1e6) for _ in range(2))
+    for turn in (first, second, second, first):
+        turn.charge(*work)
+        alone.charge(*work)
+        assert turn.spent == alone.spent == json.loads(path.read_text())["epsilon"]
+    tight = Accountant(path, 1e-5, alone.spent * 1.001)
+    with pytest.raises(RefusedError, match="privacy budget spent"):
+        tight.charge(*work)
+
+
+def test_a_statement_is_compared_with_the_run_that_it_is_for(tmp_path: Path) -> None:
+    record = Record(tmp_path / "answers.jsonl")
+    for run, rounds in (("old", 3), ("new", 5)):
+        for number in range(rounds):
+            record.add(run, number, "ok", "", None)
+    items = [{"round": number, "paid": 1} for number in range(3)]
+    old, new = earnings(record, {"run": "old", "items": items, "pay_text": "3 credits"})
+    assert (old.paid, old.unpaid_rounds, old.unknown_rounds, new.paid) == (3, (), (), None)
+    with pytest.raises(BazaarError, match="is for the run other, in which this provider answered nothing"):
+        earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"})
+    _, asked = earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"}, run="new")
+    assert asked.unpaid_rounds == (3, 4)
+
+
 def test_a_statement_is_compared_with_answers_that_are_there(tmp_path: Path) -> None:
     assert earnings(Record(tmp_path / "answers.jsonl")) == []
     with pytest.raises(BazaarError, match="has answered nothing yet: there is nothing to compare the statement with"):

@@ -20,11 +20,12 @@ from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
+    from databazaar.samplers import Sampler
     from databazaar.valuation import Comparison, Rule
 
 DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
 MARKETS = ("market", "osmd", "uniform", "uniform-without-replacement")
-"""The methods that run the market. A market whose sampler is not among them is compared with its own too, by default."""
+"""The methods that run the market."""
 EXAMPLES = (
     "bazaar compare market.toml",
     "bazaar compare market.toml --methods osmd,g-shapley,loo --seeds 5",
@@ -79,7 +80,7 @@ def compare(
     if out is not None and os.path.lexists(out):
         raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
     job = _job(market, seed, engine, device)
-    if methods is None and job.sampler.kind not in MARKETS:
+    if methods is None and not _is_a_method(job.sampler):
         names.insert(0, "market")
     _refuse_impossible(names, job)
     with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
@@ -152,6 +153,13 @@ def _refuse_impossible(names: Sequence[str], job: Job) -> None:
 
     for name in names:
         METHODS.build({"kind": name}).validate(job.consumer, job.providers)
+
+
+def _is_a_method(sampler: Sampler) -> bool:
+    """Whether the market's own sampler is played by one of the default methods."""
+    from databazaar.samplers import OSMD, Uniform
+
+    return isinstance(sampler, OSMD) or sampler == Uniform()
 
 
 def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:

@@ -37,7 +37,7 @@ MARKS = {
 """A colour and a shape for each method that we know, the same in all figures."""
 
 OTHER_COLOURS = ("#8C510A", "#762A83", "#B2182B", "#35978F", "#4D4D00")
-OTHER_SHAPES = ("p", "*", "h", ">", "8", "H")
+OTHER_SHAPES = ("p", "*", ">", "H")
 """Those of other methods, in turn."""
 
 
