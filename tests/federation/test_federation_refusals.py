@@ -24,11 +24,13 @@ from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, pki
 from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
 from databazaar.federation.privacy import Accountant
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError, Table
+from databazaar.files import lock
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""
@@ -247,6 +249,22 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="privacy budget spent"):
         tight.charge(*work)
     assert (path.read_bytes(), tight.spent) == (before, free.spent)
+
+
+def test_one_process_joins_with_a_kit_at_a_time(root: Path) -> None:
+    (root / "data.csv").write_text("a,fraud\n1,0\n")
+    held = lock(root / "bank1" / "invitation.json", "the test is the first")
+    asked = CliRunner().invoke(app, ["provider", "join", str(root / "bank1"), "--data", str(root / "data.csv")])
+    held.close()
+    assert isinstance(asked.exception, BazaarError)
+    assert "another process has joined with" in str(asked.exception) and "stop it first" in str(asked.exception)
+
+
+def test_whoever_was_revoked_is_not_to_be_invited_again(root: Path) -> None:
+    onboarding.record_revocation(root / "market", "bank1")
+    job = FederatedJob(root / "market", TASK, step=1.0, deadline=1.0, wait=1.0)
+    with pytest.raises(BazaarError, match="bank1 was revoked.*take it out of market.toml, or invite it under a new name"):
+        job.engine(["bank1"])
 
 
 def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
