@@ -16,9 +16,7 @@ from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 
 BUDGET = "15"
-INTERRUPTED = (
-    "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
-)
+INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -164,4 +162,6 @@ def test_the_progress_fits_a_terminal_of_eighty_columns(tmp_path: Path, monkeypa
     assert done.code == 0, done.err
     lines = [line for line in done.err.splitlines() if line.strip()]
     assert lines and all(len(line.rstrip()) <= 80 for line in lines)
-    assert any(line.startswith("A market with a tit…") and "utility" in line and "-:--:--" in line for line in lines), lines
+    assert any(line.startswith("A market with a tit…") and "utility" in line and "-:--:--" in line for line in lines), (
+        lines
+    )

@@ -263,7 +263,9 @@ def test_one_process_joins_with_a_kit_at_a_time(root: Path) -> None:
 def test_whoever_was_revoked_is_not_to_be_invited_again(root: Path) -> None:
     onboarding.record_revocation(root / "market", "bank1")
     job = FederatedJob(root / "market", TASK, step=1.0, deadline=1.0, wait=1.0)
-    with pytest.raises(BazaarError, match="bank1 was revoked.*take it out of market.toml, or invite it under a new name"):
+    with pytest.raises(
+        BazaarError, match=r"bank1 was revoked.*take it out of market\.toml, or invite it under a new name"
+    ):
         job.engine(["bank1"])
 
 

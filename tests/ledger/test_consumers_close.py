@@ -1,4 +1,4 @@
-"""The consumer closes an interrupted run: what was settled is paid, nothing else is, and no audit can be talked round."""
+"""The consumer closes an interrupted run: what was settled is paid, nothing else, and no audit can be talked round."""
 
 from __future__ import annotations
 
@@ -14,8 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, BazaarError, Consumer, LedgerError, LocalSGD, Provider, TargetUtility, close_run
+from databazaar import (
+    OSMD,
+    Arbiter,
+    BazaarError,
+    Consumer,
+    LedgerError,
+    LocalSGD,
+    Provider,
+    Report,
+    TargetUtility,
+    close_run,
+)
 from databazaar.engines import Ask, Engine, Replies
+from databazaar.files import write_whole
 from databazaar.learning.models import Layout
 from databazaar.ledger import Entry, Snapshot, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
@@ -141,10 +153,15 @@ def test_a_run_without_a_round_and_a_finished_one_are_refused(
 def test_a_run_that_is_being_played_is_neither_closed_nor_played_twice(
     make_vector_market: MakeMarket, tmp_path: Path
 ) -> None:
-    path, refused = tmp_path / "run", []
+    path = tmp_path / "run"
+    refused: list[Callable[[], Report]] = []
+    attempts: list[Callable[[], Report]] = [
+        lambda: close_run(path),
+        lambda: arbiter(make_vector_market).run(path),
+    ]
 
     def intrude(progress: object) -> None:
-        for attempt in (lambda: close_run(path), lambda: arbiter(make_vector_market).run(path)):
+        for attempt in attempts:
             with pytest.raises(BazaarError, match="another process is playing this run"):
                 attempt()
             refused.append(attempt)
@@ -170,21 +187,18 @@ def test_a_ledger_that_does_not_hold_is_not_closed(make_vector_market: MakeMarke
 def test_killed_while_it_closes_it_is_closed_again(
     make_vector_market: MakeMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: Path, stage: str
 ) -> None:
-    from databazaar.runs import folder as module
-
     path = interrupted(make_vector_market, tmp_path / "run")
-    real = module.write_whole
 
     def cut(target: Path, content: bytes) -> None:
         if target.name == {"model": MODEL, "summary": SUMMARY}.get(stage):
             raise LightsOutError
-        real(target, content)
+        write_whole(target, content)
 
     def no_finish(store: SqlStore) -> None:
         raise LightsOutError
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_whole", cut)
+        patch.setattr("databazaar.runs.folder.write_whole", cut)
         if stage == "store":
             patch.setattr(SqlStore, "finish", no_finish)
         with pytest.raises(LightsOutError):

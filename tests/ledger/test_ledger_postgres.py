@@ -149,7 +149,7 @@ def test_a_server_that_is_away_says_nothing_about_the_ledger(tmp_path: Path) -> 
     (tmp_path / "run" / "run.json").write_text(json.dumps({"id": "a" * 32, "ledger_url": away}))
     run = RunFolder(tmp_path / "run")
     for ask in (run.audit, run.report, run.need_rules):
-        with pytest.raises(BazaarError, match="database cannot be reached .*: start it, or check its URL") as told:
+        with pytest.raises(BazaarError, match=r"database cannot be reached .*: start it, or check its URL") as told:
             ask()
         assert not isinstance(told.value, LedgerError)
     with pytest.raises(BazaarError, match="cannot be opened"):

@@ -39,7 +39,8 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, g-shapley, fedsv, fedsv-exact, gtg, tmc, loo, exact, "
+            help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, g-shapley, fedsv, "
+            "fedsv-exact, gtg, tmc, loo, exact, "
             "and those of installed packages, with commas. "
             f"Default: {DEFAULT}, and market where its sampler is another.",
             show_default=False,

@@ -91,9 +91,7 @@ class MarketRun:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
             paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
             book, state = self.accounts.book, self.state
-            self._untold = Progress(
-                state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params
-            )
+            self._untold = Progress(state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params)
 
     def _tell(self) -> None:
         """Reports the last round, which the transaction that was just made holds."""

@@ -142,7 +142,9 @@ def meaning(report: Report) -> str:
     utility, loss = report.final_utility, report.final_loss
     where = "measured on the consumer’s own hold-out rows; higher is better"
     if loss is not None and math.isclose(utility, math.exp(-loss), rel_tol=1e-5):
-        return f"Utility is exp(−loss), {where}: 1 is a model that is always sure and right, and near 0 one that is lost."
+        return (
+            f"Utility is exp(−loss), {where}: 1 is a model that is always sure and right, and near 0 one that is lost."
+        )
     if loss is not None and math.isclose(utility, -loss, rel_tol=1e-5):
         return f"Utility is the loss with its sign turned, {where}: 0 is the best there is."
     return f"Utility is what the consumer says a model is worth, {where}."

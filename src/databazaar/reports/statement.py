@@ -24,8 +24,8 @@ def heading(report: Report) -> dict[str, Any]:
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` has them in the
-    currency and `…_text` with its name.
+    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` is the same in
+    the currency, and `…_text` has its name too.
 
     Where `closed` is false the run is not finished, and nothing in it is final.
     """
@@ -96,9 +96,7 @@ def statement_csv(report: Report) -> str:
 
 def owners_csv(report: Report) -> str:
     """One line an owner; the column `pay` sums to what was spent, in minor units."""
-    return table_csv(
-        report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report)
-    )
+    return table_csv(report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report))
 
 
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:

@@ -142,7 +142,9 @@ def _dots(figure: Figure | SubFigure, comparison: Comparison, currency: Currency
         colour, shape = looks[outcome.method]
         at = rows + (0.0 if methods == 1 else 0.68 * (place / (methods - 1) - 0.5))
         if outcome.stability is not None:
-            axes.hlines(at, outcome.stability.low[order], outcome.stability.high[order], color=colour, linewidth=1.4, alpha=0.55)
+            axes.hlines(
+                at, outcome.stability.low[order], outcome.stability.high[order], color=colour, linewidth=1.4, alpha=0.55
+            )
         mean = outcome.payouts.mean(0)[order]
         axes.plot(mean, at, shape, color=colour, markersize=4.6, markeredgewidth=0, clip_on=False, zorder=4)
     axes.set_yticks(rows, [style.label(comparison.providers[i]) for i in order])

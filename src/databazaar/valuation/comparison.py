@@ -116,7 +116,9 @@ def compare(
     for name, runs in zip(methods, planned, strict=True):
         results = runs[0].run_seeds(runs, consumer, providers, lambda run: progress(run.kind, run.seed))
         paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
-        outcomes.append(MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds >= FEWEST_SEEDS else None))
+        outcomes.append(
+            MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds >= FEWEST_SEEDS else None)
+        )
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
 

@@ -185,7 +185,7 @@ fed_shapley = as_function(FedShapley, "fed_shapley")
 
 
 def _draw(context: Context, seed: int, t: int) -> list[int]:
-    """K providers without replacement, or all where there are fewer, by the stream that the arbiter's draws come from."""
+    """K providers without replacement, or all if there are fewer, by the stream that the arbiter's draws come from."""
     sampler, roster = Uniform(replacement=False), Roster.equal(len(context.providers))
     per_round = min(context.consumer.per_round, len(roster))
     state, purse = sampler.init(roster, len(roster), per_round), Purse(len(roster), roster.prices)

@@ -18,7 +18,7 @@ FEWEST_SEEDS = 3
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Payouts over several seeds. `low` and `high` hold the mean payout with the given confidence, `low` at zero or above.
+    """Payouts over several seeds. `low`, at zero or above, and `high` hold the mean payout with the given confidence.
 
     `best_rank` and `worst_rank` (1 is the best paid) are where each provider may end up with one more seed.
     """
@@ -56,8 +56,8 @@ def stability(
 ) -> Stability:
     """From payouts [seeds, providers], three seeds or more: two that happen to agree would promise everything.
 
-    The interval of a mean is Student's, m ± t s/√S, without what lies below zero: nobody is paid less. Provider i is sure to be paid more than j in another run if the
-    prediction interval of the difference of their payouts, d ± t s_d √(1 + 1/S), lies above zero. A provider's best
+    The interval of a mean is Student's, m ± t s/√S, without what lies below zero, as nobody is paid less. Provider i
+    is sure to be paid more than j in another run if the prediction interval of the difference of their payouts, d ± t s_d √(1 + 1/S), lies above zero. A provider's best
     rank counts those sure to be above it, its worst rank those sure to be below. Each pair is judged by itself: with
     many providers, some pair will fall outside its interval.
 
@@ -79,7 +79,9 @@ def stability(
     variances = np.diag(products)[:, None] + np.diag(products) - 2 * products
     above = gaps > t * np.sqrt(np.maximum(variances, 0.0) * (1 + 1 / seeds))
     best, worst = 1 + above.sum(0), len(providers) - above.sum(1)
-    return Stability(tuple(providers), seeds, confidence, mean, np.maximum(mean - margin, 0.0), mean + margin, best, worst)
+    return Stability(
+        tuple(providers), seeds, confidence, mean, np.maximum(mean - margin, 0.0), mean + margin, best, worst
+    )
 
 
 @lru_cache
