@@ -178,7 +178,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),
         ([("samplr", {})], "samplr is not a setting", "did you mean `sampler`?"),
-        ([("loss", {})], "loss is not a setting", "use market, data, model"),
+        ([("loss", {})], "loss is not a setting", "use market, consumer, data, model"),
         ([("providers.1.prise", "2")], "providers[1].prise is not a setting", "did you mean `price`?"),
         ([("market.per_round", 0)], "market.per_round = 0 must be between 1 and", "change it"),
         ([("market.per_round", "10")], "market.per_round = '10' must be a whole number", "change it"),

@@ -126,10 +126,11 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name:
 
 
 def close(folder: RunFolder, output: Output) -> None:
-    """Settles a run where it stands, for the consumer who has had enough of it."""
-    report = close_run(folder)
+    """Settles a run where it stands, for the consumer who has had enough of it. Of a demo, the run that is not over."""
+    baseline = folder.path / BASELINE
+    close_run(RunFolder(baseline) if folder.finished and baseline.exists() else folder)
     with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
-        _show(None, folder, report, output)
+        _show(None, folder, folder.report(), output)
 
 
 def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:

@@ -15,6 +15,9 @@ patience = 10              # a run ends after so many rounds on end in which nob
 currency = "credits"       # how amounts are named
 decimals = 0               # digits after the decimal point: 2 for euros and cents
 
+# [consumer]
+# name = "Harbour Bank"    # who buys, as statements and the ledger say it
+
 [data]
 holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
 target = "target"          # the column to predict; rows without it are left out

@@ -23,6 +23,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.messages import OracleMessage
 from databazaar.federation.worker import Data, RefusedError
+from databazaar.files import alone
 from databazaar.learning.task import Task
 
 _CHUNK = 256
@@ -39,6 +40,7 @@ class Accountant:
             raise BazaarError(f"δ = {delta} must lie between 0 and 1: take less than one over the number of rows")
         if not cap > 0:
             raise BazaarError(f"the cap ε = {cap} must be positive: raise it, or answer without privacy")
+        _opacus()  # says what is missing before anybody connects
         self.path, self.delta, self.cap = path, delta, cap
         self._history = self._read()
         self._spent = self._epsilon(self._history)
@@ -51,13 +53,17 @@ class Accountant:
         return self._epsilon(_added(self._history, noise, rate, steps)) <= self.cap
 
     def charge(self, noise: float, rate: float, steps: int) -> None:
-        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing."""
-        history = _added(self._history, noise, rate, steps)
-        epsilon = self._epsilon(history)
-        if epsilon > self.cap:
-            raise RefusedError("privacy budget spent")
+        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing.
+
+        What another process has written meanwhile counts: however many answer from one account, none is forgotten.
+        """
         try:
-            write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
+            with alone(self.path.with_name(self.path.name + ".lock")):
+                history = _added(self._read(), noise, rate, steps)
+                epsilon = self._epsilon(history)
+                if epsilon > self.cap:
+                    raise RefusedError("privacy budget spent")
+                write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._history, self._spent = history, epsilon

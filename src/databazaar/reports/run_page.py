@@ -108,7 +108,7 @@ def best_paid(report: Report) -> Payout | None:
 def rules(report: Report) -> list[RuleView]:
     """All rules of the market, each alike whoever wrote it. Reports of old runs know only the sampler."""
     given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
-    return [_rule(noun, settings) for noun, settings in given]
+    return [rule_view(noun, settings) for noun, settings in given]
 
 
 def failures(report: Report) -> list[FailureView]:
@@ -154,7 +154,8 @@ def _as_list(found: Any) -> list[Mapping[str, Any]]:
     return list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
 
 
-def _rule(noun: str, settings: Mapping[str, Any]) -> RuleView:
+def rule_view(noun: str, settings: Mapping[str, Any]) -> RuleView:
+    """One rule as a page shows it, without settings that say nothing."""
     origin = str(settings.get("from", ""))
     outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
     given = {name: value for name, value in settings.items() if name not in ("kind", "from") and value is not None}

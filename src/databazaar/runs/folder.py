@@ -291,8 +291,9 @@ class RunFolder:
         settled = str(self.summary().get("settled", "")) if self.finished else ""
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
-        dates = {"run": self.id, "began": str(self.recipe.get("began", "")), "settled": settled}
-        return replace(report, payouts=payouts, notes=(*report.notes, *notes), **dates)
+        began = str(self.recipe.get("began", ""))
+        every_note = (*report.notes, *notes)
+        return replace(report, payouts=payouts, notes=every_note, run=self.id, began=began, settled=settled)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
