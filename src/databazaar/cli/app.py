@@ -14,6 +14,8 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
+from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
 from databazaar.cli.plugins import add_commands
 from databazaar.errors import BazaarError, LedgerError
@@ -53,25 +55,7 @@ def demo(
     play.play(demo_job(budget, seed), out, "demo", play.Output(quiet, as_json))
 
 
-@app.command(epilog=example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
-def init(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(),
-    with_files: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
-) -> None:
-    """Writes a commented market.toml to start from."""
-    from databazaar.config.market_file import TEMPLATE
-    from databazaar.files import write_whole
-
-    if with_files:
-        from databazaar.data.fraud import write_fraud_files
-
-        path = write_fraud_files(folder)
-    else:
-        path = folder / "market.toml"
-        if path.exists():
-            raise BazaarError(f"{path}: the file exists already: remove it or choose another folder")
-        write_whole(path, TEMPLATE.encode())
-    typer.echo(f"{path} is written: edit it, then `bazaar run {path}`")
+app.command(epilog=example(*INIT_EXAMPLES))(init)
 
 
 @app.command(epilog=example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
