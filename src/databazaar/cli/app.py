@@ -12,6 +12,8 @@ import typer
 
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
+from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
 from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
@@ -56,6 +58,7 @@ def demo(
 
 
 app.command(epilog=example(*INIT_EXAMPLES))(init)
+app.command(epilog=example(*CHECK_EXAMPLES))(check)
 
 
 @app.command(epilog=example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
@@ -70,6 +73,7 @@ def run(
 ) -> None:
     """Runs a market on your own CSV or Parquet files."""
     from databazaar.cli import play
+    from databazaar.config.check import market_profile
     from databazaar.config.jobs import market_job
 
     changes: dict[str, dict[str, Any]] = {"market": {}, "engine": {}}
@@ -77,7 +81,7 @@ def run(
         if value is not None:
             changes[section][name] = value
     job = market_job(market, {section: given for section, given in changes.items() if given})
-    play.play(job, out, job.title, play.Output(quiet, as_json))
+    play.play(job, out, job.title, play.Output(quiet, as_json), market_profile(market))
 
 
 @app.command(epilog=example("bazaar resume runs/fraud"))

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
+from databazaar.data.profile_record import MarketProfile
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
@@ -77,11 +78,16 @@ class Output:
             yield show
 
 
-def play(job: Job, out: Path | None, name: str, output: Output) -> None:
-    """Plays a new job: once it is known to be sound, its folder is made and the market opens."""
+def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
+    """Plays a new job: once it is known to be sound, its folder is made and the market opens.
+
+    `profile` tells the report's readers what the tables are like.
+    """
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        if profile is not None:
+            folder.note_profile(profile)
         _finish(job, arbiter, folder, output)
 
 
@@ -221,7 +227,8 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     save_png(drawn, folder.path / "figures")
     write_whole(folder.path / "statement.csv", statement_csv(report).encode())
     write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
+    shown = render(report, title=folder.title, audit=audit, baseline=baseline, profile=folder.profile(), drawn=drawn)
+    write_whole(page, shown.encode())
     return page
 
 

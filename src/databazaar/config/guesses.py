@@ -9,9 +9,9 @@ import pandas as pd
 from pandas.api import types
 
 from databazaar.config.names import writable
-from databazaar.data.columns import Column, listed
+from databazaar.data.columns import Column, kind_of, listed, plain
 from databazaar.data.schema_message import TaskKind
-from databazaar.data.signs import holds_written_numbers, is_identifier, is_text
+from databazaar.data.signs import holds_written_numbers, is_identifier
 from databazaar.errors import BazaarError
 
 Ask = Callable[[str, Sequence[str]], str]
@@ -72,13 +72,10 @@ def guess_task(target: Column) -> TaskKind:
     >>> guess_task(pd.Series(["yes", "no"])), guess_task(pd.Series([0, 1])), guess_task(pd.Series([0.5, 1.5]))
     ('classification', 'classification', 'regression')
     """
-    values = target.dropna()
-    if isinstance(values.dtype, pd.CategoricalDtype) or types.is_bool_dtype(values.dtype):
-        return "classification"
-    if is_text(values):
-        return "regression" if holds_written_numbers(values) and values.nunique() > FEW else "classification"
-    if not types.is_numeric_dtype(values.dtype):
-        return "classification"
+    values = plain(target.dropna())
+    if kind_of(values) != "number" or types.is_bool_dtype(values.dtype):
+        many_numbers = values.nunique() > FEW and holds_written_numbers(values)
+        return "regression" if many_numbers else "classification"
     whole = bool((values == values.round()).all())
     return "classification" if whole and values.nunique() <= FEW else "regression"
 

@@ -2,6 +2,7 @@
 
 run.json            what was run, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+profile.json        what the tables were like when the run began, if it began from files
 privacy.json        what providers with differential privacy said that they have spent, if there are any
 model.safetensors   the trained model
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
 PRIVACY = "privacy.json"
+PROFILE = "profile.json"
 
 
 class RunFolder:
@@ -210,6 +213,17 @@ class RunFolder:
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self.with_privacy(report_from(self.replay()))
+
+    def note_profile(self, profile: MarketProfile) -> None:
+        """Keeps what the tables are like, for the report."""
+        write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode())
+
+    def profile(self) -> MarketProfile | None:
+        """What the tables were like, None where it was not noted, or not by us."""
+        try:
+            return MarketProfile.model_validate_json((self.path / PROFILE).read_bytes())
+        except (OSError, ValueError):
+            return None
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
