@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from databazaar.config.market_file import MarketFile
 from databazaar.config.sections import CNNSettings
-from databazaar.data.tables import Array, Schema, read_table
+from databazaar.data.tables import Array, Schema, labelled, notes_of, read_table
 from databazaar.errors import BazaarError
 
 
@@ -27,27 +28,21 @@ class EncodedTable(NamedTuple):
 class MarketData:
     """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
 
-    `digests` maps each file, as market.toml writes it, to its SHA-256.
+    `digests` maps each file, as market.toml writes it, to its SHA-256. `notes` say what was assumed or left out.
     """
 
     schema: Schema
     holdout: EncodedTable
     providers: dict[str, EncodedTable]
     digests: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 def load_data(market: MarketFile, folder: Path) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
     holdout_path = folder / market.data.holdout
-    frame = read_table(holdout_path)
-    schema = Schema.fit(
-        frame,
-        target=market.data.target,
-        task=market.data.task,
-        features=market.data.features,
-        categorical=market.data.categorical,
-        where=str(holdout_path),
-    )
+    frame, notes = labelled_table(market, holdout_path)
+    schema = fit_schema(market, frame, str(holdout_path))
     if isinstance(market.model, CNNSettings):
         try:
             market.model.image_shape(schema.width)
@@ -61,11 +56,37 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
             continue
         path = folder / provider.file
         try:
-            providers[provider.id] = EncodedTable(*schema.encode(read_table(path), str(path)))
+            table, more = labelled_table(market, path)
+            providers[provider.id] = EncodedTable(*schema.encode(table, str(path)))
         except BazaarError as error:
             raise BazaarError(f"provider {provider.id!r}: {error}") from None
+        notes += more
         digests[provider.file.as_posix()] = _digest(path)
-    return MarketData(schema, holdout, providers, digests)
+    return MarketData(schema, holdout, providers, digests, notes)
+
+
+def labelled_table(market: MarketFile, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows of a file whose target is known, and what there is to say of the file."""
+    frame = read_table(path, market.data.format)
+    known = labelled(frame, market.data.target, market.data.task, str(path))
+    notes = tuple(f"{path}: {note}" for note in notes_of(frame))
+    if len(known) < len(frame):
+        left = f"{len(frame) - len(known)} of {len(frame)} rows have no {market.data.target!r} and are left out"
+        notes += (f"{path}: {left}",)
+    return known, notes
+
+
+def fit_schema(market: MarketFile, frame: pd.DataFrame, where: str) -> Schema:
+    """The encoding that the hold-out gives by the market's settings."""
+    return Schema.fit(
+        frame,
+        target=market.data.target,
+        task=market.data.task,
+        features=market.data.features,
+        categorical=market.data.categorical,
+        day_first=None if market.data.dates is None else market.data.dates == "day-first",
+        where=where,
+    )
 
 
 def _digest(path: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
+from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 
@@ -72,7 +73,23 @@ class DataSettings(Section):
     target: Text = Field(description="the column to predict")
     task: TaskKind = "classification"
     features: Names | None = Field(default=None, description="a list; without it all columns are used")
-    categorical: Names | None = Field(default=None, description="a list; without it the text columns")
+    categorical: Names | None = Field(default=None, description="a list; without it the columns of names")
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default=None, description="of text files; without it found out"
+    )
+    decimal: Literal[".", ","] | None = Field(default=None, description="of text files; without it found out")
+    encoding: Text | None = Field(default=None, description='of text files, such as "cp1252"; without it found out')
+    missing: Annotated[tuple[Text, ...], Field(strict=False)] = Field(
+        default=(), description="a list of texts that stand for a missing value"
+    )
+    dates: Literal["day-first", "month-first"] | None = Field(
+        default=None, description="how to read 03/04/2024; without it found out"
+    )
+
+    @property
+    def format(self) -> TableFormat:
+        """How the market's text files are written, as far as it is said."""
+        return TableFormat(self.separator, self.decimal, self.encoding, self.missing)
 
 
 class LinearSettings(Section):

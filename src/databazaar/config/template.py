@@ -17,10 +17,15 @@ decimals = 0               # digits after the decimal point: 2 for euros and cen
 
 [data]
 holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
-target = "target"          # the column to predict; whole-number labels for classification
+target = "target"          # the column to predict; rows without it are left out
 task = "classification"    # or "regression"
 # features = ["amount", "hour", "channel"]   # default: all columns but the target
-# categorical = ["channel"]                  # default: the text columns
+# categorical = ["channel"]                  # default: the columns of names
+# separator = ";"          # this and the next four are found out where they are not set
+# decimal = ","
+# encoding = "cp1252"
+# missing = ["-", "n/a"]   # texts that stand for a missing value, beside the usual ones
+# dates = "day-first"      # 03/04/2024 is the third of April; or "month-first"
 
 [model]
 kind = "mlp"               # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
