@@ -66,7 +66,8 @@ def _show_columns(console: Console, profile: MarketProfile) -> None:
     for head in ("column", "read as", "such as"):
         table.add_column(head, no_wrap=True)
     for column in profile.columns[:MOST_COLUMNS]:
-        table.add_row(Text(printable(column.name)), column.understood, Text(printable(column.example)))
+        why = f" ({column.why})" if column.why else ""
+        table.add_row(Text(printable(column.name)), Text(column.understood + why), Text(printable(column.example)))
     console.print(table)
     if len(profile.columns) > MOST_COLUMNS:
         _say(console, f"{len(profile.columns) - MOST_COLUMNS:,} more columns stand in the JSON (--json)\n")

@@ -153,16 +153,15 @@ def _market(frame: pd.DataFrame, holdout: Path, tables: dict[Path, list[str]], w
     for name in wanted:
         if name not in shared:
             unused[name] = "most providers do not have it"
-    providers, extra = [], False
+    providers = []
     for path, columns in sellers.items():
         lacking = [name for name in shared if name not in columns]
         if lacking:
             notes.append(f"{path.name} is left out: it has no column {listed(lacking, 4)}")
         else:
             providers.append(path)
-            extra = extra or bool(set(columns) - {*names})
     notes += [f"the column {name!r} is left out of `features`: {why}" for name, why in unused.items()]
-    features = tuple(shared) if unused or extra else None
+    features = tuple(shared) if unused else None
     return _Market(target, features, providers, notes)
 
 

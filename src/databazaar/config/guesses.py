@@ -10,6 +10,7 @@ from pandas.api import types
 
 from databazaar.config.names import writable
 from databazaar.data.columns import Column, kind_of, listed, plain
+from databazaar.data.holdout import LeftOut, fit_column
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.signs import holds_written_numbers, is_identifier
 from databazaar.errors import BazaarError
@@ -81,13 +82,18 @@ def guess_task(target: Column) -> TaskKind:
 
 
 def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
-    """The columns that are no features, each with the reason."""
+    """The columns that would be taken for features and are none, each with the reason."""
     unused = {}
     for name in map(str, frame.columns):
         if name == target:
             continue
-        if is_identifier(frame[name]):
+        try:
+            fitted = fit_column(frame[name], categorical=False, wanted=False, day_first=None, where="")
+        except BazaarError as reason:
+            unused[name] = str(reason).removeprefix(": ")
+            continue
+        if not isinstance(fitted, LeftOut) and is_identifier(frame[name]):
             unused[name] = "it is different in every row, as an identifier is"
-        elif not writable(name) and any(is_identifier(frame[other]) for other in frame.columns):
-            unused[name] = "market.toml cannot hold its name"
+    if unused:
+        unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}
     return unused

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from databazaar.data.columns import Column, kind_of, plain
+from databazaar.data.columns import Column, Floats, as_numbers, as_texts, kind_of, plain
 from databazaar.data.date_text import days_in, days_of
 from databazaar.data.number_text import numbers_in
 from databazaar.data.profile_record import Understood
+from databazaar.errors import BazaarError
 
-Floats = npt.NDArray[np.float64]
+Names: TypeAlias = npt.NDArray[Any]
+"""The category of each row, None where there is none."""
+
+
+class Columns(NamedTuple):
+    """The columns of one table by name."""
+
+    floats: dict[str, Floats]
+    names: dict[str, Names]
+
+
+def comparable(frame: pd.DataFrame, kinds: Mapping[str, Understood]) -> Columns:
+    """The columns of `kinds` that the table has."""
+    there = {name: kind for name, kind in kinds.items() if name in frame.columns}
+    return Columns(
+        {name: floats(frame[name], kind) for name, kind in there.items() if kind in ("number", "date")},
+        {name: names(frame[name]) for name, kind in there.items() if kind in ("category", "hashed")},
+    )
 
 
 def floats(column: Column, understood: Understood) -> Floats:
@@ -23,42 +43,35 @@ def floats(column: Column, understood: Understood) -> Floats:
     [1200.5, nan, nan]
     """
     column = plain(column)
-    if kind_of(column) == "text":
-        codes, texts = pd.factorize(column)
-        trimmed = [str(text).strip() for text in texts]
-        read = days_in(trimmed) if understood == "date" else numbers_in(trimmed)
-        values: Floats = np.append(read.values, np.nan)[codes]
-    elif understood == "date":
-        values = days_of(column) if hasattr(column, "dt") or column.dtype == object else np.full(len(column), np.nan)
-    else:
-        values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(values), values, np.nan)
+    kind = kind_of(column)
+    if kind == "text":
+        found = as_texts(column, "")
+        read = days_in(found.texts) if understood == "date" else numbers_in(found.texts)
+        return found.spread(np.where(np.isfinite(read.values), read.values, np.nan), np.nan)
+    if kind == "date" and understood == "date":
+        return days_of(column)
+    try:
+        return as_numbers(column.replace([np.inf, -np.inf], np.nan), "", "")
+    except BazaarError:
+        return np.full(len(column), np.nan)
 
 
-def names(column: Column) -> Column:
-    """The category of each row, None where there is none; 3, 3.0 and "3" are one category.
+def names(column: Column) -> Names:
+    """The category of each row; 3, 3.0 and "3" are one.
 
     >>> names(pd.Series([3.0, None, 0.5])).tolist()
     ['3', None, '0.5']
     """
-    codes, values = pd.factorize(plain(column))
-    texts = [_name(value) for value in values]
-    return pd.Series(np.array([*texts, None], dtype=object)[codes], index=column.index, dtype=object)
+    try:
+        found = as_texts(plain(column).replace([np.inf, -np.inf], np.nan), "")
+    except BazaarError:
+        return np.full(len(column), None, dtype=object)
+    return np.array([*found.texts, None], dtype=object)[found.codes]
 
 
-def _name(value: object) -> str | None:
-    if isinstance(value, float | np.floating) and value.is_integer():
-        return str(int(value))
-    return str(value).strip() or None
-
-
-def fingerprints(frame: pd.DataFrame, understood: dict[str, Understood]) -> npt.NDArray[np.uint64]:
-    """One number for each row, the same for rows that say the same in all columns of `understood`."""
-    comparable = {
-        name: names(frame[name]).to_numpy() if kind in ("category", "hashed") else floats(frame[name], kind)
-        for name, kind in understood.items()
-    }
-    hashed = pd.util.hash_pandas_object(pd.DataFrame(comparable), index=False)
+def fingerprints(columns: Columns) -> npt.NDArray[np.uint64]:
+    """One number for each row, the same for rows that say the same in all columns."""
+    hashed = pd.util.hash_pandas_object(pd.DataFrame({**columns.floats, **columns.names}), index=False)
     return np.asarray(hashed, dtype=np.uint64)
 
 

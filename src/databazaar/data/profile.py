@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from databazaar.data.columns import Column
-from databazaar.data.comparable import Floats, fingerprints, floats, names
+from databazaar.data.columns import Column, Floats
+from databazaar.data.comparable import Names, comparable, fingerprints, names
+from databazaar.data.labels import Classes, classes_of, places_of
 from databazaar.data.profile_record import TableProfile, Understood
 from databazaar.data.schema_message import TaskKind
+from databazaar.errors import BazaarError
+
+MOST_STRANGE = 50
+FARTHEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -27,27 +32,25 @@ class Spread:
         known = values[~np.isnan(values)]
         if not len(known):
             return None
-        with np.errstate(over="ignore"):
-            scale = float(known.std())
-        return cls(float(known.min()), float(known.max()), float(known.mean()), scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return cls(float(known.min()), float(known.max()), float(known.mean()), float(known.std()))
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """One column of numbers or dates: how many lie outside the hold-out's range, the shift, and what is no number."""
+    """One column of numbers or dates: how many there are and lie outside the hold-out's range, and the shift."""
 
-    outside: int
     known: int
-    shift: float
-    unreadable: tuple[str, ...]
+    outside: int = 0
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
 class Categories:
-    """One column of categories: how many cells the hold-out does not know, and the most frequent of those names."""
+    """One column of categories: how many cells there are and the hold-out does not know, and such names by number."""
 
-    unseen: int
     known: int
+    unseen: int
     strange: tuple[str, ...]
 
 
@@ -56,99 +59,95 @@ class Measured:
     """All that the sentences about one table are made from."""
 
     profile: TableProfile
-    numbers: dict[str, Numbers] = field(default_factory=dict)
-    categories: dict[str, Categories] = field(default_factory=dict)
-    empty: dict[str, float] = field(default_factory=dict)
-    strange_labels: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    lacking: tuple[str, ...] = ()
+    numbers: dict[str, Numbers]
+    categories: dict[str, Categories]
+    empty: dict[str, float]
+    strange_labels: tuple[str, ...]
+    extra: tuple[str, ...]
 
 
 class Yardstick:
-    """The consumer's hold-out. `understood` says of each feature how it is read; the target is one of the columns."""
+    """The consumer's hold-out. `understood` says of each feature how it is read."""
 
     def __init__(self, frame: pd.DataFrame, target: str, task: TaskKind, understood: dict[str, Understood]) -> None:
-        self.frame = frame
-        self.target = target
-        self.understood = understood
-        self.all: dict[str, Understood] = {**understood, target: "category" if task == "classification" else "number"}
-        self.spreads = {name: Spread.of(floats(frame[name], kind)) for name, kind in self._of("number", "date")}
-        self.known = {name: set(names(frame[name]).dropna()) for name, _ in self._of("category", "hashed")}
-        self.rows = fingerprints(frame, self.all)
-        self.balance = self._balance(frame)
+        self.frame, self.target = frame, target
+        self._kinds: dict[str, Understood] = {**understood, target: "number" if task == "regression" else "category"}
+        self._own = comparable(frame, self._kinds)
+        self._spreads = {name: Spread.of(values) for name, values in self._own.floats.items()}
+        self.known = {name: {text for text in texts if text is not None} for name, texts in self._own.names.items()}
+        self._rows = fingerprints(self._own)
+        self._classes = _classes(frame[target]) if task == "classification" else ()
 
     def measure(self, frame: pd.DataFrame, id: str, file: str) -> Measured:
         """One table against the hold-out, in the columns that it has."""
-        there = [name for name in self.understood if name in frame.columns]
-        numbers = {
-            name: self._numbers(frame[name], name) for name in there if self.understood[name] in ("number", "date")
-        }
+        own = frame is self.frame
+        columns = self._own if own else comparable(frame, self._kinds)
+        rows = self._rows if own else fingerprints(columns)
+        complete = len(columns.floats) + len(columns.names) == len(self._kinds)
+        numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
         categories = {
-            name: self._categories(frame[name], name)
-            for name in there
-            if self.understood[name] in ("category", "hashed")
+            name: _categories(texts, self.known[name]) for name, texts in columns.names.items() if name != self.target
         }
-        balance = self._balance(frame) if self.target in frame.columns else {}
-        if self.all[self.target] == "number" and self.target in frame.columns:
-            numbers[self.target] = self._numbers(frame[self.target], self.target)
-        shifts = {name: column.shift for name, column in numbers.items()}
-        shifted = max(shifts, key=lambda name: shifts[name], default="")
-        copied, repeated = self._rows(frame)
+        shifted = max(numbers, key=lambda name: numbers[name].shift, default="")
+        balance = self._balance(frame)
+        empty = {name: float(np.isnan(values).mean()) for name, values in columns.floats.items()}
+        empty |= {name: float(pd.isna(texts).mean()) for name, texts in columns.names.items()}
         profile = TableProfile(
             id=id,
             file=file,
             rows=len(frame),
-            missing=float(frame[there].isna().to_numpy().mean()) if there else 0.0,
+            missing=float(np.mean(list(empty.values()))) if empty else 0.0,
             unseen=_share(sum(c.unseen for c in categories.values()), sum(c.known for c in categories.values())),
             outside=_share(sum(n.outside for n in numbers.values()), sum(n.known for n in numbers.values())),
-            shift=shifts.get(shifted, 0.0),
-            shifted=shifted if shifts.get(shifted, 0.0) > 0 else "",
-            copied=copied,
-            repeated=repeated,
+            shift=numbers[shifted].shift if shifted else 0.0,
+            shifted=shifted if shifted and numbers[shifted].shift else "",
+            copied=int(np.isin(self._rows, rows).sum()) if complete and not own else 0,
+            repeated=len(rows) - len(np.unique(rows)),
             balance=balance,
         )
         return Measured(
             profile,
             numbers,
             categories,
-            empty={name: float(frame[name].isna().mean()) for name in there},
-            strange_labels=tuple(name for name in balance if name not in self.balance),
+            empty,
+            strange_labels=tuple(name for name in balance if name not in map(str, self._classes)),
             extra=tuple(str(name) for name in frame.columns if name not in self.frame.columns),
-            lacking=tuple(name for name in self.all if name not in frame.columns),
         )
 
-    def _of(self, *kinds: Understood) -> list[tuple[str, Understood]]:
-        return [(name, kind) for name, kind in self.all.items() if kind in kinds]
-
     def _balance(self, frame: pd.DataFrame) -> dict[str, float]:
-        if self.all[self.target] != "category":
+        """The share of each class by the hold-out's name for it; as written where a label is none of them."""
+        if not self._classes or self.target not in frame.columns:
             return {}
-        shares = names(frame[self.target]).value_counts(normalize=True)
-        return {str(name): float(share) for name, share in shares.items()}
+        labels = frame[self.target].dropna()
+        try:
+            counts = np.bincount(places_of(labels, self._classes, ""), minlength=len(self._classes))
+            return {str(name): _share(int(rows), len(labels)) for name, rows in zip(self._classes, counts, strict=True)}
+        except BazaarError:
+            shares = pd.Series(names(labels)).value_counts(normalize=True)
+            return {str(name): float(share) for name, share in shares.items()}
 
-    def _numbers(self, column: Column, name: str) -> Numbers:
-        values, spread = floats(column, self.all[name]), self.spreads[name]
-        known = values[~np.isnan(values)]
-        unreadable = column[np.isnan(values) & column.notna().to_numpy()].astype(str).unique()
-        if spread is None or not len(known):
-            return Numbers(0, len(known), 0.0, tuple(unreadable[:3]))
-        outside = int(((known < spread.least) | (known > spread.most)).sum())
-        distance = abs(float(known.mean()) - spread.mean)
-        scale = spread.scale or max(abs(spread.mean), 1.0)
-        return Numbers(outside, len(known), min(distance / scale, 1e6), tuple(unreadable[:3]))
 
-    def _categories(self, column: Column, name: str) -> Categories:
-        counts = names(column).value_counts()
-        strange = counts[~counts.index.isin(list(self.known[name]))]
-        return Categories(int(strange.sum()), int(counts.sum()), tuple(map(str, strange.index[:50])))
+def _numbers(values: Floats, spread: Spread | None) -> Numbers:
+    known = values[~np.isnan(values)]
+    if spread is None or not len(known):
+        return Numbers(len(known))
+    outside = int(((known < spread.least) | (known > spread.most)).sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = abs(float(known.mean()) - spread.mean) / (spread.scale or max(abs(spread.mean), 1.0))
+    return Numbers(len(known), outside, min(distance, FARTHEST) if np.isfinite(distance) else FARTHEST)
 
-    def _rows(self, frame: pd.DataFrame) -> tuple[int, int]:
-        """How many rows of the hold-out are in the table, and how many of the table's repeat another of them."""
-        there: dict[str, Understood] = {name: kind for name, kind in self.all.items() if name in frame.columns}
-        own = frame is self.frame
-        rows = self.rows if own else fingerprints(frame, there)
-        comparable = not own and len(there) == len(self.all)
-        return int(np.isin(self.rows, rows).sum()) if comparable else 0, len(rows) - len(np.unique(rows))
+
+def _categories(texts: Names, known: set[str]) -> Categories:
+    counts = pd.Series(texts).value_counts()
+    strange = counts[[name not in known for name in counts.index]]
+    return Categories(int(counts.sum()), int(strange.sum()), tuple(map(str, strange.index[:MOST_STRANGE])))
+
+
+def _classes(labels: Column) -> Classes:
+    try:
+        return classes_of(labels.dropna(), "")
+    except BazaarError:
+        return ()
 
 
 def _share(part: int, whole: int) -> float:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from databazaar.data.schema_message import TaskKind
 
 Understood = Literal["number", "category", "hashed", "date", "left out", "not usable"]
+UNUSED = ("left out", "not usable")
 
 
 class Record(BaseModel):
@@ -18,10 +19,11 @@ class Record(BaseModel):
 
 
 class ColumnUse(Record):
-    """How one column of the consumer's rows is understood, with an example of it."""
+    """How one column of the consumer's rows is understood, why if it is not used, and an example of it."""
 
     name: str
     understood: Understood
+    why: str = ""
     example: str = ""
 
 

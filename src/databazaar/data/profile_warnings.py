@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from databazaar.data.columns import kind_of, listed, plain
+from databazaar.data.columns import listed, plain
 from databazaar.data.comparable import spelling
 from databazaar.data.profile import Measured, Yardstick
 from databazaar.data.profile_record import Understood
@@ -21,10 +21,11 @@ OTHER_BALANCE = 0.25
 MANY_REPEATED = 0.05
 
 
-def own_warnings(frame: pd.DataFrame, understood: Mapping[str, Understood], measured: Measured) -> tuple[str, ...]:
-    """What is odd about the columns of the consumer's own rows, which decide how all tables are read."""
+def own_warnings(yardstick: Yardstick, understood: Mapping[str, Understood], measured: Measured) -> tuple[str, ...]:
+    """What is odd about the consumer's own rows, which decide how all tables are read."""
     return (
-        *_column_signs(frame, understood),
+        *_column_signs(yardstick.frame, understood),
+        *_spellings(yardstick),
         *_empty(measured, None),
         *_repeated(measured),
         *_few_of_a_class(measured),
@@ -37,7 +38,6 @@ def warnings_of(measured: Measured, yardstick: Yardstick, own: Measured) -> tupl
         *_copied(measured, own),
         *_columns(measured),
         *_empty(measured, own),
-        *_unreadable(measured),
         *_unseen(measured, yardstick),
         *_shifted(measured),
         *_balance(measured, own),
@@ -55,8 +55,23 @@ def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> 
                 f"column {name!r} has another value in every row and looks like an identifier: leave it out by listing "
                 "the other columns as `features`"
             )
-        elif kind in ("category", "hashed") and holds_written_dates(column):
+        elif kind == "category" and holds_written_dates(column):
             yield f"column {name!r} holds dates and is read as categories: take it out of `categorical`"
+        elif kind == "hashed" and 2 * column.nunique() > len(column):
+            yield (
+                f"column {name!r} has {column.nunique():,} different texts in {len(column):,} rows, too many to tell "
+                "anything by: leave it out of `features`, or group its values"
+            )
+
+
+def _spellings(yardstick: Yardstick) -> Iterator[str]:
+    for name, known in yardstick.known.items():
+        first: dict[str, str] = {}
+        for text in sorted(known):
+            twin = first.setdefault(spelling(text), text)
+            if spelling(text) and twin != text:
+                yield f"column {name!r} has both {twin!r} and {text!r}: if they are the same, write them alike"
+                break
 
 
 def _copied(measured: Measured, own: Measured) -> Iterator[str]:
@@ -81,15 +96,6 @@ def _empty(measured: Measured, own: Measured | None) -> Iterator[str]:
             yield f"column {name!r} is empty: fill it in, or leave it out of `features`"
         elif share > usual + MUCH_MISSING:
             yield f"column {name!r} is empty in {share:.0%} of the rows: ask for values, or leave it out of `features`"
-
-
-def _unreadable(measured: Measured) -> Iterator[str]:
-    for name, column in measured.numbers.items():
-        if column.unreadable:
-            yield (
-                f"column {name!r} holds {listed(column.unreadable, 3)} where your rows have numbers or dates: "
-                "write them alike"
-            )
 
 
 def _unseen(measured: Measured, yardstick: Yardstick) -> Iterator[str]:
@@ -188,4 +194,4 @@ def _repeated(measured: Measured) -> Iterator[str]:
 def example_of(frame: pd.DataFrame, name: str) -> str:
     """The first value of a column, as the file writes it."""
     values = plain(frame[name].dropna())
-    return str(values.iloc[0])[:40] if len(values) and kind_of(values) != "other" else ""
+    return str(values.iloc[0])[:40] if len(values) else ""

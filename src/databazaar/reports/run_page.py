@@ -64,7 +64,8 @@ def render(
     profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
-    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`, where that was called already.
+    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`,
+    where that was called already.
 
     The same arguments give the same bytes.
     """
