@@ -19,10 +19,12 @@ from databazaar.errors import BazaarError
 
 _CONSUMERS = (
     {"train", "training"},
-    {"own", "our", "ours", "mine", "my", "consumer", "buyer", "us"},
+    {"own", "ours", "mine", "consumer", "buyer", "our", "my"},
     {"holdout", "validation", "valid", "val"},
 )
 """Words in the name of a consumer's file. Of two such files, the later kind judges and the other one trains."""
+_FIRST_WORD = {"our", "my"}
+"""Such a word tells nothing later in a name: MY is a country too."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,15 @@ def is_test(path: Path) -> bool:
 
 def consumer_files(files: Sequence[Path], wishes: Wishes) -> tuple[Path, Path | None]:
     """The consumer's hold-out, and the file to start training from if that is another one."""
-    ranked = sorted(((_rank(path), path) for path in files if _rank(path) >= 0), key=lambda pair: -pair[0])
+    ranked = _ranked(files)
     if wishes.own is not None:
         judges = [path for rank, path in ranked if rank > max(1, _rank(wishes.own))]
         return (judges[0], wishes.own) if len(judges) == 1 else (wishes.own, None)
-    if len(ranked) == 1:
-        return ranked[0][1], None
-    if len(ranked) == 2 and ranked[0][0] > ranked[1][0]:
-        return ranked[0][1], ranked[1][1]
+    for sure in (ranked, [(rank, path) for rank, path in ranked if len(_words(path)) == 1]):
+        if len(sure) == 1:
+            return sure[0][1], None
+        if len(sure) == 2 and sure[0][0] > sure[1][0]:
+            return sure[0][1], sure[1][1]
     candidates = [path for _, path in ranked] or list(files)
     names = [str(path) for path in candidates]
     if wishes.ask is not None and names:
@@ -183,10 +186,16 @@ def _relative(path: Path, folder: Path) -> Path:
     return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
+def _ranked(files: Iterable[Path]) -> list[tuple[int, Path]]:
+    """The files whose names say that they are the consumer's, with the kind of name; the latest kind first."""
+    found = [(_rank(path), path) for path in files]
+    return sorted(((rank, path) for rank, path in found if rank >= 0), key=lambda pair: -pair[0])
+
+
 def _rank(path: Path) -> int:
     words = _words(path)
-    joined = {a + b for a, b in itertools.pairwise(words)}
-    return max((rank for rank, known in enumerate(_CONSUMERS) if known & {*words, *joined}), default=-1)
+    told = {*words[:1], *(set(words[1:]) - _FIRST_WORD), *(a + b for a, b in itertools.pairwise(words))}
+    return max((rank for rank, known in enumerate(_CONSUMERS) if known & told), default=-1)
 
 
 def _words(path: Path) -> list[str]:

@@ -86,7 +86,9 @@ class Yardstick:
         complete = len(columns.floats) + len(columns.names) == len(self._kinds)
         numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
         categories = {
-            name: _categories(texts, self.known[name]) for name, texts in columns.names.items() if name != self.target
+            name: _categories(texts, self.known[name])
+            for name, texts in columns.names.items()
+            if name != self.target and self._kinds[name] == "category"
         }
         shifted = max(numbers, key=lambda name: numbers[name].shift, default="")
         balance = self._balance(frame)

@@ -65,6 +65,18 @@ class MarketProfile(Record):
         return (*self.own, *self.providers)
 
     @property
+    def remarks(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """All warnings, each set of tables that has the same ones once: the tables' ids, and the sentences."""
+        about: dict[str, list[str]] = {}
+        for table in self.tables:
+            for warning in table.warnings:
+                about.setdefault(warning, []).append(table.id)
+        grouped: dict[tuple[str, ...], list[str]] = {}
+        for warning, ids in about.items():
+            grouped.setdefault(tuple(ids), []).append(warning)
+        return [(ids, tuple(warnings)) for ids, warnings in grouped.items()]
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """The hold-out's classes, the most frequent first."""
         balance = self.own[0].balance if self.own else {}

@@ -124,7 +124,7 @@ def _twin(strange: str, known: Mapping[str, str]) -> str | None:
     plain_name = spelling(strange)
     if plain_name in known:
         return known[plain_name]
-    if len(plain_name) < 5 or plain_name.isdigit():
+    if len(plain_name) < 5 or not plain_name.isalpha():
         return None
     close = difflib.get_close_matches(plain_name, known, n=1, cutoff=0.88)
     return known[close[0]] if close else None
