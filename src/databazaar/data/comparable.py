@@ -76,9 +76,9 @@ def fingerprints(columns: Columns) -> npt.NDArray[np.uint64]:
 
 
 def spelling(name: str) -> str:
-    """What stays of a name whatever its case, spaces and signs.
+    """What stays of a name whatever its case, spaces and hyphens. A number stays as it is, and so does a grade A-.
 
-    >>> spelling("New-York ") == spelling("new york")
-    True
+    >>> spelling("New-York "), spelling("new york"), spelling("1.5"), spelling("A-")
+    ('newyork', 'newyork', '1.5', 'a-')
     """
-    return re.sub(r"[\W_]+", "", name.casefold())
+    return re.sub(r"[\s_'’]+|(?<=[^\W\d])[-.](?=[^\W\d])|(?<=[^\W\d])\.$", "", name.casefold())

@@ -66,7 +66,9 @@ def _as_utf8(raw: bytes, encoding: str | None) -> tuple[bytes, tuple[str, ...]]:
         try:
             return raw.decode(chosen).removeprefix("\ufeff").encode(), ()
         except LookupError:
-            raise BazaarError(f"`encoding` = {encoding!r} is not known: write one such as \"utf-8\" or \"cp1252\"") from None
+            raise BazaarError(
+                f'`encoding` = {encoding!r} is not known: write one such as "utf-8" or "cp1252"'
+            ) from None
     if b"\0" in raw[:SAMPLE]:
         raise ValueError("it holds zero bytes, as no text does")
     try:

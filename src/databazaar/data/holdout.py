@@ -78,7 +78,9 @@ def chosen_columns(
     return chosen
 
 
-def fit_column(column: Column, categorical: bool, wanted: bool, day_first: bool | None, where: str) -> Encoder | LeftOut:
+def fit_column(
+    column: Column, categorical: bool, wanted: bool, day_first: bool | None, where: str
+) -> Encoder | LeftOut:
     """What kind of column this is. `categorical` and `wanted` say that market.toml lists it, as one or as a feature."""
     name = str(column.name)
     kind = kind_of(plain(column))
