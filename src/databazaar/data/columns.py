@@ -84,7 +84,7 @@ def kind_of(column: Column) -> Kind:
         return "number"
     if types.is_datetime64_any_dtype(dtype):
         return "date"
-    if dtype == object:
+    if types.is_object_dtype(dtype):
         return _OBJECT_KINDS.get(types.infer_dtype(column, skipna=True), "other")
     return "text" if types.is_string_dtype(dtype) else "other"
 
@@ -96,7 +96,7 @@ def is_boolean(column: Column) -> bool:
     (True, False)
     """
     return bool(types.is_bool_dtype(column.dtype)) or (
-        column.dtype == object and types.infer_dtype(column, skipna=True) == "boolean"
+        bool(types.is_object_dtype(column.dtype)) and types.infer_dtype(column, skipna=True) == "boolean"
     )
 
 
@@ -200,7 +200,7 @@ def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
 
 def _floats(column: Column) -> Floats:
     if types.is_timedelta64_dtype(column.dtype):
-        return (column / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
+        return column.dt.total_seconds().to_numpy(dtype=np.float64) / 86_400
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except OverflowError:

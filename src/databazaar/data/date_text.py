@@ -60,7 +60,7 @@ def days_in(texts: Sequence[str], day_first: bool | None = None) -> Days:
 
 def days_of(column: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """The days of a column of dates that pandas or Python holds, by the clock of their own time zone."""
-    if column.dtype == object:
+    if pd.api.types.is_object_dtype(column.dtype):
         return np.array([np.nan if pd.isna(value) else _ordinal(value) for value in column], dtype=np.float64)
     clock = column.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     days = clock.astype(np.int64) / 86_400e6

@@ -202,9 +202,9 @@ def place_in(part: DatePart, days: Floats) -> Floats:
     if part == "day":
         return days - whole
     if part == "week":
-        return np.mod(whole + 3, 7) / 7
+        return np.asarray(np.mod(whole + 3, 7) / 7)
     dates = whole.astype("datetime64[D]")
-    return (dates - dates.astype("datetime64[Y]")).astype(np.float64) / 366
+    return np.asarray((dates - dates.astype("datetime64[Y]")).astype(np.float64) / 366)
 
 
 def _mark(out: Features, places: Sequence[int] | npt.NDArray[np.int64]) -> None:

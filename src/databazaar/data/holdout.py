@@ -17,7 +17,6 @@ from databazaar.data.columns import (
     as_numbers,
     as_texts,
     kind_of,
-    plain,
     refuse_unreadable,
     suggestion,
 )
@@ -81,23 +80,23 @@ def chosen_columns(
 def fit_column(
     column: Column, categorical: bool, wanted: bool, day_first: bool | None, where: str
 ) -> Encoder | LeftOut:
-    """What kind of column this is. `categorical` and `wanted` say that market.toml lists it, as one or as a feature."""
+    """What kind of column this is. It may be listed in market.toml: as `categorical`, or `wanted` as a feature."""
     name = str(column.name)
-    kind = kind_of(plain(column))
-    if kind == "number" and not categorical and not isinstance(column.dtype, pd.CategoricalDtype):
-        numbers = as_numbers(column, where, "numbers were expected")
-        return LeftOut(name, "empty") if np.isnan(numbers).all() else NumericColumn.fit(name, numbers)
-    if kind == "date" and not categorical:
-        days = as_days(column, where, True)
-        return LeftOut(name, "empty") if np.isnan(days).all() else _dates(name, days, True)
+    names = categorical or isinstance(column.dtype, pd.CategoricalDtype)
+    kind = "names" if names else kind_of(column)
+    if column.isna().all():
+        return LeftOut(name, "empty")
+    if kind == "number":
+        return NumericColumn.fit(name, as_numbers(column, where, "numbers were expected"))
+    if kind == "date":
+        return _dates(name, as_days(column, where, day_first=True), day_first=True)
     found = as_texts(column, where)
     if not found.texts:
         return LeftOut(name, "empty")
-    if kind == "text" and not categorical and not isinstance(column.dtype, pd.CategoricalDtype):
-        read = _read(column, found, day_first, where)
-        if read is not None:
-            return read
-    if not (categorical or wanted) and len(found.texts) > MOST_CATEGORIES and found.counts.max() == 1:
+    read = _read(column, found, day_first, where) if kind == "text" else None
+    if read is not None:
+        return read
+    if not (names or wanted) and len(found.texts) > MOST_CATEGORIES and found.counts.max() == 1:
         return LeftOut(name, "identifier")
     return _categories(name, found)
 
@@ -123,7 +122,7 @@ def _all_but_errors(
     bad, good = found.counts[unreadable].sum(), found.counts[~np.isnan(values)].sum()
     if 0 < bad < good and bad <= max(1, TYPING_ERRORS * (bad + good)):
         expected = f"the rest is {what} (to keep all as text, list the column as `categorical`)"
-        remedy = f"correct it, list it as `missing` in market.toml if it stands for no value,"
+        remedy = "correct it, list it as `missing` in market.toml if it stands for no value,"
         refuse_unreadable(column, found, unreadable, where, expected, remedy)
     return bool(good and not bad)
 

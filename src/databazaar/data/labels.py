@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from databazaar.data.columns import Column, Texts, as_numbers, as_texts, is_boolean, kind_of, listed, plain
-from databazaar.data.number_text import FALSE_WORDS, MISSING_WORDS, TRUE_WORDS, look_like_codes
-from databazaar.data.schema_message import LARGEST_LABEL, MAX_CATEGORIES, TaskKind
+from databazaar.data.number_text import FALSE_WORDS, TRUE_WORDS, look_like_codes
+from databazaar.data.schema_message import LARGEST_LABEL, MAX_CATEGORIES
 from databazaar.errors import BazaarError
 
 Classes = tuple[int, ...] | tuple[str, ...]
 _TRUE, _FALSE = "\0true", "\0false"
-
-
-def without_target(frame: pd.DataFrame, target: str, task: TaskKind) -> npt.NDArray[np.bool_]:
-    """The rows of which the target is not known: empty, NaN or null; in a regression also "n/a" and the like."""
-    column = plain(frame[target])
-    if kind_of(column) != "text":
-        return column.isna().to_numpy(dtype=np.bool_)
-    found = as_texts(column, target)
-    words = MISSING_WORDS if task == "regression" else frozenset[str]()
-    return found.spread(np.array([text.casefold() in words for text in found.texts], dtype=np.bool_), True)
 
 
 def classes_of(column: Column, where: str) -> Classes:
@@ -61,9 +50,10 @@ def places_of(column: Column, classes: Classes, where: str) -> npt.NDArray[np.in
     places = found.spread(np.array([_place(text, known) for text in found.texts], dtype=np.int64), -1)
     if (places < 0).any():
         row = int((places < 0).argmax())
+        label = found.texts[found.codes[row]][:40]
         raise BazaarError(
-            f"{where}: column {column.name!r} has the class {found.texts[found.codes[row]][:40]} in data row {row + 1}, "
-            f"which the hold-out does not have (its classes: {', '.join(map(str, classes[:8]))}): "
+            f"{where}: column {column.name!r} has the class {label} in data row {row + 1}, which the hold-out does "
+            f"not have (its classes: {', '.join(map(str, classes[:8]))}): "
             "correct the label, drop the row, or add the class to the hold-out"
         )
     return places

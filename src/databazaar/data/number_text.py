@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MISSING_WORDS = frozenset(
-    ["", "-", "--", "–", "—", "?", ".", "na", "n/a", "n.a.", "#n/a", "nan", "none", "null", "nil"]
-    + ["k.a.", "unknown", "missing", "(missing)", "not available"]
-)
+MISSING_WORDS = frozenset({"", "-", "--", "–", "—", "?", ".", "na", "n/a", "n.a.", "#n/a", "nan", "none", "null"}) | {
+    *("nil", "k.a.", "unknown", "missing", "(missing)", "not available")
+}
 """What stands in a column of numbers or dates for a missing value; upper or lower case."""
-TRUE_WORDS = frozenset(["true", "yes", "y", "t", "on", "1"])
-FALSE_WORDS = frozenset(["false", "no", "n", "f", "off", "0"])
+TRUE_WORDS = frozenset(["true", "yes", "y", "t", "on", "ja", "oui", "si", "sí", "sì", "1"])
+FALSE_WORDS = frozenset(["false", "no", "n", "f", "off", "nein", "non", "0"])
 
 _CURRENCY = (
     r"(?:(?:US|CA|AU|NZ|HK|R)?\$|[€£¥₹₽₩₺₪฿]|kr\.?|zł|Fr\.|"

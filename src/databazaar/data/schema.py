@@ -18,11 +18,12 @@ from pydantic import ValidationError
 from databazaar.data.columns import as_numbers, as_texts, suggestion
 from databazaar.data.encoders import LIMIT, CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
 from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
-from databazaar.data.labels import Classes, classes_of, places_of, without_target
+from databazaar.data.labels import Classes, classes_of, places_of
 from databazaar.data.schema_message import MAX_WIDTH, SchemaMessage, TaskKind
+from databazaar.data.target import check_target, column_names, refuse_without_target
 from databazaar.errors import BazaarError
 
-__all__ = ["LIMIT", "Array", "Schema", "labelled"]
+__all__ = ["LIMIT", "Array", "Schema"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -96,10 +97,10 @@ class Schema:
 
         `day_first` says how to read 03/04/2024 where no date of its column shows the order.
         """
-        names = _names(frame, where)
+        names = column_names(frame, where)
         check_target(names, target, where)
         chosen = chosen_columns(names, target, features, categorical, where)
-        _refuse_without_target(frame, target, task, where)
+        refuse_without_target(frame, target, task, where)
         wanted = features or ()
         fitted = [
             fit_column(frame[name], name in (categorical or ()), name in wanted, day_first, where) for name in chosen
@@ -128,12 +129,12 @@ class Schema:
 
     def encode(self, frame: pd.DataFrame, where: str) -> tuple[npt.NDArray[np.float32], Array]:
         """x as float32 [rows, width], and y as int64 class places or float32 standardised targets."""
-        check_target(_names(frame, where), self.target, where, " of the hold-out")
+        check_target(column_names(frame, where), self.target, where, " of the hold-out")
         return self.encode_features(frame, where), self.encode_target(frame, where)
 
     def encode_features(self, frame: pd.DataFrame, where: str) -> npt.NDArray[np.float32]:
         """x alone, of a table that needs no target."""
-        names = _names(frame, where)
+        names = column_names(frame, where)
         for name in self.columns:
             if name not in names:
                 raise BazaarError(
@@ -150,8 +151,8 @@ class Schema:
 
     def encode_target(self, frame: pd.DataFrame, where: str) -> Array:
         """y alone. A row without a target is refused: `labelled` leaves such rows out."""
-        check_target(_names(frame, where), self.target, where, " of the hold-out")
-        _refuse_without_target(frame, self.target, self.task, where)
+        check_target(column_names(frame, where), self.target, where, " of the hold-out")
+        refuse_without_target(frame, self.target, self.task, where)
         if self.task == "classification":
             return places_of(frame[self.target], self.classes, where)
         values = as_numbers(frame[self.target], where, _REGRESSION)
@@ -229,42 +230,3 @@ _COLUMNS: dict[str, Any] = {
 }
 _REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in every row"}
 _REGRESSION = "a regression's target must be numbers"
-
-
-def labelled(frame: pd.DataFrame, target: str, task: TaskKind, where: str) -> pd.DataFrame:
-    """The rows of which the target is known. The caller says how many were left out."""
-    check_target(_names(frame, where), target, where)
-    gone = without_target(frame, target, task)
-    if gone.all():
-        raise BazaarError(f"{where}: the target column {target!r} is empty in every row: fill it in")
-    return frame[~gone].reset_index(drop=True) if gone.any() else frame
-
-
-def check_target(names: Sequence[str], target: str, where: str, whose: str = "") -> None:
-    if target not in names:
-        remedy = "add or rename the column" if whose else "correct `target` or add the column"
-        raise BazaarError(
-            f"{where}: the target column {target!r}{whose} is missing; {suggestion(target, names)}: {remedy}"
-        )
-
-
-def _refuse_without_target(frame: pd.DataFrame, target: str, task: TaskKind, where: str) -> None:
-    gone = without_target(frame, target, task)
-    if gone.any():
-        raise BazaarError(
-            f"{where}: column {target!r} has no value in data row {int(gone.argmax()) + 1} "
-            "(it is empty, NaN, NA or null): fill it in or drop the row"
-        )
-
-
-def _names(frame: pd.DataFrame, where: str) -> list[str]:
-    names = list(frame.columns)
-    for name in names:
-        if not isinstance(name, str):
-            raise BazaarError(f"{where}: the column name {name!r} is not text: rename the column")
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise BazaarError(f"{where}: the column {repeated!r} appears more than once: rename or drop one of them")
-    if not len(frame):
-        raise BazaarError(f"{where}: the table has no rows: add data or leave the table out")
-    return names

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from databazaar.data.columns import listed
 from databazaar.data.formats import Found, TableFormat, find_out
-from databazaar.data.schema import Array, Schema, labelled
+from databazaar.data.schema import Array, Schema
+from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
 
 __all__ = ["Array", "Schema", "TableFormat", "labelled", "notes_of", "read_table"]
@@ -101,9 +102,8 @@ def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFram
             frame = pd.read_csv(io.BytesIO(found.text), dtype=dict.fromkeys(codes, str), **options)
     if found.decimal == ",":
         frame = _without_groups(frame)
-    frame, index = _without_row_numbers(frame, found.header)
-    frame.columns = frame.columns.str.strip()
-    return frame, found.header, (*found.notes, *index)
+    frame, names, index = _named(frame, found.header)
+    return frame, names, (*found.notes, *index)
 
 
 def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]) -> list[str]:
@@ -136,14 +136,20 @@ def _without_groups(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _without_row_numbers(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """A first column without a name that only counts the rows is an index that was saved with the table."""
-    if len(header) < 2 or header[0]:
-        return frame, ()
-    first = frame.iloc[:, 0]
-    if not pd.api.types.is_integer_dtype(first.dtype) or not (first.diff().dropna() == 1).all():
-        return frame, ()
-    return frame.iloc[:, 1:], ("its first column has no name and only counts the rows, and is left out",)
+def _named(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Columns without a name are left out where they are empty, or where the first only counts the rows."""
+    unnamed = [place for place, name in enumerate(header) if not name and place < frame.shape[1]]
+    empty = [place for place in unnamed if frame.iloc[:, place].isna().all()]
+    counting = [place for place in unnamed if place == 0 < len(header) - 1 and _counts(frame.iloc[:, 0])]
+    if empty or counting:
+        frame = frame.iloc[:, [place for place in range(frame.shape[1]) if place not in (*empty, *counting)]]
+    note = "its first column has no name and only counts the rows, and is left out"
+    named = frame.rename(columns=lambda name: str(name).strip())
+    return named, [name for name in header if name], (note,) if counting else ()
+
+
+def _counts(column: pd.Series[Any]) -> bool:
+    return bool(pd.api.types.is_integer_dtype(column.dtype) and (column.diff().iloc[1:] == 1).all())
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
