@@ -7,6 +7,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -19,8 +20,9 @@ from market_folders import CARRIERS, flights, write_customers, write_flights
 from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
 from databazaar.config.guesses import guess_target, guess_task
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
-from databazaar.config.names import SUFFIXES, provider_ids, stem_of, writable
+from databazaar.config.names import provider_ids, stem_of, writable
 from databazaar.config.written import pace, quoted
+from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 
 
@@ -280,14 +282,10 @@ def test_ids_are_unique_and_valid(names: list[str]) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")).filter(writable))
 def test_toml_reads_back_what_is_quoted(text: str) -> None:
-    import tomllib
-
     assert tomllib.loads(f"name = {quoted(text)}") == {"name": text}
 
 
 def test_every_kind_of_table_is_read(tmp_path: Path) -> None:
-    from databazaar.data.tables import read_table
-
     frame = flights(5, 0)
     for suffix in SUFFIXES:
         path = tmp_path / f"rows{suffix}"

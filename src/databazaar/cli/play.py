@@ -86,13 +86,10 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
-<<<<<<< HEAD
         if profile is not None:
             folder.note_profile(profile)
-=======
         for remark in () if output.quiet else job.remarks:
             typer.echo(f"note: {remark}", err=True)
->>>>>>> tables
         _finish(job, arbiter, folder, output)
 
 

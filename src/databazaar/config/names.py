@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-SUFFIXES = (".csv.gz", ".tsv.gz", ".txt.gz", ".csv", ".tsv", ".txt", ".parquet")
+from databazaar.data.tables import SUFFIXES
+
 LONGEST_ID = 60
 LONGEST_NAME = 200
 
