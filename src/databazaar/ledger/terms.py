@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from databazaar.display import Displayed, listed
 from databazaar.errors import LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Roster
@@ -18,8 +19,8 @@ from databazaar.roster import Roster
 FORMAT = 2
 
 
-@dataclass(frozen=True)
-class Terms:
+@dataclass(frozen=True, repr=False)
+class Terms(Displayed):
     """All that an audit needs to replay a run.
 
     `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops.
@@ -72,6 +73,15 @@ class Terms:
             "rules": self.rules,
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
+        }
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+            "providers": f"{len(self.roster):,} ({listed(self.roster.ids)})",
+            "sampler": str(self.rules["sampler"]["kind"]),
+            "seed": str(self.seed),
         }
 
     @cached_property
