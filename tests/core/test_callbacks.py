@@ -63,7 +63,11 @@ def test_a_run_is_told_from_its_beginning_to_its_end() -> None:
 
 
 def test_who_listens_changes_nothing() -> None:
-    assert arbiter().run(callbacks=[Diary()]).ledger_head == arbiter().run().ledger_head
+    def meddle(progress: Progress) -> None:
+        progress.params.zero_()
+        progress.pay.clear()  # type: ignore[attr-defined]
+
+    assert arbiter().run(callbacks=[Diary(), meddle]).ledger_head == arbiter().run().ledger_head
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -40,7 +40,7 @@ def head(found: MarketClassifier) -> str:
     return found.report_.ledger_head
 
 
-@parametrize_with_checks([MarketClassifier(budget=150, device="cpu"), MarketRegressor(budget=150, device="cpu")])
+@parametrize_with_checks([MarketClassifier(budget=150, device="cpu"), MarketRegressor(budget=150, device="cpu")])  # type: ignore[untyped-decorator]
 def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if getattr(check, "func", check).__name__ == "check_array_api_input":
         monkeypatch.setenv("SCIPY_ARRAY_API", "1")

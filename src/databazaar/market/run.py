@@ -23,8 +23,8 @@ class Progress(Displayed):
     """How far a run has come, after a round: `round` is how many have been played.
 
     `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
-    `paid` are the ids of those whom this round paid. `utility` and `loss` are those of the model now, whose parameters
-    are `params`; `loss` is None where the utility says nothing about one.
+    `paid` are the ids of those whom this round paid. `utility` and `loss` are those of the model now, of whose
+    parameters `params` is a copy; `loss` is None where the utility says nothing about one.
     """
 
     round: int
@@ -100,7 +100,8 @@ class MarketRun:
             paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
             book, state = self.accounts.book, self.state
             money = book.spent, book.asked, book.budget
-            self.on_round(Progress(state.round, *money, state.utility, paid, state.params, state.loss, dict(book.pay)))
+            params, pay = state.params.clone(), dict(book.pay)
+            self.on_round(Progress(state.round, *money, state.utility, paid, params, state.loss, pay))
 
     def close(self) -> None:
         """Settles the whole run: what is left goes back to the consumer."""
