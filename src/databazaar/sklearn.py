@@ -283,10 +283,12 @@ def _scales(values: Array) -> tuple[Array, Array]:
 
 def _parted(X: Array, y: Array, provider_of: Any) -> tuple[Array, Array, dict[str, Rows]]:
     """The consumer's own rows, and those of each provider by name."""
+    import pandas as pd
+
     names = np.asarray(provider_of, dtype=object).ravel()
     if len(names) != len(X):
         raise BazaarError(f"provider_of names {len(names)} rows, and X has {len(X)}: name the provider of each row")
-    own = np.array([name is None or name != name or name in ("", -1) for name in names])
+    own = np.array([bool(pd.isna(name)) or name in ("", -1) for name in names])
     if own.sum() < 2 or own.all():
         raise BazaarError(
             f"provider_of leaves {own.sum()} of {len(X)} rows to the consumer: name a provider for some of them, and "

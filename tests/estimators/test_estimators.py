@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import runpy
+import sys
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
+import databazaar.sklearn
 from databazaar import OSMD, Arbiter, BazaarError, Consumer, LocalSGD, MarketClassifier, MarketRegressor, Provider
 from databazaar.learning.models import build_model
 from databazaar.sklearn import _MarketEstimator
@@ -78,9 +81,9 @@ def test_the_three_ways_to_name_providers_are_one() -> None:
     by_name = MarketClassifier(**SMALL).fit(x, y, providers=sellers)
     whose = np.repeat(np.array(["", *sellers], dtype=object), [len(x), *(len(rows) for rows, _ in sellers.values())])
     every_x, every_y = (np.concatenate([own, *(pair[i] for pair in sellers.values())]) for i, own in enumerate((x, y)))
-    for nobody in ("", None, float("nan"), -1):
+    for nobody in ("", None, float("nan"), -1, pd.NA):
         whose[: len(x)] = nobody
-        by_row = MarketClassifier(**SMALL).fit(every_x, every_y, provider_of=whose)
+        by_row = MarketClassifier(**SMALL).fit(every_x, every_y, provider_of=pd.Series(whose))
         assert head(by_row) == head(by_name)
     codes = np.searchsorted(NAMES, y)
     objects = [Provider(name, (rows, np.searchsorted(NAMES, labels))) for name, (rows, labels) in sellers.items()]
@@ -191,6 +194,12 @@ def test_what_does_not_fit_is_one_sentence(how: dict[str, Any], sentence: str) -
     x, y, _ = market()
     with pytest.raises(BazaarError, match=sentence):
         MarketClassifier(**SMALL).fit(x, y, **how)
+
+
+def test_without_scikit_learn_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    with pytest.raises(BazaarError, match=r"pip install 'databazaar\[sklearn\]'"):
+        runpy.run_path(str(databazaar.sklearn.__file__))
 
 
 def test_before_fit_there_are_no_payouts() -> None:
