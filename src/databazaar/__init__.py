@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from databazaar.aggregators import Aggregator, Mean
     from databazaar.aggregators.check import check_aggregator
+    from databazaar.callbacks import MLflowCallback, TensorBoardCallback
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
     from databazaar.engines.check import check_engine
     from databazaar.errors import BazaarError, LedgerError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
     from databazaar.learning.task import Halving
     from databazaar.market.arbiter import Arbiter
+    from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from databazaar.runs.trained import TrainedModel, load_model
     from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
+    from databazaar.sklearn import MarketClassifier as MarketClassifier
+    from databazaar.sklearn import MarketRegressor as MarketRegressor
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
     from databazaar.stops.check import check_stop
 
@@ -40,6 +44,7 @@ __all__ = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Callback",
     "Consumer",
     "Currency",
     "Engine",
@@ -50,6 +55,7 @@ __all__ = [
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
+    "MLflowCallback",
     "Mean",
     "Memory",
     "NoProgress",
@@ -66,6 +72,7 @@ __all__ = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TensorBoardCallback",
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
@@ -80,10 +87,15 @@ __all__ = [
     "load_run",
 ]
 
+__optional__ = ["MarketClassifier", "MarketRegressor"]
+"""Public names that need an extra, so `from databazaar import *` leaves them out."""
+
 _MODULES = {
     "Aggregator": "aggregators",
     "Mean": "aggregators",
     "check_aggregator": "aggregators.check",
+    "MLflowCallback": "callbacks",
+    "TensorBoardCallback": "callbacks",
     "Ask": "engines",
     "Engine": "engines",
     "LoopEngine": "engines",
@@ -98,6 +110,7 @@ _MODULES = {
     "StochasticGradient": "learning.oracles",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
+    "Callback": "market.callback",
     "Progress": "market.run",
     "Currency": "money",
     "Consumer": "parties",
@@ -119,6 +132,8 @@ _MODULES = {
     "Sampler": "samplers",
     "Uniform": "samplers",
     "check_sampler": "samplers.check",
+    "MarketClassifier": "sklearn",
+    "MarketRegressor": "sklearn",
     "History": "stops",
     "NoProgress": "stops",
     "Stop": "stops",
@@ -135,4 +150,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *__optional__})

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
 from databazaar.learning.models import build_model
@@ -21,8 +22,8 @@ from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Util
 from databazaar.money import Currency
 
 
-@dataclass(frozen=True, eq=False)
-class Consumer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Consumer(Displayed):
     """Brings a model, a utility and a budget.
 
     `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
@@ -102,6 +103,16 @@ class Consumer:
             )
         outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
+
+    def _facts(self) -> dict[str, str]:
+        judged = {} if self.holdout is None else {"holdout": size_of(self.holdout)}
+        return {
+            "model": f"{type(self.model).__name__} of {len(self.initial_parameters()):,} parameters",
+            **judged,
+            "utility": getattr(self.utility, "__name__", str(self.utility)),
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+        }
 
     @property
     def classifies(self) -> bool:
