@@ -171,13 +171,21 @@ class PricePerAccessSettings(Section):
     kind: Literal["price-per-access"] = "price-per-access"
 
 
+class PricePerRowSettings(Section):
+    """The rows are counted when the files are read."""
+
+    kind: Literal["price-per-row"]
+
+
 class RegisteredPayment(RegisteredRule):
     registry = PAYMENTS
-    named = ("price-per-access",)
+    named = ("price-per-access", "price-per-row")
 
 
 PaymentSettings = Annotated[
-    Annotated[PricePerAccessSettings, Tag("price-per-access")] | Annotated[RegisteredPayment, Tag(REGISTERED)],
+    Annotated[PricePerAccessSettings, Tag("price-per-access")]
+    | Annotated[PricePerRowSettings, Tag("price-per-row")]
+    | Annotated[RegisteredPayment, Tag(REGISTERED)],
     _by_kind(RegisteredPayment, default="price-per-access"),
 ]
 

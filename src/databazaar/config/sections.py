@@ -37,10 +37,19 @@ def _file_safe(value: object) -> object:
     return value
 
 
+def _share_or_file(value: object) -> object:
+    if isinstance(value, str):
+        return Path(str(_printable(value)))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise PydanticCustomError("share", "must be a share of the hold-out below 1, such as 0.5, or a file in quotes")
+    return float(value)
+
+
 Amount = Annotated[int | str, BeforeValidator(_written_amount)]
 Text = Annotated[str, BeforeValidator(_printable), Field(max_length=200)]
 Id = Annotated[str, BeforeValidator(_file_safe), BeforeValidator(_printable), Field(max_length=100)]
 FilePath = Annotated[Path, BeforeValidator(_printable), Field(strict=False)]
+ShareOrFile = Annotated[float | Path, BeforeValidator(_share_or_file)]
 Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -70,12 +79,18 @@ class MarketSettings(Section):
 
 class ConsumerSettings(Section):
     name: Text | Literal[""] = Field(default="", description="who buys, as statements and the ledger say it")
+    train: ShareOrFile | None = Field(
+        default=None, description="your own rows to start from: a share of the hold-out, or a file; 0 is none"
+    )
 
 
 class DataSettings(Section):
     holdout: FilePath = Field(description="the consumer's own CSV or Parquet file")
     target: Text = Field(description="the column to predict")
     task: TaskKind = "classification"
+    audit: ShareOrFile | None = Field(
+        default=None, description="rows that only say what it was worth: a share of the hold-out, or a file; 0 is none"
+    )
     features: Names | None = Field(default=None, description="a list; without it all columns are used")
     categorical: Names | None = Field(default=None, description="a list; without it the columns of names")
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
