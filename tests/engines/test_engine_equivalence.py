@@ -79,6 +79,7 @@ oracles = st.one_of(
         batch_size=st.integers(1, 9),
         epochs=st.integers(1, 3),
         momentum=st.sampled_from([0.0, 0.5, 0.9]),
+        steps=st.sampled_from([None, 1, 2, 4, 64]),
     ),
 )
 
@@ -216,7 +217,7 @@ def test_gradient_oracles_give_the_negative_gradient(oracle: Oracle) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3))
 def test_every_epoch_uses_every_sample_once(samples: int, batch: int, epochs: int) -> None:
-    batches = LocalSGD(0.1, batch, epochs).batches(samples, oracle_key(0, 0, "p0"))
+    batches = LocalSGD(0.1, batch, epochs, steps=None).batches(samples, oracle_key(0, 0, "p0"))
     per_epoch = batches.reshape(epochs, -1)
     for order in per_epoch:
         assert sorted(order[order >= 0].tolist()) == list(range(samples))

@@ -120,6 +120,7 @@ requests = st.builds(
             batch_size=st.integers(1, 10**9),
             epochs=st.integers(1, 10**6),
             momentum=st.floats(0, 1, exclude_max=True),
+            steps=st.none() | st.integers(1, 10**9),
         ),
         table=st.none() | tables,
     ),

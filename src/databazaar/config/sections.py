@@ -133,6 +133,7 @@ class LocalSGDSettings(Section):
     step: Positive = Field(default=0.1, description="the providers' learning rate")
     batch_size: Count = 32
     epochs: Count = 1
+    steps: Count = Field(default=64, description="the most mini-batches of an ask")
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
 
 

@@ -32,6 +32,7 @@ kind = "local-sgd"         # or "full-gradient", "stochastic-gradient"
 step = 0.1                 # the providers' learning rate
 batch_size = 32
 epochs = 1
+steps = 64                 # an ask ends after so many mini-batches, however many rows a provider has
 momentum = 0.0
 
 [utility]                  # how the hold-out scores an update

@@ -30,6 +30,8 @@ from databazaar.learning.task import Task
 
 GRAM_FLOATS = 2**28
 """Gram matrices are kept under this many floats (1 GiB)."""
+MOST_SAMPLES = 512
+"""Of one ask. The pulls between them are as many as their square, and cost more than the layer from here on."""
 
 
 def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
@@ -45,18 +47,22 @@ def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential]
 
 
 def suits(task: Task, data: Data, steps: int, batch: int) -> bool:
-    """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features."""
+    """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features.
+
+    Where asks see only a few of a provider's samples, a Gram matrix of all of them would be made in vain.
+    """
     if task.model is None or split_first_linear(task.model) is None or data.x.dim() != 2:
         return False
-    features = data.x.shape[1]
-    gram = len(data.sizes) * int(data.sizes.max()) ** 2
-    return steps * batch <= 2 * features and gram <= GRAM_FLOATS
+    seen, largest = steps * batch, int(data.sizes.max())
+    few = seen <= min(2 * data.x.shape[1], MOST_SAMPLES)
+    return few and largest <= 2 * seen and len(data.sizes) * largest**2 <= GRAM_FLOATS
 
 
 class DualSGD(Stack):
     """Stacked local SGD in which the first linear layer lives in its dual form."""
 
     kind = "dual"
+    couples = True
 
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:

@@ -88,6 +88,7 @@ class OracleMessage(_Strict):
     batch_size: _Count
     epochs: Annotated[int, Field(ge=1, le=10**6)]
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    steps: _Count | None = None
 
 
 class TaskMessage(_Strict):

@@ -22,7 +22,8 @@ from torch.func import functional_call, grad, vmap
 from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.messages import OracleMessage
-from databazaar.federation.worker import Data, RefusedError
+from databazaar.federation.worker import Data, RefusedError, built_in
+from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
 
 _CHUNK = 256
@@ -147,8 +148,9 @@ def _work(oracle: OracleMessage, rows: int) -> tuple[float, int]:
     """The sample rate and the number of steps of one answer."""
     if oracle.kind == "full-gradient":
         return 1.0, 1
+    made = built_in(oracle, rows)
     batch = min(oracle.batch_size, rows)
-    return batch / rows, oracle.epochs * -(-rows // batch) if oracle.kind == "local-sgd" else 1
+    return batch / rows, made.step_count(rows) if isinstance(made, LocalSGD) else 1
 
 
 def clipped_sum(task: Task, data: Data, params: Tensor, clip: float) -> Tensor:

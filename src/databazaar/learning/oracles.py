@@ -41,41 +41,61 @@ class StochasticGradient:
         _positive(batch_size=self.batch_size)
 
     def batches(self, samples: int, key: int) -> Batches:
-        return sample_order(key, samples)[None, : self.batch_size]
+        return sample_order(key, samples, first=self.batch_size)[None]
 
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """w⁺ − w after some epochs of mini-batch SGD, each in a new random order.
+    """w⁺ − w after some mini-batches of SGD, which go through the samples in a new random order every epoch.
 
-    `step` is a number or a schedule of the round. `momentum` is that of torch.optim.SGD: v ← μv + ∇, w ← w − step·v.
+    An ask is over after `epochs` or after `steps` mini-batches, whichever comes first; so a provider with millions of
+    samples works no longer than one with a few thousand. `steps=None` asks for whole epochs. `step` is the learning
+    rate, a number or a schedule of the round. `momentum` is that of torch.optim.SGD: v ← μv + ∇, w ← w − step·v.
+
+    >>> LocalSGD(batch_size=2, steps=3).batches(100, key=1).shape
+    (3, 2)
     """
 
     step: float | Schedule = 0.1
     batch_size: int = 32
     epochs: int = 1
     momentum: float = 0.0
+    steps: int | None = 64
 
     def __post_init__(self) -> None:
         _positive(batch_size=self.batch_size, epochs=self.epochs)
+        if self.steps is not None:
+            _positive(steps=self.steps)
         if not callable(self.step):
             _positive(step=self.step)
         if not 0 <= self.momentum < 1:
             raise BazaarError(f"momentum = {self.momentum} must lie in [0, 1): 0 turns it off")
 
+    def step_count(self, samples: int) -> int:
+        """The mini-batches of an ask to a provider with so many samples."""
+        all_epochs = self.epochs * -(-samples // self.batch_size)
+        return all_epochs if self.steps is None else min(self.steps, all_epochs)
+
     def batches(self, samples: int, key: int) -> Batches:
-        steps = -(-samples // self.batch_size)
-        orders = np.full((self.epochs, steps * self.batch_size), -1, dtype=np.int64)
-        for epoch, order in enumerate(orders):
-            order[:samples] = sample_order(key, samples, epoch)
-        return orders.reshape(-1, self.batch_size)
+        steps, an_epoch = self.step_count(samples), -(-samples // self.batch_size)
+        batches = np.full((steps, self.batch_size), -1, dtype=np.int64)
+        for epoch, begin in enumerate(range(0, steps, an_epoch)):
+            rows = batches[begin : begin + an_epoch].reshape(-1)
+            order = sample_order(key, samples, epoch, first=min(samples, len(rows)))
+            rows[: len(order)] = order
+        return batches
 
 
 Oracle = FullGradient | StochasticGradient | LocalSGD
 
 
 def build_oracle(
-    kind: OracleKind, step: float | Schedule = 0.1, batch_size: int = 32, epochs: int = 1, momentum: float = 0.0
+    kind: OracleKind,
+    step: float | Schedule = 0.1,
+    batch_size: int = 32,
+    epochs: int = 1,
+    momentum: float = 0.0,
+    steps: int | None = 64,
 ) -> Oracle:
     """A built-in oracle by name, with the settings that it has a use for.
 
@@ -86,7 +106,7 @@ def build_oracle(
         return FullGradient()
     if kind == "stochastic-gradient":
         return StochasticGradient(batch_size)
-    return LocalSGD(step, batch_size, epochs, momentum)
+    return LocalSGD(step, batch_size, epochs, momentum, steps)
 
 
 def _positive(**settings: float) -> None:
