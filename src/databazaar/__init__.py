@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from databazaar.errors import BazaarError, LedgerError
     from databazaar.learning.models import build_model
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
-    from databazaar.learning.task import Halving
+    from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.run import Progress
     from databazaar.money import Currency
@@ -38,6 +38,7 @@ __all__ = [
     "Ask",
     "BazaarError",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
     "FullGradient",
@@ -87,6 +88,7 @@ _MODULES = {
     "FullGradient": "learning.oracles",
     "LocalSGD": "learning.oracles",
     "StochasticGradient": "learning.oracles",
+    "Cosine": "learning.task",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
     "Progress": "market.run",

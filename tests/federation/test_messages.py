@@ -121,6 +121,8 @@ requests = st.builds(
             epochs=st.integers(1, 10**6),
             momentum=st.floats(0, 1, exclude_max=True),
             steps=st.none() | st.integers(1, 10**9),
+            optimizer=st.sampled_from(["sgd", "adam"]),
+            weight_decay=st.floats(0, 1e6),
         ),
         table=st.none() | tables,
     ),

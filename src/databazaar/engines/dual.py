@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
-from databazaar.engines.stacked import descend
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
+from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 
@@ -67,7 +67,8 @@ class DualSGD(Stack):
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:
         task, data = work.without_prefix.task, work.without_prefix.data
-        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and suits(task, data, *shape) else None
+        plain = isinstance(oracle, LocalSGD) and oracle.is_plain
+        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and plain and suits(task, data, *shape) else None
 
     def __init__(self, task: Task, oracle: LocalSGD, data: Data) -> None:
         assert task.model is not None
@@ -146,7 +147,7 @@ class DualSGD(Stack):
             z0 += bias[:, None, :]
         couplings = self._couplings(plan)
         deltas = torch.zeros_like(z0)
-        velocity: dict[str, Tensor] = {}
+        descend = Descent(momentum=self._momentum)
         for s in range(steps):
             now = slice(s * batch, (s + 1) * batch)
             z = z0[:, now]
@@ -154,7 +155,7 @@ class DualSGD(Stack):
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
             delta, gradients = self._gradients(z, w, y[:, now], plan.weights[:, s])
             deltas[:, now] = delta
-            descend(w, gradients, velocity, self._momentum, plan.steps[:, s])
+            descend(w, gradients, plan.steps[:, s])
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps
         done = (plan.steps > 0).sum(1, keepdim=True) - torch.arange(steps, device=x.device)
         final = (self._reach(done) * plan.steps).repeat_interleave(batch, 1)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.errors import BazaarError
-from databazaar.learning.kinds import OracleKind
+from databazaar.learning.kinds import OptimizerKind, OracleKind
 from databazaar.learning.models import caller
+from databazaar.learning.optimizers import Descent, refuse_unfit
 from databazaar.learning.task import Schedule, Task, step_at
 from databazaar.randomness import sample_order
 
@@ -46,11 +47,13 @@ class StochasticGradient:
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """w⁺ − w after some mini-batches of SGD, which go through the samples in a new random order every epoch.
+    """w⁺ − w after some mini-batches, which go through the samples in a new random order every epoch.
 
     An ask is over after `epochs` or after `steps` mini-batches, whichever comes first; so a provider with millions of
     samples works no longer than one with a few thousand. `steps=None` asks for whole epochs. `step` is the learning
-    rate, a number or a schedule of the round. `momentum` is that of torch.optim.SGD: v ← μv + ∇, w ← w − step·v.
+    rate, a number or a schedule of the round. `optimizer` is "sgd", with `momentum` and `weight_decay` as
+    torch.optim.SGD has them (the decay is part of the gradient), or "adam", which is torch.optim.AdamW (the decay is
+    apart from it) and begins afresh with every ask.
 
     >>> LocalSGD(batch_size=2, steps=3).batches(100, key=1).shape
     (3, 2)
@@ -61,6 +64,8 @@ class LocalSGD:
     epochs: int = 1
     momentum: float = 0.0
     steps: int | None = 64
+    optimizer: OptimizerKind = "sgd"
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         _positive(batch_size=self.batch_size, epochs=self.epochs)
@@ -68,8 +73,16 @@ class LocalSGD:
             _positive(steps=self.steps)
         if not callable(self.step):
             _positive(step=self.step)
-        if not 0 <= self.momentum < 1:
-            raise BazaarError(f"momentum = {self.momentum} must lie in [0, 1): 0 turns it off")
+        refuse_unfit(self.optimizer, self.momentum, self.weight_decay)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every step is linear in the gradients so far, as with SGD that does not decay."""
+        return self.optimizer == "sgd" and not self.weight_decay
+
+    def descent(self) -> Descent:
+        """What moves the parameters of one ask."""
+        return Descent(self.optimizer, self.momentum, self.weight_decay)
 
     def step_count(self, samples: int) -> int:
         """The mini-batches of an ask to a provider with so many samples."""
@@ -96,6 +109,8 @@ def build_oracle(
     epochs: int = 1,
     momentum: float = 0.0,
     steps: int | None = 64,
+    optimizer: OptimizerKind = "sgd",
+    weight_decay: float = 0.0,
 ) -> Oracle:
     """A built-in oracle by name, with the settings that it has a use for.
 
@@ -106,7 +121,7 @@ def build_oracle(
         return FullGradient()
     if kind == "stochastic-gradient":
         return StochasticGradient(batch_size)
-    return LocalSGD(step, batch_size, epochs, momentum, steps)
+    return LocalSGD(step, batch_size, epochs, momentum, steps, optimizer, weight_decay)
 
 
 def _positive(**settings: float) -> None:
@@ -132,7 +147,9 @@ def compute_update(
     start = params.detach().clone()
     w = layout.unflatten(start.clone())
     trainable = layout.names[: layout.trainable]
-    velocity = {name: torch.zeros_like(w[name]) for name in trainable}
+    moved = {name: w[name] for name in trainable}
+    rate = step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
+    descend = oracle.descent() if isinstance(oracle, LocalSGD) else Descent()
     x, y = data
     run = caller(task.model.train())
     batches = oracle.batches(len(x), key)
@@ -144,11 +161,5 @@ def compute_update(
             outputs = run({**w, **leaves}, x[rows])
             loss = task.loss(outputs, y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-            with torch.no_grad():
-                for name, gradient in zip(trainable, gradients, strict=True):
-                    if isinstance(oracle, LocalSGD):
-                        velocity[name].mul_(oracle.momentum).add_(gradient)
-                        w[name].sub_(step_at(oracle.step, round) * velocity[name])
-                    else:
-                        w[name].sub_(gradient)
+            descend(moved, gradients, rate)
     return torch.cat([w[name].reshape(-1) for name in layout.names]) - start
