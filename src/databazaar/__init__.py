@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from databazaar.errors import BazaarError, LedgerError
     from databazaar.learning.models import build_model
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
-    from databazaar.learning.task import Halving
+    from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
@@ -46,6 +46,7 @@ __all__ = [
     "BazaarError",
     "Callback",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
     "FinishedRun",
@@ -108,6 +109,7 @@ _MODULES = {
     "FullGradient": "learning.oracles",
     "LocalSGD": "learning.oracles",
     "StochasticGradient": "learning.oracles",
+    "Cosine": "learning.task",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
     "Callback": "market.callback",

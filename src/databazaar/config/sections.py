@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
+from databazaar.learning.kinds import OptimizerKind
 
 
 def _written_amount(value: object) -> object:
@@ -169,7 +170,16 @@ class LocalSGDSettings(Section):
     step: Positive = Field(default=0.1, description="the providers' learning rate")
     batch_size: Count = 32
     epochs: Count = 1
+    steps: Count = Field(default=64, description="the most mini-batches of an ask")
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
+    optimizer: OptimizerKind = "sgd"
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="0 is none")
+
+    @model_validator(mode="after")
+    def _check(self) -> LocalSGDSettings:
+        if self.optimizer == "adam" and self.momentum:
+            raise BazaarError("oracle.momentum belongs to optimizer sgd, and adam has its own: take momentum out")
+        return self
 
 
 class StochasticGradientSettings(Section):

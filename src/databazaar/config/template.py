@@ -40,7 +40,10 @@ kind = "local-sgd"         # or "full-gradient", "stochastic-gradient"
 step = 0.1                 # the providers' learning rate
 batch_size = 32
 epochs = 1
+steps = 64                 # an ask ends after so many mini-batches, however many rows a provider has
 momentum = 0.0
+# optimizer = "sgd"        # or "adam"
+# weight_decay = 0.0
 
 [utility]                  # how the hold-out scores an update
 kind = "exp-loss"          # exp(-loss), within [0, 1]; or "negative-loss", "accuracy" (classification)
