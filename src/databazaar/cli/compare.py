@@ -61,7 +61,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON, and nothing else.")] = False,
 ) -> None:
     """What Shapley values and their relatives would pay, beside the market itself: payouts, agreement and cost."""
-    from databazaar.cli import compare_tables
+    from databazaar.cli import compare_tables, play
     from databazaar.valuation import compare as compare_methods
 
     names = _names(methods)
@@ -76,6 +76,7 @@ def compare(
     if out is not None and os.path.lexists(out):
         raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
     job = _job(market, seed, engine, device)
+    play.say_remarks(job, quiet)
     _refuse_impossible(names, job)
     with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
         with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress:
