@@ -99,17 +99,13 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         column("north.csv", "hour", "minute"),
         ("'north'", "north.csv: the feature column 'hour'", "add or rename"),
     ),
-    "provider has more columns": (
-        rows("north.csv", lambda lines: [line + tail for line, tail in zip(lines, [",x", *[",1"] * 99], strict=False)]),
-        ("'north'", "north.csv: the file has other columns", "'x'", "drop them"),
-    ),
-    "text target": (
+    "one class": (
         rows("holdout.csv", lambda lines: [lines[0], *(line[:-1] + "yes" for line in lines[1:])]),
-        ("holdout.csv: column 'target' holds the text 'yes' in data row 1", "write a number"),
+        ("holdout.csv: column 'target' has the single class yes", "add hold-out rows"),
     ),
     "text target of a provider": (
         cell("north.csv", 3, "fraud"),
-        ("'north'", "north.csv: column 'target' holds the text 'fraud' in data row 1", "write a number"),
+        ("'north'", "north.csv: column 'target' has the class fraud in data row 1", "correct the label"),
     ),
     "class that the hold-out lacks": (
         cell("north.csv", 3, "7"),
@@ -119,9 +115,9 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         cell("north.csv", 0, "inf"),
         ("'north'", "north.csv: column 'amount' is not a finite number in data row 1", "drop the row"),
     ),
-    "NaN": (
-        cell("north.csv", 0, "NaN"),
-        ("'north'", "north.csv: column 'amount' has no value in data row 1", "fill it in"),
+    "no targets": (
+        rows("north.csv", lambda lines: [lines[0], *(line[:-1] for line in lines[1:])]),
+        ("'north'", "north.csv: the target column 'target' is empty in every row", "fill it in"),
     ),
     "infinite hold-out": (
         cell("holdout.csv", 0, "-inf"),
@@ -129,7 +125,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     ),
     "text among numbers": (
         cell("holdout.csv", 0, "12,5".replace(",", "o")),
-        ("holdout.csv: column 'amount' holds the text '12o5'", "write a number"),
+        ("holdout.csv: column 'amount' holds the text '12o5'", "list it as `missing`"),
     ),
     "budget under K": (
         setting('"30.00"', '"1.99"'),
