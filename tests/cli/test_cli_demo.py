@@ -137,17 +137,19 @@ def test_no_statement_is_made_of_a_run_that_does_not_hold(tmp_path: Path) -> Non
     """The chain is whole, so that a report could be made; but the model is another than the ledger names."""
     write_market(tmp_path, budget='"8.00"')
     assert bazaar("run", "market.toml", "--out", "run", "--quiet", cwd=tmp_path).code == 0
-    (tmp_path / "run/model.safetensors").unlink()
+    (tmp_path / "run/model/model.safetensors").unlink()
     before = contents(tmp_path / "run")
     done = bazaar("report", "run", cwd=tmp_path)
-    assert done.code == 1 and "says that the audit fails, and no statement is made: model.safetensors does" in done.err
+    assert done.code == 1 and "says that the audit fails, and no statement is made: model/model.saf" in done.err
     now = contents(tmp_path / "run")
     assert [now[f"statement.{kind}"] for kind in ("csv", "json")] == [before[f"statement.{k}"] for k in ("csv", "json")]
     assert "Audit failed" in (tmp_path / "run" / "report.html").read_text()
     for more in ((), ("--json",), ("--csv",), ("--provider", "north"), ("--out", "statements")):
         done = bazaar("statement", "run", *more, cwd=tmp_path)
         assert (done.code, done.out) == (1, "")
-        assert done.err.startswith("bazaar: no statement can be made, because the audit fails: model.safetensors does")
+        assert done.err.startswith(
+            "bazaar: no statement can be made, because the audit fails: model/model.safetensors does"
+        )
     assert not (tmp_path / "statements").exists()
 
 

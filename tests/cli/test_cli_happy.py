@@ -17,6 +17,7 @@ from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
 COMMANDS = ("demo", "init", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce")
+COMMANDS += ("predict", "evaluate", "export")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_engines_and_seeds_can_be_chosen_on_the_command_line(settled: Path, tmp_
 
 def test_a_finished_folder_holds_the_outcome_and_no_drafts(settled: Path) -> None:
     held = contents(settled).keys()
-    files = {"run.json", "ledger.sqlite", "model.safetensors", "summary.json", "report.html"}
+    files = {"run.json", "ledger.sqlite", "model/model.safetensors", "summary.json", "report.html"}
     assert files | {"statement.csv", "statement.json", "figures"} <= held
     assert any(name.endswith(".png") for name in held)
     assert not any("partial" in name or name.endswith(("-wal", "-shm", "-journal")) for name in held)
@@ -225,7 +226,7 @@ def test_the_default_folder_is_numbered_after_the_markets_name(tmp_path: Path) -
 def test_without_quiet_the_outcome_names_who_is_paid_and_the_files(tmp_path: Path) -> None:
     write_market(tmp_path)
     done = bazaar("run", "market.toml", "--out", "run", cwd=tmp_path)
-    for words in (*PROVIDERS, "Who was paid what", "run/model.safetensors", "run/report.html", "bazaar audit run"):
+    for words in (*PROVIDERS, "Who was paid what", "run/model ", "run/report.html", "bazaar audit run"):
         assert words in done.out
     assert "Traceback" not in done.err
 
@@ -291,8 +292,8 @@ def test_the_real_executable_runs_audits_and_finds_a_flipped_byte(tmp_path: Path
 def test_any_flipped_byte_of_the_ledger_is_found(settled: Path, tmp_path: Path, part: int) -> None:
     """One byte in each eighth of the file, the first of all among them."""
     copy = tmp_path / "run"
-    copy.mkdir()
-    for name in ("run.json", "summary.json", "model.safetensors"):
+    shutil.copytree(settled / "model", copy / "model")
+    for name in ("run.json", "summary.json"):
         (copy / name).write_bytes((settled / name).read_bytes())
     whole = (settled / "ledger.sqlite").read_bytes()
     place = part * (len(whole) // 8)
@@ -305,11 +306,11 @@ def test_any_flipped_byte_of_the_ledger_is_found(settled: Path, tmp_path: Path, 
 def test_a_changed_model_or_a_damaged_summary_is_found_and_mended(settled: Path, tmp_path: Path) -> None:
     shutil.copytree(settled.parent, tmp_path / "copy")
     run = tmp_path / "copy" / "run"
-    model = (run / "model.safetensors").read_bytes()
-    (run / "model.safetensors").write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
+    model = (run / "model/model.safetensors").read_bytes()
+    (run / "model/model.safetensors").write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
     found = bazaar("audit", run)
-    assert found.code == 1 and "model.safetensors" in found.out
-    (run / "model.safetensors").write_bytes(model)
+    assert found.code == 1 and "model/model.safetensors" in found.out
+    (run / "model/model.safetensors").write_bytes(model)
     (run / "summary.json").write_text("{")
     assert "summary.json cannot be read: remove it" in bazaar("audit", run).complaint
     (run / "summary.json").unlink()

@@ -23,6 +23,12 @@ from databazaar.errors import BazaarError
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 finite = st.floats(allow_nan=False, allow_infinity=False)
+NUMBER = {"name": "a", "mean": 0.0, "scale": 1.0, "median": 0.0, "missing": False}
+NAMES = {"name": "a", "categories": ["b"], "other": False, "missing": False}
+DATE = {
+    **{"name": "when", "parts": ["days"], "mean": 0.0, "scale": 1.0, "median": 0.0},
+    **{"missing": False, "day_first": True},
+}
 word = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 
 
@@ -96,7 +102,8 @@ def test_a_byte_order_mark_is_not_part_of_a_column_name(tmp_path: Path) -> None:
         ("t.csv", b"a,b,a\n1,2,3\n", ["column 'a'", "more than once", "rename"]),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", ["line 3", "correct it"]),
         ("t.csv", b"a,b\n1,2,3\n4,5,6\n", ["cannot be read", "correct it"]),
-        ("t.csv", b"a,b\n\xff\xfe,2\n", ["cannot be read", "correct it"]),
+        ("t.csv", b"a,b\n\0\0\0,2\n", ["zero bytes", "correct it"]),
+        ("t.csv", b"\xff\xfea", ["cannot be read", "correct it"]),
         ("t.csv.gz", b"not gzip", ["cannot be read", "correct it"]),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 50, mtime=0)[:-12], ["cannot be read", "correct it"]),
         ("t.parquet", b"not parquet", ["cannot be read", "correct it"]),
@@ -230,21 +237,37 @@ def test_any_text_can_be_a_category(words: list[str]) -> None:
         ({"extra": 1}, "extra", "Schema.to_dict"),
         ({"target": 3}, "target", "Schema.to_dict"),
         ({"task": "ranking"}, "task", "Schema.to_dict"),
-        ({"numeric": [{"name": "a", "mean": 0.0, "scale": 0.0}]}, "numeric.0.scale", "greater than 0"),
-        ({"numeric": [{"name": "a", "mean": float("nan"), "scale": 1.0}]}, "numeric.0.mean", "finite"),
-        ({"numeric": [{"name": "a", "mean": "0", "scale": 1.0}]}, "numeric.0.mean", "Schema.to_dict"),
-        ({"numeric": [{"name": "fraud", "mean": 0.0, "scale": 1.0}]}, "twice", "Schema.to_dict"),
-        ({"categorical": [{"name": "a", "categories": ["b", "a"]}]}, "categorical", "sorted"),
-        ({"categorical": [{"name": "a", "categories": []}]}, "categorical.0.categories", "Schema.to_dict"),
-        ({"numeric": [], "categorical": []}, "numeric and categorical", "Schema.to_dict"),
+        ({"numeric": [{**NUMBER, "scale": 0.0}]}, "numeric.0.scale", "greater than 0"),
+        ({"numeric": [{**NUMBER, "mean": float("nan")}]}, "numeric.0.mean", "finite"),
+        ({"numeric": [{**NUMBER, "mean": "0"}]}, "numeric.0.mean", "Schema.to_dict"),
+        ({"numeric": [{**NUMBER, "median": float("inf")}]}, "numeric.0.median", "finite"),
+        ({"numeric": [{**NUMBER, "missing": 1}]}, "numeric.0.missing", "Schema.to_dict"),
+        ({"numeric": [{**NUMBER, "name": "fraud"}]}, "twice", "Schema.to_dict"),
+        ({"left_out": [{"name": "hour", "why": "empty"}]}, "twice", "Schema.to_dict"),
+        ({"left_out": [{"name": "a", "why": "dull"}]}, "left_out.0.why", "Schema.to_dict"),
+        ({"categorical": [{**NAMES, "categories": ["b", "a"]}]}, "categorical", "sorted"),
+        ({"categorical": [{**NAMES, "categories": []}]}, "categorical.0.categories", "Schema.to_dict"),
+        ({"hashed": [{"name": "a", "buckets": 0, "missing": False}]}, "hashed.0.buckets", "Schema.to_dict"),
+        ({"hashed": [{"name": "a", "buckets": 10**6, "missing": False}]}, "hashed.0.buckets", "Schema.to_dict"),
+        (
+            {"hashed": [{"name": f"a{place}", "buckets": 1000, "missing": False} for place in range(101)]},
+            "features, more than 100000",
+            "Schema.to_dict",
+        ),
+        ({"dates": [{**DATE, "parts": ["century"]}]}, "dates.0.parts.0", "Schema.to_dict"),
+        ({"dates": [{**DATE, "parts": ["day", "day"]}]}, "dates: the parts of 'when'", "distinct"),
+        ({"dates": [{**DATE, "median": float("nan")}]}, "dates.0.median", "Schema.to_dict"),
+        ({"numeric": [], "categorical": []}, "name no column", "Schema.to_dict"),
         ({"classes": [1, 0]}, "classes", "sorted"),
+        ({"classes": ["b", "a"]}, "classes", "sorted"),
+        ({"classes": [0, "a"]}, "classes", "of one type"),
+        ({"classes": ["", "a"]}, "classes.0", "Schema.to_dict"),
         ({"classes": [0]}, "classes", "does not fit"),
         ({"classes": []}, "classes", "does not fit"),
         ({"classes": [0.0, 1.0]}, "classes.0", "Schema.to_dict"),
         ({"classes": [0, 10**30]}, "classes.1", "Schema.to_dict"),
         ({"task": "regression"}, "classes", "does not fit"),
         ({"target_scale": -1.0}, "target_scale", "greater than 0"),
-        ({"features_listed": 1}, "features_listed", "Schema.to_dict"),
     ],
 )
 def test_a_schema_from_another_party_is_checked(changes: dict[str, object], field: str, remedy: str) -> None:
@@ -273,9 +296,17 @@ def test_a_schema_that_is_no_schema_is_refused(message: object) -> None:
         (lambda f: f.iloc[:0], {}, "no rows", "add data"),
         (lambda f: f.assign(fraud=1), {}, "'fraud' has the single class 1", "add hold-out rows"),
         (
-            lambda f: f.assign(fraud=["no", "yes", "yes", "no"]),
+            lambda f: f.assign(fraud=["0", "0.5", "1", "1"]),
             {},
-            "'fraud' holds the text 'no' in data row 1",
+            "'fraud' has 0.5 in data row 2",
+            "names or whole numbers",
+        ),
+        (lambda f: f.assign(fraud=pd.Timestamp(0)), {}, "'fraud' holds datetime64", "a name or a whole number"),
+        (lambda f: f.assign(amount=["", None, " ", ""])[["amount", "fraud"]], {}, "'amount' is empty", "add columns"),
+        (
+            lambda f: f.assign(amount=["dear", "cheap", "free", "1"]),
+            {"target": "amount", "task": "regression"},
+            "'amount' holds the text 'dear' in data row 1 and a regression's target must be numbers",
             "write a number",
         ),
         (
@@ -298,29 +329,18 @@ def test_a_schema_that_is_no_schema_is_refused(message: object) -> None:
             "correct it",
         ),
         (
-            lambda f: f.assign(amount=[1.0, 2.0, 3.0, np.nan]),
-            {},
-            "'amount' has no value in data row 4",
-            "fill it in",
-        ),
-        (
-            lambda f: f.assign(channel=["web", None, "web", "shop"]),
-            {},
-            "'channel' has no value in data row 2",
-            "fill it in",
-        ),
-        (
             lambda f: f.assign(amount=["1", "2", "3O", "4"]),
             {},
             "'amount' holds the text '3O' in data row 3",
-            "list it as `categorical`",
+            "list the column as `categorical`",
         ),
         (
-            lambda f: f.assign(amount=pd.Timestamp("2024-01-01")),
+            lambda f: f.assign(amount=["2024-01-02", "2024-01-03", "2024-13-01", "2024-01-04"]),
             {},
-            "'amount' holds datetime64",
-            "leave the column out",
+            "'amount' holds the text '2024-13-01' in data row 3 and the rest is dates",
+            "list it as `missing`",
         ),
+        (lambda f: f.assign(amount=[[1], [2], [3], [4]]), {}, "'amount' holds object values", "leave the column out"),
         (lambda f: f.assign(amount=1j), {}, "'amount' holds complex128", "leave the column out"),
         (lambda f: f.rename(columns={"hour": 5}), {}, "name 5 is not text", "rename"),
         (lambda f: f.rename(columns={"hour": "amount"}), {}, "'amount' appears more than once", "rename"),
@@ -333,11 +353,16 @@ def test_a_bad_holdout_gets_one_sentence(change: Change, arguments: dict[str, An
     assert field in text and remedy in text
 
 
-def test_an_identifier_is_not_a_category() -> None:
+def test_an_identifier_is_left_out_unless_it_is_asked_for() -> None:
     rows = 1001
-    frame = pd.DataFrame({"id": [f"t{place}" for place in range(rows)], "y": np.arange(rows) % 2})
-    text = sentence_of(Schema.fit, frame, target="y", task="classification", where="mine.csv")
-    assert "mine.csv: column 'id' has 1001" in text and "leave it out of `features`" in text
+    frame = pd.DataFrame({"id": [f"t{place}" for place in range(rows)], "n": 1.0, "y": np.arange(rows) % 2})
+    fit: dict[str, Any] = {"target": "y", "task": "classification", "where": "mine.csv"}
+    schema = Schema.fit(frame, **fit)
+    assert [(column.name, column.why) for column in schema.left_out] == [("id", "identifier")]
+    assert schema.columns == ("n",) and schema.extra_columns(frame) == ()
+    assert Schema.fit(frame, features=["id"], **fit).width == Schema.fit(frame, categorical=["id"], **fit).width - 1
+    text = sentence_of(Schema.fit, frame[["id", "y"]], **fit)
+    assert "mine.csv: no feature column tells anything ('id' is different in every row)" in text
 
 
 def test_too_many_classes_are_a_number_to_predict() -> None:
@@ -363,18 +388,13 @@ def test_numbers_written_as_text_are_numbers() -> None:
         ),
         (lambda f: f.drop(columns="fraud"), "target column 'fraud'", "add or rename"),
         (
-            lambda f: f.assign(colour="red", size=3),
-            "other columns than the hold-out, 'colour', 'size'",
-            "`features` in market.toml",
-        ),
-        (
             lambda f: f.assign(hour=["1", "noon", "2", "3"]),
             "'hour' holds the text 'noon' in data row 2 and the hold-out has numbers",
             "write a number",
         ),
         (
             lambda f: f.assign(channel=[1, 2, 3, 4]),
-            "'channel' holds numbers (1 in data row 1)",
+            "'channel' holds numbers (1, for one)",
             "same categories",
         ),
         (
@@ -383,20 +403,17 @@ def test_numbers_written_as_text_are_numbers() -> None:
             "add the class to the hold-out",
         ),
         (
-            lambda f: f.assign(fraud="yes"),
-            "'fraud' holds the text 'yes' in data row 1 and a target must be numeric",
-            "write a number",
+            lambda f: f.assign(fraud="perhaps"),
+            "'fraud' has the class perhaps in data row 1, which the hold-out does not have (its classes: 0, 1)",
+            "correct the label",
         ),
         (
             lambda f: f.assign(amount=[1.0, -np.inf, 1.0, 1.0]),
             "'amount' is not a finite number in data row 2",
             "drop the row",
         ),
-        (
-            lambda f: f.assign(amount=[1.0, 2.0, np.nan, 1.0]),
-            "'amount' has no value in data row 3",
-            "fill it in",
-        ),
+        (lambda f: f.assign(fraud=[0, 1, None, 1]), "'fraud' has no value in data row 3", "drop the row"),
+        (lambda f: f.assign(fraud=pd.Timestamp(0)), "'fraud' holds datetime64", "write the same classes"),
         (lambda f: f.iloc[:0], "no rows", "add data"),
         (
             lambda f: f.assign(hour=pd.Timestamp("2024-01-01")),
@@ -411,7 +428,10 @@ def test_a_bad_provider_table_gets_one_sentence(change: Change, field: str, reme
     assert field in text and remedy in text
 
 
-def test_other_columns_are_ignored_where_features_are_listed() -> None:
-    schema = fitted(features=["amount", "channel"])
-    x, _ = schema.encode(holdout().assign(colour="red"), "bank.csv")
+def test_other_columns_are_ignored_and_can_be_listed() -> None:
+    bank = holdout().assign(colour="red")
+    x, _ = fitted(features=["amount", "channel"]).encode(bank, "bank.csv")
     assert x.shape == (4, 4)
+    assert fitted(features=["amount", "channel"]).extra_columns(bank) == ("hour", "new", "colour")
+    np.testing.assert_array_equal(fitted().encode(bank, "bank.csv")[0], fitted().encode(holdout(), "mine.csv")[0])
+    assert fitted().extra_columns(bank) == ("colour",)

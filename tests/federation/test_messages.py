@@ -62,7 +62,7 @@ def a_reply(**changes: object) -> Reply:
 def test_a_header_that_nobody_would_read_is_not_sent() -> None:
     """The largest schema that is allowed at all, with long names."""
     categories = [f"{place:04}" + "x" * 1500 for place in range(1000)]
-    column = {"name": "channel", "categories": categories}
+    column = {"name": "channel", "categories": categories, "other": False, "missing": False}
     table = SchemaMessage.model_validate({**a_table().model_dump(), "categorical": [column]})
     with pytest.raises(MessageError, match=messages.BAD_HEADER):
         encode_request(a_request(table=table))
@@ -77,23 +77,26 @@ def read_reply(data: bytes) -> object:
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 names = st.text(min_size=1, max_size=20)
+A_DATE = {"parts": ["days", "week"], "mean": 1.5, "scale": 2.0, "median": 1.0, "missing": True, "day_first": False}
 tables = st.builds(
     lambda target, numeric, categorical, classes: SchemaMessage.model_validate(
         {
             "target": target,
             "task": "classification",
-            "numeric": [{"name": n, "mean": m, "scale": s} for n, m, s in numeric],
-            "categorical": [{"name": n, "categories": c} for n, c in categorical],
+            "numeric": [{"name": n, "mean": m, "scale": s, "median": m, "missing": s > 1} for n, m, s in numeric],
+            "categorical": [{"name": n, "categories": c, "other": True, "missing": False} for n, c in categorical],
+            "hashed": [{"name": n, "buckets": len(n), "missing": True} for n, _ in categorical],
+            "dates": [{**A_DATE, "name": n} for n, _ in categorical],
+            "left_out": [{"name": n, "why": "empty"} for n, _ in categorical],
             "classes": classes,
             "target_mean": 0.0,
             "target_scale": 1.0,
-            "features_listed": False,
         }
     ),
     names,
     st.lists(st.tuples(names, finite, finite.filter(lambda x: x > 0)), max_size=4),
     st.lists(st.tuples(names, st.lists(st.text(max_size=5), min_size=1, max_size=4)), max_size=3),
-    st.lists(st.integers(-(2**53), 2**53), max_size=4),
+    st.lists(st.integers(-(2**53), 2**53), max_size=4) | st.lists(names, max_size=4),
 )
 requests = st.builds(
     Request,
@@ -120,6 +123,9 @@ requests = st.builds(
             batch_size=st.integers(1, 10**9),
             epochs=st.integers(1, 10**6),
             momentum=st.floats(0, 1, exclude_max=True),
+            steps=st.none() | st.integers(1, 10**9),
+            optimizer=st.sampled_from(["sgd", "adam"]),
+            weight_decay=st.floats(0, 1e6),
         ),
         table=st.none() | tables,
     ),

@@ -34,6 +34,7 @@ from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LAYOUT, LEDGER, MODEL, SUMMARY, RunFolder
+from databazaar.runs.model_folder import CARD, WEIGHTS
 from databazaar.vectors import unpack
 from small_markets import MakeMarket
 
@@ -183,14 +184,14 @@ def test_a_ledger_that_does_not_hold_is_not_closed(make_vector_market: MakeMarke
     assert not (path / SUMMARY).exists()
 
 
-@pytest.mark.parametrize("stage", ["model", "store", "summary"])
+@pytest.mark.parametrize("stage", ["model", "card", "store", "summary"])
 def test_killed_while_it_closes_it_is_closed_again(
     make_vector_market: MakeMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: Path, stage: str
 ) -> None:
     path = interrupted(make_vector_market, tmp_path / "run")
 
     def cut(target: Path, content: bytes) -> None:
-        if target.name == {"model": MODEL, "summary": SUMMARY}.get(stage):
+        if target.name == {"model": WEIGHTS, "card": CARD, "summary": SUMMARY}.get(stage):
             raise LightsOutError
         write_whole(target, content)
 
@@ -199,6 +200,7 @@ def test_killed_while_it_closes_it_is_closed_again(
 
     with monkeypatch.context() as patch:
         patch.setattr("databazaar.runs.folder.write_whole", cut)
+        patch.setattr("databazaar.runs.model_folder.write_whole", cut)
         if stage == "store":
             patch.setattr(SqlStore, "finish", no_finish)
         with pytest.raises(LightsOutError):

@@ -41,7 +41,7 @@ def test_a_finished_run_holds(finished: Path) -> None:
     audit = RunFolder(finished).audit()
     assert audit.ok, audit.first_broken
     assert audit.closed
-    assert sorted(p.name for p in finished.iterdir()) == sorted([LEDGER, MODEL, SUMMARY, "run.json"])
+    assert sorted(p.name for p in finished.iterdir()) == sorted([LEDGER, "model", SUMMARY, "run.json"])
     assert audit.head == RunFolder(finished).summary()["ledger_head"]
     assert RunFolder(finished).audit(head=audit.head).ok
     assert not RunFolder(finished).audit(head="0" * 64).ok
@@ -151,10 +151,10 @@ def test_the_database_itself_refuses_to_change_entries(copied: Path, statement: 
 
 
 def test_auditing_and_reporting_change_nothing(copied: Path) -> None:
-    before = {p.name: p.read_bytes() for p in copied.iterdir()}
+    before = {p: p.read_bytes() for p in copied.rglob("*.*")}
     RunFolder(copied).audit()
     RunFolder(copied).report()
-    assert {p.name: p.read_bytes() for p in copied.iterdir()} == before
+    assert {p: p.read_bytes() for p in copied.rglob("*.*")} == before
 
 
 @pytest.mark.parametrize("name", ["with space", "run#1", "50%25", "what?", "zürich", "a&b=c"])

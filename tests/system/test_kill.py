@@ -141,7 +141,7 @@ def outcome(run: Path) -> dict[str, Any]:
     with sqlite3.connect(run / "ledger.sqlite") as database:
         entries = database.execute("SELECT seq, kind, body, hash FROM bazaar_entries ORDER BY seq").fetchall()
     database.close()
-    model = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+    model = hashlib.sha256((run / "model/model.safetensors").read_bytes()).hexdigest()
     lines = [line.split(",")[:8] for line in (run / "statement.csv").read_text().splitlines()]  # what follows is a date
     return {"summary": summary, "model": model, "entries": entries, "csv": lines}
 
@@ -197,7 +197,7 @@ def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
     """At each of the files that a run writes at its end, one after the other."""
     run = zygote.cwd / "ending"
     kills = 0
-    for name in ("run.json", "model.safetensors", "summary.json", "statement.csv"):
+    for name in ("run.json", "model/model.safetensors", "summary.json", "statement.csv"):
         if not (run / name).exists():  # the last kill may have come late, on a busy machine
             kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
@@ -284,7 +284,7 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
     for run, commits in zip(runs, (6, 15, 30), strict=True):
         assert zygote.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
     request.getfixturevalue("without_tables")
-    for run, moment in zip(runs, (after(0), when_there(runs[1] / "model.safetensors"), after(60)), strict=True):
+    for run, moment in zip(runs, (after(0), when_there(runs[1] / "model/model.safetensors"), after(60)), strict=True):
         before = RunFolder(run).report()
         assert before.rounds and before.held
         if zygote.stopped(moment, "close", run.name, "--quiet"):

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
@@ -88,11 +89,18 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
-def play(job: Job, out: Path | None, name: str, output: Output) -> None:
-    """Plays a new job: once it is known to be sound, its folder is made and the market opens."""
+def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
+    """Plays a new job: once it is known to be sound, its folder is made and the market opens.
+
+    `profile` tells the report's readers what the tables are like.
+    """
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        if profile is not None:
+            folder.note_profile(profile)
+        for remark in () if output.quiet else job.remarks:
+            typer.echo(f"note: {remark}", err=True)
         _finish(job, arbiter, folder, output)
 
 
@@ -223,7 +231,7 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
             f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
         )
     lines += [
-        f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
+        f"model   {folder.weights.parent}  {report.model_hash[:16]}   use it: bazaar predict {folder.path} new.csv",
         f"ledger  {folder.ledger_place}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
         f"report  {page}",
     ]
@@ -246,7 +254,8 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     if found.ok:
         write_whole(folder.path / "statement.csv", statement_csv(report).encode())
         write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
+    shown = render(report, title=folder.title, audit=audit, baseline=baseline, profile=folder.profile(), drawn=drawn)
+    write_whole(page, shown.encode())
     if not found.ok:
         raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
     return page

@@ -44,7 +44,7 @@ SMALL_MODEL = 100_000
 class Job:
     """All that a run needs. Without an aggregator or a payment, the arbiter takes its own.
 
-    `recipe` is kept in the run's folder, and `from_recipe` reads it.
+    `recipe` is kept in the run's folder, and `from_recipe` reads it. `remarks` say what was left out of the files.
     """
 
     title: str
@@ -61,6 +61,7 @@ class Job:
     patience: int = 10
     test: EncodedTable | None = None
     notes: dict[str, str] | None = None
+    remarks: tuple[str, ...] = ()
     federation: FederatedJob | None = None
     buyer: str = ""
 
@@ -140,6 +141,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             "schema": data.schema.to_dict(),
         },
         **_rules(market),
+        remarks=data.notes,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
         buyer=market.consumer.name,
     )
@@ -245,7 +247,7 @@ def demo_job(budget: int, seed: int) -> Job:
         seed=seed,
         engine="vectorized",
         device="cpu",
-        recipe={"job": "demo", "budget": budget, "seed": seed},
+        recipe={"job": "demo", "budget": budget, "seed": seed, "schema": schema.to_dict()},
         test=EncodedTable(*schema.encode(story.test, "test")),
         notes={b.id: b.note for b in story.banks},
     )

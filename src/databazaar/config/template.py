@@ -20,10 +20,15 @@ decimals = 0               # digits after the decimal point: 2 for euros and cen
 
 [data]
 holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
-target = "target"          # the column to predict; whole-number labels for classification
+target = "target"          # the column to predict; rows without it are left out
 task = "classification"    # or "regression"
 # features = ["amount", "hour", "channel"]   # default: all columns but the target
-# categorical = ["channel"]                  # default: the text columns
+# categorical = ["channel"]                  # default: the columns of names
+# separator = ";"          # this and the next four are found out where they are not set
+# decimal = ","
+# encoding = "cp1252"
+# missing = ["-", "n/a"]   # texts that stand for a missing value, beside the usual ones
+# dates = "day-first"      # 03/04/2024 is the third of April; or "month-first"
 
 [model]
 kind = "mlp"               # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
@@ -35,7 +40,10 @@ kind = "local-sgd"         # or "full-gradient", "stochastic-gradient"
 step = 0.1                 # the providers' learning rate
 batch_size = 32
 epochs = 1
+steps = 64                 # an ask ends after so many mini-batches, however many rows a provider has
 momentum = 0.0
+# optimizer = "sgd"        # or "adam"
+# weight_decay = 0.0
 
 [utility]                  # how the hold-out scores an update
 kind = "exp-loss"          # exp(-loss), within [0, 1]; or "negative-loss", "accuracy" (classification)

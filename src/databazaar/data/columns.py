@@ -1,20 +1,23 @@
-"""One column of a table as numbers or as text, or one sentence that says which row is in the way."""
+"""One column of a table as numbers, as days or as texts, or one sentence that says which row is in the way."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
 
+from databazaar.data.date_text import days_in, days_of
+from databazaar.data.number_text import numbers_in
 from databazaar.errors import BazaarError
 
-Kind = Literal["number", "text", "other"]
+Kind = Literal["number", "text", "date", "other"]
 Column: TypeAlias = "pd.Series[Any]"
+Floats: TypeAlias = npt.NDArray[np.float64]
 _OBJECT_KINDS: dict[str, Kind] = {
     "string": "text",
     "integer": "number",
@@ -22,7 +25,27 @@ _OBJECT_KINDS: dict[str, Kind] = {
     "mixed-integer-float": "number",
     "decimal": "number",
     "boolean": "number",
+    "empty": "number",
+    "date": "date",
+    "datetime": "date",
+    "datetime64": "date",
 }
+
+
+class Texts(NamedTuple):
+    """A column by its distinct texts: a row holds `texts[code]`, and nothing where its code is -1."""
+
+    codes: npt.NDArray[np.int64]
+    texts: list[str]
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The rows of each text."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
+
+    def spread(self, values: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
+        """One value per row from one value per text."""
+        return np.append(values, missing)[self.codes]
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -49,101 +72,153 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def kind_of(column: Column) -> Kind:
-    """Booleans count as numbers; dates, lists and mixtures are neither numbers nor text.
+    """Booleans and durations count as numbers; lists and mixtures are neither numbers, dates nor text.
 
     >>> kind_of(pd.Series([True, False])), kind_of(pd.Series(["a", "b"]))
     ('number', 'text')
     """
-    if types.is_complex_dtype(column.dtype):
+    dtype = column.dtype
+    if types.is_complex_dtype(dtype):
         return "other"
-    if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
+    if types.is_bool_dtype(dtype) or types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return "number"
-    if column.dtype == object:
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_object_dtype(dtype):
         return _OBJECT_KINDS.get(types.infer_dtype(column, skipna=True), "other")
-    return "text" if types.is_string_dtype(column.dtype) else "other"
+    return "text" if types.is_string_dtype(dtype) else "other"
+
+
+def is_boolean(column: Column) -> bool:
+    """Whether the column's values are True and False, and not words for them.
+
+    >>> is_boolean(pd.Series([True, None])), is_boolean(pd.Series(["yes", "no"]))
+    (True, False)
+    """
+    return bool(types.is_bool_dtype(column.dtype)) or (
+        bool(types.is_object_dtype(column.dtype)) and types.infer_dtype(column, skipna=True) == "boolean"
+    )
 
 
 def plain(column: Column) -> Column:
-    """A column of pandas categories as the values that it stands for; any other column as it is."""
-    if isinstance(column.dtype, pd.CategoricalDtype) and not column.hasnans:
-        return column.astype(column.dtype.categories.dtype)
+    """Pandas categories as the values that they stand for, and numbers among texts as text."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object if column.hasnans else column.dtype.categories.dtype)
+    if types.is_object_dtype(column.dtype) and types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+        given = column.dropna()
+        if all(isinstance(value, str | int | float) for value in given):
+            return given.map(_written).reindex(column.index)
     return column
 
 
-def refuse_missing(column: Column, where: str) -> None:
-    missing = column.isna().to_numpy()
-    if missing.any():
-        raise BazaarError(
-            f"{where}: column {column.name!r} has no value in {_row(missing)} "
-            "(it is empty, NaN, NA or null): fill it in or drop the row"
-        )
+def as_numbers(column: Column, where: str, expected: str) -> Floats:
+    """The column as float64, NaN where a value is missing.
 
-
-def as_numbers(column: Column, where: str, expected: str) -> npt.NDArray[np.float64]:
-    """The column as finite float64; `expected` says who wants numbers, such as "the hold-out has numbers"."""
-    refuse_missing(column, where)
+    `expected` says who wants numbers, such as "the hold-out has numbers".
+    """
     column = plain(column)
     kind = kind_of(column)
     if kind == "text":
-        refuse_text(column, where, expected)
-        column = pd.to_numeric(column)
-    elif kind == "other":
+        texts = as_texts(column, where)
+        read = numbers_in(texts.texts)
+        refuse_unreadable(column, texts, read.unreadable, where, expected, "write a number there")
+        numbers = texts.spread(read.values, np.nan)
+    elif kind == "number":
+        numbers = _floats(column)
+    else:
         raise BazaarError(
             f"{where}: column {column.name!r} holds {column.dtype} values and {expected}: "
             "write it as numbers or leave the column out"
         )
-    try:
-        numbers = column.to_numpy(dtype=np.float64)
-    except OverflowError:
-        numbers = np.array([_float_or_infinity(value) for value in column], dtype=np.float64)
-    finite = np.isfinite(numbers)
-    if not finite.all():
+    infinite = np.isinf(numbers)
+    if infinite.any():
         raise BazaarError(
-            f"{where}: column {column.name!r} is not a finite number in {_row(~finite)}: correct it or drop the row"
+            f"{where}: column {column.name!r} is not a finite number in {_row(infinite)}: correct it or drop the row"
         )
     return numbers
 
 
-def refuse_text(column: Column, where: str, expected: str) -> None:
-    """Raise for the first value that does not read as a number."""
-    unreadable = pd.to_numeric(column, errors="coerce").isna().to_numpy()
-    if unreadable.any():
-        value = str(column.iloc[int(unreadable.argmax())])
-        raise BazaarError(
-            f"{where}: column {column.name!r} holds the text {value[:40]!r} in {_row(unreadable)} "
-            f"and {expected}: write a number there or drop the row"
-        )
+def as_days(column: Column, where: str, day_first: bool) -> Floats:
+    """The column as days since 1970, NaN where a value is missing; time zones are left out, clocks are as written.
 
-
-def mostly_numbers(column: Column) -> bool:
-    """Whether most, but not all, of a text column reads as numbers: a typing error, not categories."""
-    unreadable = pd.to_numeric(column, errors="coerce").isna().to_numpy()
-    return bool(unreadable.any() and unreadable.mean() < 0.5)
-
-
-def as_text(column: Column, where: str) -> list[str]:
-    """Category names. A number has one name whatever its type, so that 3, 3.0 and "3" are one category.
-
-    >>> as_text(pd.Series([3.0, 0.5], name="grade"), "holdout.csv")
-    ['3', '0.5']
+    `day_first` reads 03/04/2024 where no other date of the column shows the order.
     """
-    refuse_missing(column, where)
+    column = plain(column)
+    kind = kind_of(column)
+    expected = "the hold-out has dates"
+    if kind == "date":
+        return days_of(column)
+    if kind == "text":
+        texts = as_texts(column, where)
+        read = days_in(texts.texts, day_first)
+        refuse_unreadable(column, texts, read.unreadable, where, expected, "write a date there")
+        return texts.spread(read.values, np.nan)
+    if not column.isna().all():
+        raise BazaarError(
+            f"{where}: column {column.name!r} holds {column.dtype} values and {expected}: "
+            "write it as dates such as 2024-12-31 or leave the column out"
+        )
+    return np.full(len(column), np.nan)
+
+
+def as_texts(column: Column, where: str) -> Texts:
+    """The distinct values as trimmed texts. A number has one text whatever its type: 3, 3.0 and "3" are one.
+
+    >>> as_texts(pd.Series([3.0, 0.5, None, 3.0], name="grade"), "holdout.csv")
+    Texts(codes=array([ 0,  1, -1,  0]), texts=['3', '0.5'])
+    """
     column = plain(column)
     kind = kind_of(column)
     if kind == "other":
         raise BazaarError(
-            f"{where}: column {column.name!r} holds {column.dtype} values, neither numbers nor text: "
+            f"{where}: column {column.name!r} holds {column.dtype} values, neither numbers nor text nor dates: "
             "convert it or leave the column out of `features`"
         )
-    if kind == "text":
-        return [str(value) for value in column]
-    values = as_numbers(column, where, "numbers were expected").tolist()
-    return [str(int(value)) if value.is_integer() else repr(value) for value in values]
+    if kind == "number":
+        codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
+        return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
+    codes, values = pd.factorize(column)
+    return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values])
+
+
+def refuse_unreadable(
+    column: Column, texts: Texts, unreadable: npt.NDArray[np.bool_], where: str, expected: str, remedy: str
+) -> None:
+    """Raise for the first row whose text does not read as what was expected."""
+    bad = texts.spread(unreadable, False)
+    if bad.any():
+        value = texts.texts[int(texts.codes[int(bad.argmax())])]
+        raise BazaarError(
+            f"{where}: column {column.name!r} holds the text {value[:40]!r} in {_row(bad)} "
+            f"and {expected}: {remedy} or drop the row"
+        )
+
+
+def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
+    """Texts that trimming made equal become one, and empty ones missing."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}
+    moved = np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
+    return Texts(moved[codes], list(places))
+
+
+def _written(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _floats(column: Column) -> Floats:
+    if types.is_timedelta64_dtype(column.dtype):
+        return column.dt.total_seconds().to_numpy(dtype=np.float64) / 86_400
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except OverflowError:
+        return np.array([_float_or_infinity(value) for value in column], dtype=np.float64)
 
 
 def _float_or_infinity(value: Any) -> float:
     try:
-        return float(value)
+        return float("nan") if pd.isna(value) else float(value)
     except OverflowError:
         return float("inf")
 

@@ -1,16 +1,49 @@
-"""What the hold-out decides: the feature columns, which of them are categories, and the classes."""
+"""What the hold-out decides: the feature columns, and what kind of column each of them is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from databazaar.data.columns import Column, kind_of, mostly_numbers, refuse_missing, refuse_text, suggestion
-from databazaar.data.schema_message import LARGEST_LABEL, MAX_CATEGORIES
+from databazaar.data.columns import (
+    Column,
+    Floats,
+    Texts,
+    as_days,
+    as_numbers,
+    as_texts,
+    kind_of,
+    plain,
+    refuse_unreadable,
+    suggestion,
+)
+from databazaar.data.date_text import days_in
+from databazaar.data.encoders import CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
+from databazaar.data.number_text import look_like_codes, numbers_in
+from databazaar.data.schema_message import Reason
 from databazaar.errors import BazaarError
+
+MOST_CATEGORIES = 128
+"""A column with more categories than this is hashed."""
+LONGEST_CATEGORY = 200
+"""A column with a longer text than this is hashed: it would travel to every provider."""
+BUCKETS = 64
+RARE_ROWS, RARE_SHARE = 10, 0.01
+"""A category with fewer rows than both is rare, and grouped with the other rare ones."""
+TYPING_ERRORS = 0.05
+"""The largest share of a column's values that is taken for typing errors among numbers or dates."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that tells nothing, or nothing that carries over to other rows: empty, constant, or an identifier."""
+
+    name: str
+    why: Reason
 
 
 def chosen_columns(
@@ -21,11 +54,12 @@ def chosen_columns(
     where: str,
 ) -> list[str]:
     chosen = [name for name in names if name != target] if features is None else list(features)
-    for setting, wanted in (("features", chosen), ("categorical", list(categorical or ()))):
+    known, listed = set(names), set(chosen)
+    for setting, wanted in (("features", list(features or ())), ("categorical", list(categorical or ()))):
         for name in wanted:
             if name == target:
                 raise BazaarError(f"{where}: `{setting}` names the target column {name!r}: take it out of the list")
-            if name not in names:
+            if name not in known:
                 raise BazaarError(
                     f"{where}: `{setting}` names the column {name!r}, which is not there; "
                     f"{suggestion(name, names)}: correct `{setting}`"
@@ -33,7 +67,7 @@ def chosen_columns(
             if wanted.count(name) > 1:
                 raise BazaarError(f"{where}: `{setting}` names the column {name!r} twice: name it once")
     for name in categorical or ():
-        if name not in chosen:
+        if name not in listed:
             raise BazaarError(
                 f"{where}: `categorical` names the column {name!r}, which is not among `features`: add it there"
             )
@@ -45,43 +79,68 @@ def chosen_columns(
     return chosen
 
 
-def is_categorical(column: Column, named: bool, where: str) -> bool:
-    refuse_missing(column, where)
-    if named or isinstance(column.dtype, pd.CategoricalDtype):
-        return True
-    kind = kind_of(column)
-    if kind == "text" and mostly_numbers(column):
-        refuse_text(column, where, "the rest is mostly numbers (to keep it as text, list it as `categorical`)")
-    return kind != "number"
+def fit_column(
+    column: Column, categorical: bool, wanted: bool, day_first: bool | None, where: str
+) -> Encoder | LeftOut:
+    """What kind of column this is. It may be listed in market.toml: as `categorical`, or `wanted` as a feature."""
+    name = str(column.name)
+    names = categorical or isinstance(column.dtype, pd.CategoricalDtype)
+    column = plain(column)
+    kind = "names" if names else kind_of(column)
+    if column.isna().all():
+        return LeftOut(name, "empty")
+    if kind == "number":
+        return NumericColumn.fit(name, as_numbers(column, where, "numbers were expected"))
+    if kind == "date":
+        return _dates(name, as_days(column, where, day_first=True), day_first=True)
+    found = as_texts(column, where)
+    if not found.texts:
+        return LeftOut(name, "empty")
+    read = _read(column, found, day_first, where) if kind == "text" else None
+    if read is not None:
+        return read
+    if not (names or wanted) and len(found.texts) > MOST_CATEGORIES and found.counts.max() == 1:
+        return LeftOut(name, "identifier")
+    return _categories(name, found)
 
 
-def categories_of(texts: list[str], name: str, where: str) -> tuple[str, ...]:
-    categories = tuple(sorted(set(texts)))
-    if len(categories) > MAX_CATEGORIES:
-        raise BazaarError(
-            f"{where}: column {name!r} has {len(categories)} different categories, more than "
-            f"{MAX_CATEGORIES}: if it is an identifier leave it out of `features`, otherwise group its values"
-        )
-    return categories
+def _read(column: Column, found: Texts, day_first: bool | None, where: str) -> Encoder | LeftOut | None:
+    """Text that reads as numbers or as dates, but for what stands for a missing value; None for names."""
+    name = str(column.name)
+    if look_like_codes(found.texts):
+        return None
+    numbers = numbers_in(found.texts)
+    if _all_but_errors(column, found, numbers.values, numbers.unreadable, "numbers", where):
+        return NumericColumn.fit(name, found.spread(numbers.values, np.nan))
+    dates = days_in(found.texts, day_first)
+    if _all_but_errors(column, found, dates.values, dates.unreadable, "dates", where):
+        return _dates(name, found.spread(dates.values, np.nan), dates.day_first)
+    return None
 
 
-def classes_of(values: npt.NDArray[np.float64], target: str, where: str) -> tuple[int, ...]:
-    odd = (values != np.floor(values)) | (np.abs(values) > LARGEST_LABEL)
-    if odd.any():
-        row = int(odd.argmax())
-        raise BazaarError(
-            f"{where}: column {target!r} has {values[row]:g} in data row {row + 1}, which is no class label: "
-            'write labels as whole numbers, or set task = "regression"'
-        )
-    classes = tuple(int(value) for value in np.unique(values))
-    if len(classes) == 1:
-        raise BazaarError(
-            f"{where}: column {target!r} has the single class {classes[0]}, so there is nothing to tell "
-            "apart: add hold-out rows of another class"
-        )
-    if len(classes) > MAX_CATEGORIES:
-        raise BazaarError(
-            f"{where}: column {target!r} has {len(classes)} classes, more than {MAX_CATEGORIES}: "
-            'group them, or set task = "regression"'
-        )
-    return classes
+def _all_but_errors(
+    column: Column, found: Texts, values: Floats, unreadable: npt.NDArray[np.bool_], what: str, where: str
+) -> bool:
+    """Whether every text was read; raises where so few were not that they are typing errors."""
+    bad, good = found.counts[unreadable].sum(), found.counts[~np.isnan(values)].sum()
+    if 0 < bad < good and bad <= max(1, TYPING_ERRORS * (bad + good)):
+        expected = f"the rest is {what} (to keep all as text, list the column as `categorical`)"
+        remedy = "correct it, list it as `missing` in market.toml if it stands for no value,"
+        refuse_unreadable(column, found, unreadable, where, expected, remedy)
+    return bool(good and not bad)
+
+
+def _dates(name: str, days: Floats, day_first: bool) -> DateColumn | LeftOut:
+    fitted = DateColumn.fit(name, days, day_first)
+    return fitted if fitted.parts else LeftOut(name, "constant")
+
+
+def _categories(name: str, found: Texts) -> CategoricalColumn | HashedColumn:
+    counts = found.counts
+    rows, missing = int(counts.sum()), bool((found.codes < 0).any())
+    rare = counts < min(RARE_ROWS, RARE_SHARE * rows)
+    many = len(counts) > MOST_CATEGORIES or counts[rare].sum() > rows / 2
+    if many or max(map(len, found.texts)) > LONGEST_CATEGORY:
+        return HashedColumn(name, BUCKETS, missing)
+    kept = sorted(text for text, grouped in zip(found.texts, rare, strict=True) if not grouped)
+    return CategoricalColumn(name, tuple(kept), bool(rare.any()), missing)

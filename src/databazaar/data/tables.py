@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import re
 import warnings
 import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
 from databazaar.data.columns import listed
-from databazaar.data.schema import Array, CategoricalColumn, NumericColumn, Schema
+from databazaar.data.formats import Found, TableFormat, find_out
+from databazaar.data.schema import Array, Schema
+from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
 
-__all__ = ["Array", "CategoricalColumn", "NumericColumn", "Schema", "read_table"]
+__all__ = ["SUFFIXES", "Array", "Schema", "TableFormat", "labelled", "notes_of", "read_table"]
 
-_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t"}
-_SUFFIXES = (*_SEPARATORS, ".parquet")
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".csv.gz": ",", ".tsv.gz": "\t", ".txt.gz": "\t"}
+SUFFIXES = (*_SEPARATORS, ".parquet")
+_NOTES = "notes"
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names."""
-    suffix = next((known for known in _SUFFIXES if path.name.lower().endswith(known)), None)
+def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
+    """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names.
+
+    How a text file is written is found out, unless `format` says so. `notes_of` the table says what was assumed.
+    """
+    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
     if suffix is None:
         raise BazaarError(
-            f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(_SUFFIXES)}"
+            f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
         )
     if not path.is_file():
         kind = "is not a file" if path.exists() else "does not exist"
@@ -33,11 +44,13 @@ def read_table(path: Path) -> pd.DataFrame:
         )
     try:
         if suffix == ".parquet":
-            frame, names = _read_parquet(path)
+            frame, names, notes = _read_parquet(path)
         else:
-            frame, names = _read_text(path, _SEPARATORS[suffix])
+            frame, names, notes = _read_text(path, format or TableFormat(), _SEPARATORS[suffix])
     except pd.errors.EmptyDataError:
         raise BazaarError(f"{path}: the file is empty: write a header line and at least one row") from None
+    except BazaarError as error:
+        raise BazaarError(f"{path}: {error}") from None
     except (
         OSError,
         EOFError,
@@ -58,20 +71,96 @@ def read_table(path: Path) -> pd.DataFrame:
         raise BazaarError(
             f"{path}: the file has the columns {listed(names)} but no rows: add data or leave the file out"
         )
+    frame.attrs[_NOTES] = list(notes)
     return frame
 
 
-def _read_text(path: Path, separator: str) -> tuple[pd.DataFrame, list[str]]:
-    """The table and its header as written: pandas itself renames repeated columns."""
+def notes_of(frame: pd.DataFrame) -> tuple[str, ...]:
+    """What `read_table` assumed of the file that this table was read from."""
+    return tuple(frame.attrs.get(_NOTES, ()))
+
+
+def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """The table, its header as written (pandas itself renames repeated columns), and notes."""
+    raw = path.read_bytes()
+    found = find_out(gzip.decompress(raw) if path.name.lower().endswith(".gz") else raw, format, usual)
+    options: dict[str, Any] = {
+        "sep": found.separator,
+        "quotechar": found.quote,
+        "decimal": found.decimal,
+        "na_values": list(format.missing),
+        "index_col": False,
+        "low_memory": False,
+        "skipinitialspace": True,
+        "encoding": "utf-8",
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        header = pd.read_csv(
-            path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
-        )
-        frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False, encoding="utf-8-sig")
-    return frame, [str(name) for name in header.iloc[0]]
+        frame = pd.read_csv(io.BytesIO(found.text), **options)
+        codes = _columns_of_codes(found, frame, options)
+        if codes:
+            frame = pd.read_csv(io.BytesIO(found.text), dtype=dict.fromkeys(codes, str), **options)
+    if found.decimal == ",":
+        frame = _without_groups(frame)
+    frame, names, index = _named(frame, found.header)
+    return frame, names, (*found.notes, *index)
 
 
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]) -> list[str]:
+    """The columns of whole numbers of which some begin with zeros, as 00123: names that pandas takes for amounts."""
+    separator = re.escape(found.separator.encode())
+    if not re.search(rb"(?:^|[\n\"' ]|%b)0[0-9]+[\"' ]*(?:%b|\r?\n|$)" % (separator, separator), found.text):
+        return []
+    whole = [name for name in frame.columns if _could_be_codes(frame[name])]
+    if not whole:
+        return []
+    written = pd.read_csv(io.BytesIO(found.text), usecols=whole, dtype=str, **options)
+    return [name for name in whole if written[name].str.fullmatch(r"\s*0\d+\s*").any()]
+
+
+def _could_be_codes(column: pd.Series[Any]) -> bool:
+    """Whether all that is there are whole numbers; with gaps, pandas holds them as floats."""
+    if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        return False
+    given = column.dropna()
+    return bool(len(given) and (given == np.floor(given)).all())
+
+
+def _without_groups(frame: pd.DataFrame) -> pd.DataFrame:
+    """In a file with decimal commas, 1.234 is a thousand and more: pandas leaves such columns as text."""
+    for name in frame.columns[[pd.api.types.is_string_dtype(dtype) for dtype in frame.dtypes]]:
+        given = frame[name].dropna().str.strip()
+        if len(given) and given.str.fullmatch(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?").all():
+            bare = frame[name].str.strip().str.replace(".", "").str.replace(",", ".")
+            frame[name] = pd.to_numeric(bare)
+    return frame
+
+
+def _named(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Columns without a name are left out where they are empty, or where the first only counts the rows."""
+    unnamed = [place for place, name in enumerate(header) if not name and place < frame.shape[1]]
+    empty = [place for place in unnamed if frame.iloc[:, place].isna().all()]
+    counting = [place for place in unnamed if place == 0 < len(header) - 1 and _counts(frame.iloc[:, 0])]
+    if empty or counting:
+        frame = frame.iloc[:, [place for place in range(frame.shape[1]) if place not in (*empty, *counting)]]
+    note = "its first column has no name and only counts the rows, and is left out"
+    named = frame.rename(columns=lambda name: str(name).strip())
+    return named, [name for name in header if name], (note,) if counting else ()
+
+
+def _counts(column: pd.Series[Any]) -> bool:
+    return bool(pd.api.types.is_integer_dtype(column.dtype) and (column.diff().iloc[1:] == 1).all())
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """An index with a name is a column, and so is one of texts or dates; one that only counts is none."""
     names = [str(name) for name in pq.read_schema(path).names]
-    return (pd.read_parquet(path) if len(set(names)) == len(names) else pd.DataFrame()), names
+    if len(set(names)) < len(names):
+        return pd.DataFrame(), names, ()
+    frame = pd.read_parquet(path)
+    index = frame.index
+    if index.nlevels > 1 or index.name is not None or not pd.api.types.is_integer_dtype(index.dtype):
+        frame = frame.reset_index()
+    else:
+        frame = frame.reset_index(drop=True)
+    return frame, [str(name) for name in frame.columns], ()

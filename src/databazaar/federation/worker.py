@@ -76,13 +76,17 @@ class Table:
     _data: Data | None = None
 
     def examples(self, schema: SchemaMessage | None) -> Data:
-        from databazaar.data.tables import Schema, read_table
+        from databazaar.data.tables import Schema, labelled, read_table
 
         if schema is None:
             raise RefusedError("task does not fit the data")
         if self._data is None or schema != self._schema:
-            known = Schema.from_dict(schema.model_dump())
-            self._data = as_dataset(known.encode(read_table(self.path), str(self.path)), str(self.path))
+            known, frame = Schema.from_dict(schema.model_dump()), read_table(self.path)
+            rows = labelled(frame, known.target, known.task, str(self.path))
+            if len(rows) < len(frame):
+                gone = len(frame) - len(rows)
+                log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
+            self._data = as_dataset(known.encode(rows, str(self.path)), str(self.path))
             self._schema = schema
         return self._data
 
@@ -200,7 +204,7 @@ def built_in(oracle: OracleMessage, rows: int) -> Oracle:
     A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
     """
     batch = min(oracle.batch_size, rows)
-    return build_oracle(oracle.kind, oracle.step, batch, oracle.epochs, oracle.momentum)
+    return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from databazaar.data.profile_record import MarketProfile
 from databazaar.registry import MODULE
 from databazaar.reports import baseline as beside
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
@@ -61,9 +62,11 @@ def render(
     title: str,
     audit: AuditView | None = None,
     baseline: Report | None = None,
+    profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
-    """The whole page. `drawn` are the figures of `draw_all`, where that was called already.
+    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`,
+    where that was called already.
 
     The same arguments give the same bytes.
     """
@@ -89,6 +92,7 @@ def render(
         all_reasons=len(reasons),
         rules=rules(report),
         baseline=None if baseline is None else _against(report, baseline),
+        profile=profile,
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LAYOUT, MODEL, RunFolder
+from databazaar.runs.model_folder import CARD, Outline, read_card, read_weights
 from databazaar.runs.report import Report
-from databazaar.vectors import pack, unpack
+from databazaar.vectors import unpack
 
 
 def close_run(folder: str | Path | RunFolder) -> Report:
@@ -33,7 +36,7 @@ def close_run(folder: str | Path | RunFolder) -> Report:
             )
         if not replayed.closed:  # else it was killed after its end, before the folder was finished
             _close(replayed, store)
-        return run.finish_with(_model(run.path, store))
+        return run.finish_with(*_model(run.path, store))
     finally:
         run.dispose()
 
@@ -46,16 +49,19 @@ def _close(replayed: Audit, store: SqlStore) -> None:
     Ledger(RuleBook.of(replayed.terms), store).close_for_consumer(replayed.model, last.reached, last.reached_loss)
 
 
-def _model(folder: Path, store: SqlStore) -> bytes:
-    """The model's file: as it was written before a crash, or from the parameters that the last round left."""
+def _model(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline]:
+    """The model's numbers, and what is known beside them: as they were written before a crash, or as the last round
+    left them."""
+    written = (folder / MODEL).parent
+    if (written / CARD).exists():
+        card = read_card(written)
+        weights = read_weights(folder / MODEL, card.model_hash)
+        tensors = tuple((name, array.shape) for name, array in weights.items())
+        outline = Outline(tensors=tensors, architecture=card.architecture, task=card.task)
+        return np.concatenate([array.reshape(-1) for array in weights.values()]), outline
     snapshot = store.snapshot()
-    if snapshot is None or not snapshot.params:
-        return (folder / MODEL).read_bytes()
+    assert snapshot is not None
+    params = unpack(snapshot.params)["w"]
     if not (folder / LAYOUT).exists():  # a plain vector, or a run that an earlier version began
-        return snapshot.params
-    flat, named, begin = unpack(snapshot.params)["w"], {}, 0
-    for name, shape in json.loads((folder / LAYOUT).read_text()):
-        end = begin + math.prod(shape)
-        named[name] = flat[begin:end].reshape(shape)
-        begin = end
-    return pack(named)
+        return params, Outline()
+    return params, Outline.model_validate_json((folder / LAYOUT).read_bytes())

@@ -2,9 +2,10 @@
 
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+profile.json        what the tables were like when the run began, if it began from files
 privacy.json        what providers with differential privacy said that they have spent, if there are any
-layout.json         the names and shapes of the model's tensors, until its file is written
-model.safetensors   the trained model
+layout.json         what is known of the model beside its numbers, until its folder is written
+model/              the trained model, complete in itself (runs/model_folder.py)
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
@@ -34,12 +36,18 @@ from databazaar.vectors import hash_packed
 if TYPE_CHECKING:
     from io import FileIO
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
+    from databazaar.runs.model_folder import Outline
 
-LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
-PRIVACY, LAYOUT = "privacy.json", "layout.json"
+LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
+OLD_MODEL = "model.safetensors"
+"""Where runs before 0.3.0 have their weights, and nothing beside them."""
+PRIVACY, LAYOUT, MODEL_SCHEMA = "privacy.json", "layout.json", "model/schema.json"
+PROFILE = "profile.json"
 
 
 class RunFolder:
@@ -108,24 +116,28 @@ class RunFolder:
         return self._store
 
     def note_layout(self, task: Task) -> None:
-        """Keeps what only the model knows, for a close that does without it."""
-        layout = task.optional_layout
-        if layout is not None and not (self.path / LAYOUT).exists():
-            shapes = [[name, list(shape)] for name, shape in zip(layout.names, layout.shapes, strict=True)]
-            write_whole(self.path / LAYOUT, json.dumps(shapes).encode())
+        """Keeps what only the consumer's task knows of the model, for a close that does without it."""
+        from databazaar.runs.model_folder import Outline
+
+        if task.model is not None and not (self.path / LAYOUT).exists():
+            write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
 
     def finish(self, params: Tensor, task: Task) -> Report:
         """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
-        from databazaar.learning.models import model_to_bytes
+        from databazaar.runs.model_folder import Outline
 
-        return self.finish_with(model_to_bytes(task.optional_layout, params))
+        return self.finish_with(params.detach().cpu().numpy(), Outline.of(task))
 
-    def finish_with(self, model: bytes) -> Report:
-        """The same with the model's file as it is to be."""
+    def finish_with(self, params: NDArray[Any], outline: Outline) -> Report:
+        """The same without torch."""
+        from databazaar.runs.model_folder import Tables, write_model
+
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
-        write_whole(self.path / MODEL, model)
+        settings = self.recipe.get("market", {}).get("data", {})
+        tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        write_model((self.path / MODEL).parent, params, outline, self._schema(), tables)
         (self.path / LAYOUT).unlink(missing_ok=True)
         self._store.finish()
         summary = {
@@ -150,8 +162,21 @@ class RunFolder:
         """The trained parameters, where the model's file has been written."""
         from databazaar.learning.models import model_from_bytes
 
-        path = self.path / MODEL
+        path = self.weights
         return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+
+    @property
+    def weights(self) -> Path:
+        """The file that the audit checks: in the model's folder, or where older runs have it."""
+        old = self.path / OLD_MODEL
+        return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
+
+    def _schema(self) -> Schema | None:
+        """How the market's tables become numbers; a run from Python has no tables."""
+        from databazaar.data.schema import Schema
+
+        schema = self.recipe.get("schema")
+        return None if schema is None else Schema.from_dict(schema, str(self.path / RUN))
 
     def summary(self) -> dict[str, Any]:
         try:
@@ -168,7 +193,16 @@ class RunFolder:
 
     def _model_is(self, expected: str | None) -> bool:
         try:
-            return hash_packed((self.path / MODEL).read_bytes()) == expected
+            return hash_packed(self.weights.read_bytes()) == expected
+        except (OSError, ValueError):
+            return False
+
+    def _preprocessing_is_kept(self) -> bool:
+        path = self.path / MODEL_SCHEMA
+        try:
+            return not path.parent.exists() or json.loads(path.read_bytes()) == self.recipe.get("schema")
+        except FileNotFoundError:
+            return self.recipe.get("schema") is None
         except (OSError, ValueError):
             return False
 
@@ -241,6 +275,17 @@ class RunFolder:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self._completed(report_from(self.replay()))
 
+    def note_profile(self, profile: MarketProfile) -> None:
+        """Keeps what the tables are like, for the report."""
+        write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode())
+
+    def profile(self) -> MarketProfile | None:
+        """What the tables were like, None where it was not noted, or not by us."""
+        try:
+            return MarketProfile.model_validate_json((self.path / PROFILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
         known = self.privacy()
@@ -285,7 +330,11 @@ class RunFolder:
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
         if not self._model_is(audit.model):
-            return f"{MODEL} does not hold the model that the ledger names: it was changed"
+            return (
+                f"{self.weights.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
+            )
+        if not self._preprocessing_is_kept():
+            return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None

@@ -1,0 +1,214 @@
+"""How one column becomes features: standardised numbers, categories, hashed categories, and dates by their parts.
+
+Each kind has what the hold-out taught it as plain fields, and writes its features into `out`, a slice [rows, width]
+of zeros. Encoded numbers are held within ±`LIMIT` scales of the hold-out's mean: an outlier in somebody's file
+stays finite in float32 and cannot wreck a training step by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from databazaar.data.columns import Column, Floats, Texts, as_days, as_numbers, as_texts, kind_of, listed, plain
+from databazaar.data.schema_message import DatePart
+from databazaar.errors import BazaarError
+
+Features: TypeAlias = npt.NDArray[np.float32]
+LIMIT = 10.0
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """A column standardised as (value - mean) / scale; a constant column has scale 1.
+
+    A missing value is the hold-out's median. Where the hold-out misses some, `missing` adds a 0/1 feature.
+    """
+
+    name: str
+    mean: float
+    scale: float
+    median: float = 0.0
+    missing: bool = False
+
+    @classmethod
+    def fit(cls, name: str, values: Floats) -> NumericColumn:
+        """Over the values that are there: the same for any order of the rows, finite for any finite values."""
+        given = np.sort(values[~np.isnan(values)])
+        missing = len(given) < len(values)
+        lower, upper = float(given[(len(given) - 1) // 2]), float(given[len(given) // 2])
+        median = (lower if lower == upper else lower / 2 + upper / 2) + 0.0
+        largest = max(abs(float(given[0])), abs(float(given[-1])))
+        if given[0] == given[-1]:
+            return cls(name, float(given[0]) + 0.0, 1.0, median, missing)
+        shrunk = given / largest
+        mean, scale = float(shrunk.mean()) * largest, float(shrunk.std()) * largest
+        usable = scale > largest * 1e-12 and scale > np.finfo(np.float64).tiny
+        return cls(name, mean + 0.0, scale if usable else 1.0, median, missing)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name, f"{self.name} (missing)") if self.missing else (self.name,)
+
+    def standardise(self, values: Floats) -> Features:
+        with np.errstate(over="ignore"):
+            standard = (values - self.mean) / self.scale
+        clipped: Features = np.clip(standard, -LIMIT, LIMIT).astype(np.float32)
+        return clipped
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        values = as_numbers(column, where, "the hold-out has numbers")
+        gone = np.isnan(values)
+        out[:, 0] = self.standardise(np.where(gone, self.median, values))
+        if self.missing:
+            out[:, 1] = gone
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A column as one 0/1 feature per category of the hold-out.
+
+    Where the hold-out has rare categories, `other` adds a feature for them and for all that it does not have;
+    otherwise those are all zeros. Where it misses values, `missing` adds a feature for these.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    other: bool = False
+    missing: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        extra = [f"{self.name} ({kind})" for kind in ("other", "missing") if getattr(self, kind)]
+        return (*(f"{self.name}={category}" for category in self.categories), *extra)
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        found = self._texts(column, where)
+        places = {category: place for place, category in enumerate(self.categories)}
+        other = len(places) if self.other else -1
+        missing = len(places) + self.other if self.missing else -1
+        _mark(out, found.spread(np.array([places.get(t, other) for t in found.texts], dtype=np.int64), missing))
+
+    def _texts(self, column: Column, where: str) -> Texts:
+        """Numbers that are none of the categories are no spelling of them but another column."""
+        found = as_texts(column, where)
+        foreign = not self.other and found.texts and not set(found.texts) & set(self.categories)
+        if foreign and kind_of(plain(column)) == "number":
+            raise BazaarError(
+                f"{where}: column {self.name!r} holds numbers ({found.texts[0]}, for one) where the hold-out has the "
+                f"categories {listed(self.categories, 4)}: write the same categories or leave the column out"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class HashedColumn:
+    """A column of many categories: each is a 1 in one of `buckets` features, which it may share with others.
+
+    A category's bucket is its `bucket_of`, whoever has it; nothing of the hold-out's categories is kept.
+    """
+
+    name: str
+    buckets: int
+    missing: bool = False
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        hashed = tuple(f"{self.name} (bucket {place})" for place in range(self.buckets))
+        return (*hashed, f"{self.name} (missing)") if self.missing else hashed
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        found = as_texts(column, where)
+        places = np.array([bucket_of(text, self.buckets) for text in found.texts], dtype=np.int64)
+        _mark(out, found.spread(places, self.buckets if self.missing else -1))
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """A column of dates or times by `parts`: days, standardised, and places in the year, the week and the day.
+
+    A place in a cycle is its sine and cosine, so that Sunday is near Monday. A missing date has the hold-out's
+    median day and no place in any cycle; where the hold-out misses some, `missing` adds a 0/1 feature.
+    `day_first` reads 03/04/2024 where no other date of the column shows the order.
+    """
+
+    name: str
+    parts: tuple[DatePart, ...]
+    mean: float
+    scale: float
+    median: float
+    missing: bool = False
+    day_first: bool = True
+
+    @classmethod
+    def fit(cls, name: str, days: Floats, day_first: bool) -> DateColumn:
+        """Only parts in which the hold-out's rows differ are kept; where there is none, nothing tells them apart."""
+        given = days[~np.isnan(days)]
+        parts: list[DatePart] = ["days"] if len(np.unique(np.floor(given))) > 1 else []
+        parts += [part for part in ("year", "week", "day") if len(np.unique(place_in(part, given))) > 1]
+        scaled = NumericColumn.fit(name, days)
+        return cls(name, tuple(parts), scaled.mean, scaled.scale, scaled.median, scaled.missing, day_first)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        names = []
+        for part in self.parts:
+            names += ["days"] if part == "days" else [f"time of {part}, sine", f"time of {part}, cosine"]
+        return tuple(f"{self.name} ({name})" for name in [*names, *(["missing"] if self.missing else [])])
+
+    def encode(self, column: Column, out: Features, where: str) -> None:
+        days = as_days(column, where, self.day_first)
+        gone = np.isnan(days)
+        filled = np.where(gone, self.median, days)
+        place = 0
+        for part in self.parts:
+            if part == "days":
+                out[:, place] = NumericColumn(self.name, self.mean, self.scale).standardise(filled)
+                place += 1
+                continue
+            angle = 2 * np.pi * place_in(part, filled)
+            out[:, place] = np.where(gone, 0.0, np.sin(angle))
+            out[:, place + 1] = np.where(gone, 0.0, np.cos(angle))
+            place += 2
+        if self.missing:
+            out[:, place] = gone
+
+
+Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColumn
+
+
+def bucket_of(text: str, buckets: int) -> int:
+    """The first 8 bytes of the text's BLAKE2b-64 digest in UTF-8, as a little-endian number, modulo `buckets`.
+
+    >>> bucket_of("N14228", 64)
+    22
+    """
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % buckets
+
+
+def place_in(part: DatePart, days: Floats) -> Floats:
+    """How far into its year, week (from Monday) or day each moment is: from 0 up to 1.
+
+    >>> place_in("week", np.array([4.0])).tolist(), place_in("day", np.array([4.75])).tolist()
+    ([0.0], [0.75])
+    """
+    whole = np.floor(days)
+    if part == "day":
+        return days - whole
+    if part == "week":
+        return np.asarray(np.mod(whole + 3, 7) / 7)
+    dates = whole.astype("datetime64[D]")
+    return np.asarray((dates - dates.astype("datetime64[Y]")).astype(np.float64) / 366)
+
+
+def _mark(out: Features, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
+    """A 1 at each row's place; none where the place is -1."""
+    marked = np.asarray(places)
+    rows = np.flatnonzero(marked >= 0)
+    out[rows, marked[rows]] = 1.0
