@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from databazaar.aggregators import Aggregator, Mean
     from databazaar.aggregators.check import check_aggregator
+    from databazaar.callbacks import MLflowCallback, TensorBoardCallback
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
     from databazaar.engines.check import check_engine
     from databazaar.errors import BazaarError, LedgerError
     from databazaar.learning.models import build_model
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
-    from databazaar.learning.task import Halving
+    from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
+    from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
-    from databazaar.samplers import OSMD, Sampler, Uniform
+    from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
+    from databazaar.sklearn import MarketClassifier as MarketClassifier
+    from databazaar.sklearn import MarketRegressor as MarketRegressor
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
     from databazaar.stops.check import check_stop
 
@@ -40,7 +44,9 @@ __all__ = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Callback",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
     "FinishedRun",
@@ -50,7 +56,9 @@ __all__ = [
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
+    "MLflowCallback",
     "Mean",
+    "Memory",
     "NoProgress",
     "Offer",
     "Payment",
@@ -65,6 +73,7 @@ __all__ = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TensorBoardCallback",
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
@@ -79,10 +88,15 @@ __all__ = [
     "load_run",
 ]
 
+__optional__ = ["MarketClassifier", "MarketRegressor"]
+"""Public names that need an extra, so `from databazaar import *` leaves them out."""
+
 _MODULES = {
     "Aggregator": "aggregators",
     "Mean": "aggregators",
     "check_aggregator": "aggregators.check",
+    "MLflowCallback": "callbacks",
+    "TensorBoardCallback": "callbacks",
     "Ask": "engines",
     "Engine": "engines",
     "LoopEngine": "engines",
@@ -95,8 +109,10 @@ _MODULES = {
     "FullGradient": "learning.oracles",
     "LocalSGD": "learning.oracles",
     "StochasticGradient": "learning.oracles",
+    "Cosine": "learning.task",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
+    "Callback": "market.callback",
     "Progress": "market.run",
     "Currency": "money",
     "Consumer": "parties",
@@ -113,10 +129,13 @@ _MODULES = {
     "Report": "runs.report",
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",
+    "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",
     "Uniform": "samplers",
     "check_sampler": "samplers.check",
+    "MarketClassifier": "sklearn",
+    "MarketRegressor": "sklearn",
     "History": "stops",
     "NoProgress": "stops",
     "Stop": "stops",
@@ -133,4 +152,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *__optional__})

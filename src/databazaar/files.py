@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -46,3 +47,14 @@ def lock(path: Path, otherwise: str) -> FileIO:
         file.close()
         raise BazaarError(otherwise) from None
     return file
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process at a time, each waiting for the one before it. The file holds nothing, and is made where needed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

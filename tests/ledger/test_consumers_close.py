@@ -1,4 +1,4 @@
-"""The consumer closes an interrupted run: what was settled is paid, nothing else is, and no audit can be talked round."""
+"""The consumer closes an interrupted run: what was settled is paid, nothing else, and no audit can be talked round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, BazaarError, Consumer, LedgerError, LocalSGD, Provider, TargetUtility, close_run
+from databazaar import (
+    OSMD,
+    Arbiter,
+    BazaarError,
+    Consumer,
+    LedgerError,
+    LocalSGD,
+    Provider,
+    Report,
+    TargetUtility,
+    close_run,
+)
 from databazaar.engines import Ask, Engine, Replies
 from databazaar.files import write_whole
 from databazaar.learning.models import Layout
@@ -143,10 +154,15 @@ def test_a_run_without_a_round_and_a_finished_one_are_refused(
 def test_a_run_that_is_being_played_is_neither_closed_nor_played_twice(
     make_vector_market: MakeMarket, tmp_path: Path
 ) -> None:
-    path, refused = tmp_path / "run", []
+    path = tmp_path / "run"
+    refused: list[Callable[[], Report]] = []
+    attempts: list[Callable[[], Report]] = [
+        lambda: close_run(path),
+        lambda: arbiter(make_vector_market).run(path),
+    ]
 
     def intrude(progress: object) -> None:
-        for attempt in (lambda: close_run(path), lambda: arbiter(make_vector_market).run(path)):
+        for attempt in attempts:
             with pytest.raises(BazaarError, match="another process is playing this run"):
                 attempt()
             refused.append(attempt)

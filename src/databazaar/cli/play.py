@@ -21,6 +21,7 @@ from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
@@ -88,11 +89,16 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
-def play(job: Job, out: Path | None, name: str, output: Output) -> None:
-    """Plays a new job: once it is known to be sound, its folder is made and the market opens."""
+def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
+    """Plays a new job: once it is known to be sound, its folder is made and the market opens.
+
+    `profile` tells the report's readers what the tables are like.
+    """
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
+        if profile is not None:
+            folder.note_profile(profile)
         for remark in () if output.quiet else job.remarks:
             typer.echo(f"note: {remark}", err=True)
         _finish(job, arbiter, folder, output)
@@ -126,10 +132,11 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name:
 
 
 def close(folder: RunFolder, output: Output) -> None:
-    """Settles a run where it stands, for the consumer who has had enough of it."""
-    report = close_run(folder)
+    """Settles a run where it stands, for the consumer who has had enough of it. Of a demo, the run that is not over."""
+    baseline = folder.path / BASELINE
+    close_run(RunFolder(baseline) if folder.finished and baseline.exists() else folder)
     with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
-        _show(None, folder, report, output)
+        _show(None, folder, folder.report(), output)
 
 
 def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:
@@ -247,7 +254,8 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     if found.ok:
         write_whole(folder.path / "statement.csv", statement_csv(report).encode())
         write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    write_whole(page, render(report, title=folder.title, audit=audit, baseline=baseline, drawn=drawn).encode())
+    shown = render(report, title=folder.title, audit=audit, baseline=baseline, profile=folder.profile(), drawn=drawn)
+    write_whole(page, shown.encode())
     if not found.ok:
         raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
     return page

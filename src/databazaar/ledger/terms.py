@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from databazaar.display import Displayed, listed
 from databazaar.errors import LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Roster
@@ -20,8 +21,8 @@ ABOUT = ("market", "consumer", "data")
 """What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it."""
 
 
-@dataclass(frozen=True)
-class Terms:
+@dataclass(frozen=True, repr=False)
+class Terms(Displayed):
     """All that an audit needs to replay a run.
 
     `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops. `market`
@@ -82,6 +83,15 @@ class Terms:
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
             **{name: value for name in ABOUT if (value := getattr(self, name))},
+        }
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+            "providers": f"{len(self.roster):,} ({listed(self.roster.ids)})",
+            "sampler": str(self.rules["sampler"]["kind"]),
+            "seed": str(self.seed),
         }
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from databazaar.data.profile_record import MarketProfile
 from databazaar.registry import MODULE
 from databazaar.reports import baseline as beside
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
@@ -61,9 +62,11 @@ def render(
     title: str,
     audit: AuditView | None = None,
     baseline: Report | None = None,
+    profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
-    """The whole page. `drawn` are the figures of `draw_all`, where that was called already.
+    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`,
+    where that was called already.
 
     The same arguments give the same bytes.
     """
@@ -89,6 +92,7 @@ def render(
         all_reasons=len(reasons),
         rules=rules(report),
         baseline=None if baseline is None else _against(report, baseline),
+        profile=profile,
     )
 
 
@@ -108,7 +112,7 @@ def best_paid(report: Report) -> Payout | None:
 def rules(report: Report) -> list[RuleView]:
     """All rules of the market, each alike whoever wrote it. Reports of old runs know only the sampler."""
     given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
-    return [_rule(noun, settings) for noun, settings in given]
+    return [rule_view(noun, settings) for noun, settings in given]
 
 
 def failures(report: Report) -> list[FailureView]:
@@ -154,7 +158,8 @@ def _as_list(found: Any) -> list[Mapping[str, Any]]:
     return list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
 
 
-def _rule(noun: str, settings: Mapping[str, Any]) -> RuleView:
+def rule_view(noun: str, settings: Mapping[str, Any]) -> RuleView:
+    """One rule as a page shows it, without settings that say nothing."""
     origin = str(settings.get("from", ""))
     outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
     given = {name: value for name, value in settings.items() if name not in ("kind", "from") and value is not None}

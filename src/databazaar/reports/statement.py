@@ -24,8 +24,8 @@ def heading(report: Report) -> dict[str, Any]:
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` has them in the
-    currency and `…_text` with its name.
+    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` is the same in
+    the currency, and `…_text` has its name too.
 
     Where `closed` is false the run is not finished, and nothing in it is final.
     """

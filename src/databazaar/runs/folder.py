@@ -2,6 +2,7 @@
 
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+profile.json        what the tables were like when the run began, if it began from files
 privacy.json        what providers with differential privacy said that they have spent, if there are any
 layout.json         what is known of the model beside its numbers, until its folder is written
 model/              the trained model, complete in itself (runs/model_folder.py)
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
@@ -44,6 +46,7 @@ LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "mode
 OLD_MODEL = "model.safetensors"
 """Where runs before 0.3.0 have their weights, and nothing beside them."""
 PRIVACY, LAYOUT, MODEL_SCHEMA = "privacy.json", "layout.json", "model/schema.json"
+PROFILE = "profile.json"
 
 
 class RunFolder:
@@ -271,6 +274,17 @@ class RunFolder:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self._completed(report_from(self.replay()))
 
+    def note_profile(self, profile: MarketProfile) -> None:
+        """Keeps what the tables are like, for the report."""
+        write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode())
+
+    def profile(self) -> MarketProfile | None:
+        """What the tables were like, None where it was not noted, or not by us."""
+        try:
+            return MarketProfile.model_validate_json((self.path / PROFILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
         known = self.privacy()
@@ -291,8 +305,9 @@ class RunFolder:
         settled = str(self.summary().get("settled", "")) if self.finished else ""
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
-        dates = {"run": self.id, "began": str(self.recipe.get("began", "")), "settled": settled}
-        return replace(report, payouts=payouts, notes=(*report.notes, *notes), **dates)
+        began = str(self.recipe.get("began", ""))
+        every_note = (*report.notes, *notes)
+        return replace(report, payouts=payouts, notes=every_note, run=self.id, began=began, settled=settled)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
