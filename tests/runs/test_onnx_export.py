@@ -16,7 +16,8 @@ from databazaar import BazaarError, build_model, load_model
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
-from databazaar.runs.model_folder import Outline, write_model
+from databazaar.runs.model_card import Outline
+from databazaar.runs.model_folder import write_model
 from databazaar.runs.onnx import export_onnx
 from databazaar.runs.trained import TrainedModel
 
