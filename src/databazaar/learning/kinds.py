@@ -74,5 +74,13 @@ class ModelForm:
     hidden: tuple[int, ...] = ()
 
     @property
+    def sizes(self) -> str:
+        """
+        >>> ModelForm("cnn", (3, 32, 32), 10).sizes, ModelForm("mlp", (784,), 10, (300,)).sizes
+        ('3×32×32 → 10', '784 → 300 → 10')
+        """
+        return " → ".join(["×".join(map(str, self.inputs)), *map(str, self.hidden), str(self.outputs)])
+
+    @property
     def parameter_count(self) -> int:
         return parameter_count(self.kind, self.inputs, self.outputs, self.hidden)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
-    from databazaar.runs.model_folder import Outline
+    from databazaar.runs.model_card import Outline
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
 OLD_MODEL = "model.safetensors"
@@ -122,7 +122,7 @@ class RunFolder:
 
     def note_layout(self, task: Task) -> None:
         """Keeps what only the consumer's task knows of the model, for a close that does without it."""
-        from databazaar.runs.model_folder import Outline
+        from databazaar.runs.model_card import Outline
 
         if task.model is not None and not (self.path / LAYOUT).exists():
             write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
@@ -132,13 +132,14 @@ class RunFolder:
 
         May be done again after a crash.
         """
-        from databazaar.runs.model_folder import Outline
+        from databazaar.runs.model_card import Outline
 
         return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
 
     def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """The same without torch."""
-        from databazaar.runs.model_folder import Tables, write_model
+        from databazaar.runs.model_card import Tables
+        from databazaar.runs.model_folder import write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
