@@ -19,6 +19,7 @@ NAMES = [
     "Ask",
     "BazaarError",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
     "FullGradient",

@@ -31,10 +31,11 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
+from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle, build_oracle, compute_update
-from databazaar.learning.task import Task, as_dataset
+from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
 Data = tuple[Tensor, Tensor]
@@ -82,7 +83,7 @@ class Table:
             raise RefusedError("task does not fit the data")
         if self._data is None or schema != self._schema:
             known = Schema.from_dict(schema.model_dump())
-            self._data = as_dataset(known.encode(read_table(self.path), str(self.path)), str(self.path))
+            self._data = as_table(known.encode(read_table(self.path), str(self.path)), str(self.path))
             self._schema = schema
         return self._data
 
@@ -103,7 +104,7 @@ class ProviderWorker:
         privacy: Privacy | None = None,
     ) -> None:
         self.id = id
-        self._source = as_dataset(source, id) if isinstance(source, tuple) else source
+        self._source = as_table(source, id) if isinstance(source, tuple) else source
         self._policy = policy or Policy()
         self._record = record
         self._privacy = privacy

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
 from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
+from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
@@ -114,7 +116,16 @@ class Arbiter:
             if snapshot is None
             else State.restored(snapshot, params)
         )
-        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round)
+        quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        step = self.consumer.step
+        return MarketRun(self.rules, self.aggregator, step, evaluator, accounts, state, on_round, quarantine)
+
+    def _quarantine(self, accounts: Accounts) -> Quarantine:
+        """Who is set aside by what the ledger tells of earlier asks."""
+        quarantine, ids = Quarantine(), self.rules.terms.roster.ids
+        for round, provider, reason in _ended(accounts) if isinstance(accounts, Ledger) else ():
+            quarantine.note(ids[provider], round, reason, honest=reason in (NO_UTILITY, TOO_FAR))
+        return quarantine
 
     def run(self, folder: str | Path | RunFolder | None = None, *, tell: OnRound | None = None) -> Report:
         """Plays the market to its end. With a folder, every round is committed there and a crash loses nothing;

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
-from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
+from databazaar.learning.fit import is_one_logit, outputs_on, refuse_misfit
+from databazaar.learning.inputs import Examples, as_dataset, as_table
+from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
-from databazaar.learning.task import Schedule, Task, as_dataset
+from databazaar.learning.task import Schedule, Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 
@@ -25,10 +27,11 @@ class Consumer:
 
     `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
     torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
-    `loss`: implied by the hold-out's targets (integers: cross-entropy, else squared error), or a callable that
-    gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
-    units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
-    federation the schema of the columns and the seed.
+    `holdout`: (x, y), where x may be a dict of inputs by name; or a torch Dataset or DataLoader. `loss`: implied by
+    the hold-out's targets (integers: cross-entropy, that of two classes where the model has a single output; else
+    squared error), or named, a loss of torch.nn, or a callable that gives one number per sample. `step` is the paper's
+    γ, a number or a schedule of the round. `budget` is in minor units of `currency`. The hold-out's rows stay here:
+    providers get the model and the loss, and in a federation the schema of the columns and the seed.
 
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility
@@ -37,7 +40,7 @@ class Consumer:
 
     model: str | nn.Module | NDArray[Any]
     budget: int
-    holdout: tuple[Any, Any] | None = None
+    holdout: Any = None
     utility: str | Utility = "exp-loss"
     loss: str | Loss | None = None
     per_round: int = 10
@@ -54,9 +57,34 @@ class Consumer:
         if not callable(self.utility) and self.utility not in BUILT_IN:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
         if self.holdout is not None:
-            object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
-        object.__setattr__(self, "loss", self._choose_loss())
-        object.__setattr__(self, "model", self._choose_model())
+            self._set(holdout=as_dataset(self.holdout, "holdout"))
+        self._set(loss=self._choose_loss())
+        self._fit_holdout()
+        self._set(model=self._choose_model())
+        self._fit_holdout()
+        if isinstance(self.model, nn.Module) and self.holdout is not None:
+            self._refuse_misfit(self.model, self.holdout)
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _fit_holdout(self) -> None:
+        """Makes the hold-out what the loss, and then the model, take."""
+        if self.holdout is not None:
+            self._set(holdout=(self.task.inputs(self.holdout[0]), self.task.targets(self.holdout[1])))
+
+    def _refuse_misfit(self, model: nn.Module, holdout: Examples) -> None:
+        outputs = outputs_on(model, holdout[0], "holdout")
+        if self.loss is cross_entropy and is_one_logit(outputs):
+            self._set(loss=binary_cross_entropy)
+        refuse_misfit(self.task, holdout[1], outputs, "holdout", exp_loss=self.utility == "exp-loss")
+        one_class = is_one_logit(outputs) or (outputs.dim() == 2 and holdout[1].dim() == 1)
+        if self.utility == "accuracy" and self.classifies and not one_class:
+            raise BazaarError(
+                f"utility 'accuracy' needs one class per row and an output for each, not targets of shape "
+                f"{list(holdout[1].shape)} and {list(outputs.shape[1:])} outputs per row: give a utility of your own"
+            )
 
     def _choose_loss(self) -> Loss:
         if self.loss is None and self.holdout is None:
@@ -64,7 +92,7 @@ class Consumer:
         if self.loss is None:
             return LOSSES["cross-entropy" if self.classifies else "squared-error"]
         if callable(self.loss):
-            return self.loss
+            return per_sample(self.loss)
         if self.loss not in LOSSES:
             raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
         return LOSSES[self.loss]
@@ -79,14 +107,14 @@ class Consumer:
             return vector
         if self.holdout is None:
             raise BazaarError(f"model {self.model!r} is sized by the hold-out: give holdout = (x, y)")
-        x, y = self.holdout
+        x, y = as_table(self.holdout, "holdout")
         wanted = {"linear": False, "logistic": True}.get(self.model)
         if wanted is not None and wanted != self.classifies:
             raise BazaarError(
                 f"model {self.model!r} does not fit these targets: use logistic for classes (integers), "
                 "linear for regression"
             )
-        outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
+        outputs = max(2, int(y.max()) + 1) if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
     @property
