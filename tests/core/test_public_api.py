@@ -31,6 +31,7 @@ NAMES = [
     "Mean",
     "NoProgress",
     "Offer",
+    "PartialFit",
     "Payment",
     "PricePerAccess",
     "Progress",
