@@ -15,7 +15,7 @@ from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, 
 from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
-COMMANDS = ("demo", "init", "run", "resume", "report", "statement", "audit", "compare", "reproduce")
+COMMANDS = ("demo", "init", "check", "run", "resume", "report", "statement", "audit", "compare", "reproduce")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -26,7 +27,7 @@ from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 
 
-def write_tables(folder: Path, *names: str, **columns: list[object]) -> Path:
+def write_tables(folder: Path, *names: str, **columns: Sequence[object]) -> Path:
     """Files that all have the columns x and y, or those given."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
