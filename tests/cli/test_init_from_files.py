@@ -49,7 +49,7 @@ def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     assert "test.csv is left to you" in told.out
     market = load_market(folder / "market.toml")
     assert (market.name, market.data.holdout, market.data.target) == ("Kunden", Path("own.csv"), "gekündigt")
-    assert market.data.task == "classification"
+    assert market.data.task == "classification" and market.consumer.train == 0.5
     assert {p.id: str(p.file) for p in market.providers} == {n: f"{n}.csv" for n in ("nord", "ost", "süd")}
     assert market.data.features is not None and "Kundennummer" not in market.data.features
     shorten(folder / "market.toml")
@@ -70,9 +70,12 @@ def test_sixteen_carriers(tmp_path: Path, suffix: str) -> None:
 
 
 def test_both_a_hold_out_and_a_file_to_train_from(tmp_path: Path) -> None:
-    files = tables_at([write_tables(tmp_path, "hold-out.csv", "our_rows.csv", "north.csv")])
-    holdout, train = consumer_files(files, Wishes())
-    assert (holdout.name, train and train.name) == ("hold-out.csv", "our_rows.csv")
+    write_tables(tmp_path, "hold-out.csv", "our_rows.csv", "north.csv", x=[0.1 * i for i in range(40)], y=[0, 1] * 20)
+    assert "hold-out.csv judges, our_rows.csv is where training starts" in bazaar("init", tmp_path).out
+    market = load_market(tmp_path / "market.toml")
+    assert (market.data.holdout, market.consumer.train) == (Path("hold-out.csv"), Path("our_rows.csv"))
+    told = bazaar("check", tmp_path / "market.toml")
+    assert told.code == 0 and "training rows" in told.out and "40 of your 40 hold-out rows" in told.out
 
 
 @pytest.mark.parametrize(

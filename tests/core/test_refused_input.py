@@ -67,6 +67,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "batch of zero": (lambda: LocalSGD(batch_size=0), "batch_size = 0 must be positive"),
     "epochs under zero": (lambda: LocalSGD(epochs=-1), "epochs = -1 must be positive"),
     "step that is no number": (lambda: LocalSGD(step=float("nan")), "step = nan must be positive"),
+    "no steps": (lambda: LocalSGD(steps=0), "steps = 0 must be positive"),
+    "an optimizer nobody knows": (lambda: LocalSGD(optimizer="adamm"), "optimizer 'adamm' is unknown: use one of sgd"),
+    "adam with momentum": (lambda: LocalSGD(optimizer="adam", momentum=0.5), "belongs to optimizer sgd"),
+    "weights that grow": (lambda: LocalSGD(weight_decay=-1), "weight_decay = -1 must be zero or more"),
     "momentum of one": (lambda: LocalSGD(momentum=1.0), "momentum = 1.0 must lie in [0, 1): 0 turns it off"),
     "stochastic batch of zero": (lambda: StochasticGradient(0), "batch_size = 0 must be positive"),
     "learner of a vector": (

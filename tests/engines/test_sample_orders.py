@@ -128,7 +128,13 @@ def test_torch_gives_numpys_orders(rows: list[tuple[int, int]], epochs: int, spa
 oracles = st.one_of(
     st.just(FullGradient()),
     st.builds(StochasticGradient, batch_size=st.integers(1, 15)),
-    st.builds(LocalSGD, step=st.just(0.1), batch_size=st.integers(1, 15), epochs=st.integers(1, 3)),
+    st.builds(
+        LocalSGD,
+        step=st.just(0.1),
+        batch_size=st.integers(1, 15),
+        epochs=st.integers(1, 3),
+        steps=st.none() | st.integers(1, 9),
+    ),
 )
 
 

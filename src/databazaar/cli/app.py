@@ -12,6 +12,7 @@ import typer
 
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli import using
 from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
 from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
@@ -96,6 +97,17 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
 
 
+@app.command(epilog=example("bazaar close runs/fraud"))
+def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Ends a run that was stopped: what is settled is paid, the rest goes back, and the model is yours."""
+    from databazaar.cli import play
+    from databazaar.runs.folder import RunFolder
+
+    run_folder = RunFolder(folder)
+    run_folder.need_rules()
+    play.close(run_folder, play.Output(quiet, as_json))
+
+
 @app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
 def report(
     folder: Run,
@@ -160,6 +172,9 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
+app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
+app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
+app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
 app.command(epilog=example(*EXAMPLES))(compare)
 add_commands(app)
 

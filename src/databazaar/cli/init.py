@@ -54,7 +54,7 @@ def init(
     wishes = Wishes(own, target, task, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
     found = discover(files, folder, wishes)
     path = _write(folder, written_market(found))
-    trains = f", and starts from {found.train}" if found.train else ""
+    trains = f", {found.train} is where training starts" if found.train else ""
     typer.echo(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
     for note in found.notes:
         typer.echo(f"- {note}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -21,11 +22,14 @@ from rich.table import Table
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
+from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.money import Currency
-from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, by_pay, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports.wording import printable
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import SUMMARY, RunFolder
 from databazaar.runs.report import Report
 from databazaar.samplers import Uniform
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 BASELINE = "uniform"
 """The demo's baseline is a run of its own, in this folder inside the demo's."""
+BAR_WIDTH, NAME_WIDTH = 12, 20
 ENDED_BADLY = 3
 """The exit code where nobody answered, or the model diverged."""
 
@@ -57,25 +62,31 @@ class Output:
             return
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[money]} utility {task.fields[utility]} paying {task.fields[paid]}"),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[news]}", markup=False),
             TimeRemainingColumn(),
         )
-        with ProgressBar(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(name, money="", utility="–", paid="–")
+        console = Console(stderr=True)
+        name = shortened(name, NAME_WIDTH)
+        room = console.width - len(name) - BAR_WIDTH - len(" 0:00:00 ") - 2
+        with ProgressBar(*columns, console=console) as bar:
+            task = bar.add_task(name, news="")
 
             def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
-                bar.update(
-                    task,
-                    total=round.budget,
-                    completed=round.asked,
-                    money=f"{currency.amount(round.spent)}/{currency.format(round.budget)}",
-                    utility=f"{round.utility:.4f}",
-                    paid=paid,
-                )
+                money = f"{currency.amount(round.spent)}/{currency.amount(round.budget)}"
+                news = shortened(f"{money} utility {round.utility:.4f} paying {printable(paid)}", room)
+                bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
+
+
+def shortened(text: str, width: int) -> str:
+    """
+    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
+    ('harbour-bank', 'harbour…')
+    """
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
 def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
@@ -97,18 +108,20 @@ def resume(job: Job, folder: RunFolder, output: Output) -> None:
     """Plays a job from where its folder stands; what is finished already is only shown again."""
     job.limit_threads()
     if folder.finished and job.recipe["job"] != "demo":
-        _show(job, folder, folder.report(), output)
+        _show(job.notes, folder, folder.report(), output)
         return
     with closing(job.arbiter()) as arbiter:
         _finish(job, arbiter, folder, output)
 
 
 def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    with if_interrupted(f"`bazaar resume {folder.path}` goes on with the run"):
+    with if_interrupted(
+        f"`bazaar resume {folder.path}` goes on with the run, `bazaar close {folder.path}` settles it here"
+    ):
         if job.recipe["job"] == "demo":
             _finish_demo(job, arbiter, folder, output)
         else:
-            _show(job, folder, _settle(job, arbiter, folder, output, job.title), output)
+            _show(job.notes, folder, _settle(job, arbiter, folder, output, job.title), output)
 
 
 def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name: str) -> Report:
@@ -118,7 +131,15 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name:
         return arbiter.run(folder, tell=show)
 
 
-def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
+def close(folder: RunFolder, output: Output) -> None:
+    """Settles a run where it stands, for the consumer who has had enough of it. Of a demo, the run that is not over."""
+    baseline = folder.path / BASELINE
+    close_run(RunFolder(baseline) if folder.finished and baseline.exists() else folder)
+    with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
+        _show(None, folder, folder.report(), output)
+
+
+def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:
     page = write_report(folder)
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
@@ -126,7 +147,7 @@ def _show(job: Job, folder: RunFolder, report: Report, output: Output) -> None:
         typer.echo(page)
     else:
         console = Console()
-        console.print(_payout_table(report, None, job.notes))
+        console.print(_payout_table(report, None, notes))
         _print_end(console, folder, report, page)
     _leave(report)
 
@@ -186,7 +207,7 @@ def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str]
         table.add_column("what it sells")
     others = {p.provider: p for p in baseline.payouts} if baseline else {}
     amount = report.currency.amount
-    for payout in sorted(report.payouts, key=lambda p: (-p.pay, p.provider)):
+    for payout in by_pay(report):
         cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
         cells += [amount(others[payout.provider].pay)] if baseline else []
         table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
@@ -210,7 +231,7 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
             f"regret bound (Theorem 1): {report.regret_bound / accesses:.3g} an access; above 2 it says nothing"
         )
     lines += [
-        f"model   {folder.path / 'model.safetensors'}  {report.model_hash[:16]}",
+        f"model   {folder.weights.parent}  {report.model_hash[:16]}   use it: bazaar predict {folder.path} new.csv",
         f"ledger  {folder.ledger_place}  {report.ledger_head[:16]}   check it: bazaar audit {folder.path}",
         f"report  {page}",
     ]
@@ -219,7 +240,10 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far."""
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far.
+
+    Where the audit fails the page says so, and the statement that is there is left alone.
+    """
     report, found = folder.report_and_audit()
     baseline_path = folder.path / BASELINE
     baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
@@ -227,10 +251,13 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     audit = AuditView(found.ok, found.entries, found.message)
     drawn = draw_all(report)
     save_png(drawn, folder.path / "figures")
-    write_whole(folder.path / "statement.csv", statement_csv(report).encode())
-    write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
+    if found.ok:
+        write_whole(folder.path / "statement.csv", statement_csv(report).encode())
+        write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
     shown = render(report, title=folder.title, audit=audit, baseline=baseline, profile=folder.profile(), drawn=drawn)
     write_whole(page, shown.encode())
+    if not found.ok:
+        raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
     return page
 
 

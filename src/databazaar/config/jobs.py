@@ -63,6 +63,7 @@ class Job:
     notes: dict[str, str] | None = None
     remarks: tuple[str, ...] = ()
     federation: FederatedJob | None = None
+    buyer: str = ""
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
@@ -76,6 +77,9 @@ class Job:
             engine=engine or self._engine(),
             device=self.device,
             seed=self.seed,
+            market=self.title,
+            buyer=self.buyer,
+            data=self.recipe.get("digests"),
             **self.rules(),
         )
 
@@ -139,6 +143,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
         **_rules(market),
         remarks=data.notes,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
+        buyer=market.consumer.name,
     )
 
 
@@ -242,7 +247,7 @@ def demo_job(budget: int, seed: int) -> Job:
         seed=seed,
         engine="vectorized",
         device="cpu",
-        recipe={"job": "demo", "budget": budget, "seed": seed},
+        recipe={"job": "demo", "budget": budget, "seed": seed, "schema": schema.to_dict()},
         test=EncodedTable(*schema.encode(story.test, "test")),
         notes={b.id: b.note for b in story.banks},
     )
@@ -272,6 +277,7 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
     job = _from_market(market, folder, data)
-    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in recipe.items() if k not in ("id", "title")}:
+    now = {**recipe, "market": market.model_dump(mode="json", by_alias=True)}  # with settings that came later
+    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in now.items() if k not in ("id", "title", "began")}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job

@@ -16,13 +16,14 @@ from databazaar.config.errors import sentences
 from databazaar.config.rules import (
     AggregatorSettings,
     MeanSettings,
-    OSMDSettings,
+    MemorySettings,
     PaymentSettings,
     PricePerAccessSettings,
     SamplerSettings,
     StopSettings,
 )
 from databazaar.config.sections import (
+    ConsumerSettings,
     DataSettings,
     EngineSettings,
     FederationSettings,
@@ -56,12 +57,13 @@ class MarketFile(Section):
     """
 
     settings: MarketSettings = Field(alias="market")
+    consumer: ConsumerSettings = ConsumerSettings()
     data: DataSettings
     model: ModelSettings = MLPSettings()
     oracle: OracleSettings = LocalSGDSettings()
     utility: UtilitySettings = UtilitySettings()
     training: TrainingSettings = TrainingSettings()
-    sampler: SamplerSettings = OSMDSettings()
+    sampler: SamplerSettings = MemorySettings()
     aggregator: AggregatorSettings = MeanSettings()
     payment: PaymentSettings = PricePerAccessSettings()
     stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(
@@ -115,6 +117,22 @@ class MarketFile(Section):
         yield from self._provider_faults()
         yield from self._round_faults()
         yield from self._task_faults()
+        yield from self._share_faults()
+
+    def _share_faults(self) -> Iterator[str]:
+        """Some rows of the hold-out must be left to judge by."""
+        train, audit = self.consumer.train, self.data.audit
+        kept = sum(share for share in (train, audit) if isinstance(share, float))
+        if kept > 0.95:
+            yield (
+                f"consumer.train and data.audit take {kept:.0%} of the hold-out, which leaves too few rows to judge by: "
+                "lower one of them, or name a file"
+            )
+        if self.payment.kind == "price-per-row" and self.engine.kind == "federated":
+            yield (
+                'payment.kind = "price-per-row" counts the rows of files, and engine.kind = "federated" has none: '
+                'use "price-per-access"'
+            )
 
     def _provider_faults(self) -> Iterator[str]:
         if self.engine.kind == "federated" and self.federation is None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from databazaar.config.discover import Found
-from databazaar.config.market_file import MarketFile
 
 WIDTH = 110
 
@@ -62,11 +61,9 @@ def quoted(text: str) -> str:
 
 def _consumer(found: Found) -> str:
     """Where training starts from: a share of the hold-out's rows, or a file of its own."""
-    if "consumer" not in MarketFile.model_fields:
-        return ""
     train = "0.5" if found.train is None else quoted(found.train.as_posix())
     what = "the share of your own rows to start from; or a file" if found.train is None else "the rows to start from"
-    return f'[consumer]\nname = "consumer"          # you, as statements call you\n{_line("train", train, what)}\n\n'
+    return f'[consumer]\nname = "consumer"          # you, as statements and the ledger call you\n{_line("train", train, what)}\n\n'
 
 
 def _text(name: str, value: str, comment: str) -> str:

@@ -101,9 +101,13 @@ def is_boolean(column: Column) -> bool:
 
 
 def plain(column: Column) -> Column:
-    """A column of pandas categories as the values that it stands for; any other column as it is."""
+    """Pandas categories as the values that they stand for, and numbers among texts as text."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype(object if column.hasnans else column.dtype.categories.dtype)
+        column = column.astype(object if column.hasnans else column.dtype.categories.dtype)
+    if types.is_object_dtype(column.dtype) and types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
+        given = column.dropna()
+        if all(isinstance(value, str | int | float) for value in given):
+            return given.map(_written).reindex(column.index)
     return column
 
 
@@ -172,8 +176,7 @@ def as_texts(column: Column, where: str) -> Texts:
         )
     if kind == "number":
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
-        written = [str(int(value)) if value.is_integer() else repr(value) for value in numbers.tolist()]
-        return Texts(codes.astype(np.int64), written)
+        return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
     return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values])
 
@@ -196,6 +199,12 @@ def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
     places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}
     moved = np.array([*(places.get(text, -1) for text in texts), -1], dtype=np.int64)
     return Texts(moved[codes], list(places))
+
+
+def _written(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _floats(column: Column) -> Floats:

@@ -17,6 +17,7 @@ from databazaar.data.columns import (
     as_numbers,
     as_texts,
     kind_of,
+    plain,
     refuse_unreadable,
     suggestion,
 )
@@ -53,11 +54,12 @@ def chosen_columns(
     where: str,
 ) -> list[str]:
     chosen = [name for name in names if name != target] if features is None else list(features)
-    for setting, wanted in (("features", chosen), ("categorical", list(categorical or ()))):
+    known, listed = set(names), set(chosen)
+    for setting, wanted in (("features", list(features or ())), ("categorical", list(categorical or ()))):
         for name in wanted:
             if name == target:
                 raise BazaarError(f"{where}: `{setting}` names the target column {name!r}: take it out of the list")
-            if name not in names:
+            if name not in known:
                 raise BazaarError(
                     f"{where}: `{setting}` names the column {name!r}, which is not there; "
                     f"{suggestion(name, names)}: correct `{setting}`"
@@ -65,7 +67,7 @@ def chosen_columns(
             if wanted.count(name) > 1:
                 raise BazaarError(f"{where}: `{setting}` names the column {name!r} twice: name it once")
     for name in categorical or ():
-        if name not in chosen:
+        if name not in listed:
             raise BazaarError(
                 f"{where}: `categorical` names the column {name!r}, which is not among `features`: add it there"
             )
@@ -83,6 +85,7 @@ def fit_column(
     """What kind of column this is. It may be listed in market.toml: as `categorical`, or `wanted` as a feature."""
     name = str(column.name)
     names = categorical or isinstance(column.dtype, pd.CategoricalDtype)
+    column = plain(column)
     kind = "names" if names else kind_of(column)
     if column.isna().all():
         return LeftOut(name, "empty")

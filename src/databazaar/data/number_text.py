@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -71,12 +72,12 @@ def look_like_codes(texts: Sequence[str]) -> bool:
 
 
 def _float(text: str) -> float | None:
-    """As a programming language writes numbers; NaN is a missing value and not a number."""
+    """As a programming language writes finite numbers."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return None if value != value or "_" in text else value
+    return value if math.isfinite(value) and "_" not in text else None
 
 
 def _as_written(texts: Sequence[str]) -> list[float | None]:
@@ -110,4 +111,6 @@ def _value(match: re.Match[str], decimal: str) -> float | None:
         whole = whole.replace(group, "")
     signs = [match["open"], match["trailing"], *(s for s in (match["sign"], match["inner"]) if s != "+")]
     size = float(f"{whole or 0}{'.' + (match['fraction'] or '0') if point else ''}{match['power'] or ''}")
+    if not math.isfinite(size):
+        return None
     return -size if sum(sign is not None for sign in signs) == 1 else size

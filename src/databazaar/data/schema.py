@@ -101,10 +101,8 @@ class Schema:
         check_target(names, target, where)
         chosen = chosen_columns(names, target, features, categorical, where)
         refuse_without_target(frame, target, task, where)
-        wanted = features or ()
-        fitted = [
-            fit_column(frame[name], name in (categorical or ()), name in wanted, day_first, where) for name in chosen
-        ]
+        wanted, as_names = set(features or ()), set(categorical or ())
+        fitted = [fit_column(frame[name], name in as_names, name in wanted, day_first, where) for name in chosen]
         schema = cls(
             target,
             task,
@@ -136,7 +134,7 @@ class Schema:
         """x alone, of a table that needs no target."""
         names = column_names(frame, where)
         for name in self.columns:
-            if name not in names:
+            if name not in frame.columns:
                 raise BazaarError(
                     f"{where}: the feature column {name!r} of the hold-out is missing; "
                     f"{suggestion(name, names)}: add or rename the column"

@@ -204,7 +204,7 @@ def built_in(oracle: OracleMessage, rows: int) -> Oracle:
     A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
     """
     batch = min(oracle.batch_size, rows)
-    return build_oracle(oracle.kind, oracle.step, batch, oracle.epochs, oracle.momentum)
+    return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

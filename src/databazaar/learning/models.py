@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from databazaar.learning.kinds import FILTER_SIDE, layer_sizes
+from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.vectors import hash_array, pack, unpack
 
 
@@ -35,8 +35,23 @@ def build_model(
     if kind == "cnn":
         second, last = rest
         head = (StrongestPatch(), nn.Flatten(), second, nn.ReLU(), last)
-        return nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
-    return nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+        model = nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
+    else:
+        model = nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+    vars(model)["form"] = ModelForm(kind, tuple(map(int, inputs)), int(outputs), tuple(hidden) if kind == "mlp" else ())
+    return model
+
+
+def form_of(model: nn.Module | None) -> ModelForm | None:
+    """What `build_model` made the model from; None for a model that it did not make, or that was altered since."""
+    form = vars(model).get("form") if model is not None else None
+    return form if isinstance(form, ModelForm) and repr(model) == repr(unfilled(form)) else None
+
+
+def unfilled(form: ModelForm) -> nn.Module:
+    """The built-in model without any numbers: its parameters take no memory."""
+    with torch.device("meta"):
+        return build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
 
 
 class PooledPatches(nn.Module):

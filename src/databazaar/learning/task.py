@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,23 @@ class Halving:
 
     def __call__(self, round: int) -> float:
         return float(self.step * 0.5 ** ((round + 1) // self.every))
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """A step size that falls along half a cosine to `floor` times itself in round `rounds`, and stays there.
+
+    >>> [round(Cosine(1.0, rounds=4)(t), 3) for t in (0, 2, 4, 9)]
+    [1.0, 0.505, 0.01, 0.01]
+    """
+
+    step: float
+    rounds: int
+    floor: float = 0.01
+
+    def __call__(self, round: int) -> float:
+        share = min(round / self.rounds, 1.0)
+        return float(self.step * (self.floor + (1 - self.floor) * (1 + math.cos(math.pi * share)) / 2))
 
 
 def step_at(step: float | Schedule, round: int) -> float:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.book import Book
+from databazaar.ledger.book import NOT_SETTLED, Book
 from databazaar.ledger.chain import GENESIS, Entry
-from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
@@ -176,6 +176,8 @@ class _Replay:
             raise LedgerError(f"{entry}: does not settle every draw")
         if [gain is not None for gain in gains] != [settled.kind == "post" for settled in self.settled]:
             raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
+        if any("by" in settled.body for settled in self.settled):
+            raise LedgerError(f"{entry}: settles an access that the consumer is said to have left unsettled")
         paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
         if paid != self.rules.pay(drawn, gains):
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
@@ -221,11 +223,13 @@ class _Replay:
         spent, budget = self.book.spent, self.terms.budget
         if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
             raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
+        if self.stopped is None and self.terms.format != 1 and claimed["stop"] == BY_CONSUMER._asdict():
+            self._check_consumers_close(entry)
         if self.stopped is None:
             raise LedgerError(
                 f"{entry}: the run stopped although the budget covers another round, and no other stop had a reason"
             )
-        stop = {"kind": self.stopped.kind, "reason": self.stopped.reason}
+        stop = self.stopped._asdict()
         if self.terms.format != 1 and claimed["stop"] != stop:
             raise LedgerError(f"{entry}: says it stopped because {claimed['stop']}, but it was {stop}")
         if claimed["status"] != status_of(self.stopped, self.book):
@@ -235,6 +239,19 @@ class _Replay:
         if self.terms.format != 1:
             self._check_last_words(entry)
         self.audit.closing = claimed
+
+    def _check_consumers_close(self, entry: Entry) -> None:
+        """The consumer may close a run of one round or more. The round under way was reserved in full, as every round
+        is in one transaction with the one before it, and all of it is voided: nothing of it is paid, nothing kept."""
+        drawn = len(self.drawn.draws) if self.drawn is not None else 0
+        if not self.audit.rounds:
+            raise LedgerError(f"{entry}: the consumer closed a run that has no round")
+        if not self.reserves == len(self.settled) == drawn:
+            raise LedgerError(f"{entry}: the consumer closed the run without voiding the round that was under way")
+        if any(settled.kind != "void" or settled.body != NOT_SETTLED for settled in self.settled):
+            raise LedgerError(f"{entry}: the consumer closed the run in a round that is settled in part")
+        self.book.assert_sound()
+        self.stopped = BY_CONSUMER
 
     def _check_last_words(self, entry: Entry) -> None:
         claimed, history = entry.body, self.audit.history

@@ -34,8 +34,20 @@ TOO_FAR = "the gain in utility is beyond what a float can hold"
 
 
 @dataclass(frozen=True)
+class Best:
+    """The model of the highest utility so far, and after how many rounds it was reached; the earliest of equal ones."""
+
+    round: int
+    params: Tensor
+    utility: float
+
+
+@dataclass(frozen=True)
 class State:
-    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot."""
+    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot.
+
+    `best` is what the consumer gets in the end: it plays no part in any round.
+    """
 
     round: int
     params: Tensor
@@ -43,6 +55,7 @@ class State:
     loss: float | None
     sampler: NDArray[np.float64]
     aggregator: Tensor
+    best: Best
 
     @property
     def model_hash(self) -> str:
@@ -50,10 +63,13 @@ class State:
 
     def snapshot(self) -> Snapshot:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
+        here = self.best.params is self.params
         rest = {
             "sampler": self.sampler,
             "aggregator": self.aggregator.detach().cpu().numpy(),
             "scores": np.array(scores, dtype=np.float64),
+            "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
+            "best": self.best.params[: 0 if here else None].detach().cpu().numpy(),
         }
         return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
 
@@ -62,13 +78,18 @@ class State:
         """The state that a snapshot holds, on the device of `like`."""
         kept = unpack(snapshot.state)
         utility, loss = kept["scores"].tolist()
+        params = model_from_bytes(None, snapshot.params).to(like)
+        when, top = kept["best_scores"].tolist() if "best_scores" in kept else (snapshot.next_round, utility)
+        held = kept.get("best", np.zeros(0))
+        best = Best(int(when), torch.from_numpy(held.copy()).to(like) if len(held) else params, top)
         return cls(
             round=snapshot.next_round,
-            params=model_from_bytes(None, snapshot.params).to(like),
+            params=params,
             utility=utility,
             loss=None if np.isnan(loss) else loss,
             sampler=kept["sampler"].copy(),
             aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
+            best=best,
         )
 
 
@@ -170,6 +191,8 @@ def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Se
         if fine
         else state
     )
+    if kept.utility > state.best.utility:
+        kept = replace(kept, best=Best(state.round + 1, kept.params, kept.utility))
     return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
 from databazaar.learning.models import build_model
+from databazaar.learning.own_rows import OwnFit, fit_own_rows
 from databazaar.learning.task import Schedule, Task, as_dataset
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 
 
-@dataclass(frozen=True, eq=False)
-class Consumer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Consumer(Displayed):
     """Brings a model, a utility and a budget.
 
     `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
@@ -29,6 +32,10 @@ class Consumer:
     gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
     units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
     federation the schema of the columns and the seed.
+
+    `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
+    on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
+    (`databazaar.judge_purchase`).
 
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility
@@ -43,6 +50,8 @@ class Consumer:
     per_round: int = 10
     step: float | Schedule = 1.0
     currency: Currency = field(default_factory=Currency)
+    train: tuple[Any, Any] | None = None
+    audit: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("budget", "per_round"):
@@ -55,6 +64,12 @@ class Consumer:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
         if self.holdout is not None:
             object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
+        for name in ("train", "audit"):
+            rows = getattr(self, name)
+            if rows is not None:
+                if self.holdout is None:
+                    raise BazaarError(f"{name} = (x, y) needs a holdout = (x, y) to judge by: give both")
+                object.__setattr__(self, name, as_dataset(rows, name))
         object.__setattr__(self, "loss", self._choose_loss())
         object.__setattr__(self, "model", self._choose_model())
 
@@ -89,6 +104,16 @@ class Consumer:
         outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
+    def _facts(self) -> dict[str, str]:
+        judged = {} if self.holdout is None else {"holdout": size_of(self.holdout)}
+        return {
+            "model": f"{type(self.model).__name__} of {len(self.initial_parameters()):,} parameters",
+            **judged,
+            "utility": getattr(self.utility, "__name__", str(self.utility)),
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+        }
+
     @property
     def classifies(self) -> bool:
         return self.holdout is not None and not self.holdout[1].is_floating_point()
@@ -104,10 +129,22 @@ class Consumer:
         assert callable(self.loss)
         return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss)
 
-    def initial_parameters(self) -> Tensor:
+    def untrained_parameters(self) -> Tensor:
+        """The model as it was brought."""
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
+
+    @cached_property
+    def own_fit(self) -> OwnFit | None:
+        """What the consumer's own training rows give; None without such rows."""
+        if self.train is None or self.holdout is None:
+            return None
+        return fit_own_rows(copy.deepcopy(self.task), self.untrained_parameters(), self.train, self.holdout)
+
+    def initial_parameters(self) -> Tensor:
+        """Where the market starts: at the model as it was brought, or as the consumer's own rows have trained it."""
+        return self.untrained_parameters() if self.own_fit is None else self.own_fit.params
 
     def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
         """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""

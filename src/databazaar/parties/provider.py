@@ -7,13 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
+from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.oracles import CallableOracle, LocalSGD, Oracle
 from databazaar.learning.task import as_dataset
 
 
-@dataclass(frozen=True, eq=False)
-class Provider:
+@dataclass(frozen=True, eq=False, repr=False)
+class Provider(Displayed):
     """One seller of updates. One owner may run several; `price` is what an access costs, in minor units.
 
     Give `data` = (x, y), and an oracle if local SGD with its defaults does not suit; or give as `oracle` any
@@ -46,6 +47,18 @@ class Provider:
             object.__setattr__(self, "oracle", LocalSGD())
         elif isinstance(self.oracle, Oracle) and self.data is None:
             raise BazaarError(f"provider {self.id}: {type(self.oracle).__name__} needs data = (x, y)")
+
+    def _facts(self) -> dict[str, str]:
+        ours = isinstance(self.oracle, Oracle)
+        facts = {
+            "id": self.id,
+            "owner": self.owner,
+            "data": "its own premises" if self.data is None else size_of(self.data),
+            "oracle": str(self.oracle) if ours else getattr(self.oracle, "__name__", type(self.oracle).__name__),
+            "price": str(self.price),
+        }
+        absent = {"owner"} if self.owner == self.id else set()
+        return {name: fact for name, fact in facts.items() if name not in absent}
 
     @property
     def dataset(self) -> tuple[Tensor, Tensor]:

@@ -51,6 +51,8 @@ def report_from(audit: Audit) -> Report:
         ledger_head=audit.head,
         stopped_by=closing.get("stop", {}).get("reason", ""),
         regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
+        market=terms.market,
+        consumer=terms.consumer,
     )
 
 
