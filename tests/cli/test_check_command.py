@@ -208,7 +208,10 @@ OWN: dict[str, tuple[Change, tuple[str, ...]]] = {
         lambda f: f.assign(note=[f"note {i % 70}" for i in range(len(f))]),
         ("column 'note' has 70 different texts in 80 rows", "group its values"),
     ),
-    "few of a class": (lambda f: f.assign(target=[int(i < 4) for i in range(len(f))]), ("fewer than ten of your rows", "'1'")),
+    "few of a class": (
+        lambda f: f.assign(target=[int(i < 4) for i in range(len(f))]),
+        ("fewer than ten of your rows", "'1'"),
+    ),
 }
 
 

@@ -100,6 +100,7 @@ def test_the_user_says_which_file_is_the_own(tmp_path: Path) -> None:
     assert bazaar("init", ".", "--own", "b.csv", cwd=tmp_path).code == 0
     market = load_market(tmp_path / "market.toml")
     assert (str(market.data.holdout), [p.id for p in market.providers]) == ("b.csv", ["a", "c"])
+    assert market.consumer.train == 0  # of two rows none can be spared
     files = [Path("holdout.csv"), Path("b.csv"), Path("ours.csv")]
     assert consumer_files(files, Wishes(own=Path("b.csv"))) == (Path("holdout.csv"), Path("b.csv"))
     assert consumer_files(files, Wishes(own=Path("holdout.csv"))) == (Path("holdout.csv"), None)
@@ -136,11 +137,13 @@ def test_what_is_no_providers_table_is_left_out_and_said(tmp_path: Path) -> None
     write_tables(tmp_path, "own.csv", "north.csv", "south.csv", "east.csv", x=[1.5, 2.5], z=[1, 2], fraud=[0, 1])
     write_tables(tmp_path, "new.csv", x=[1.5], z=[2])
     write_tables(tmp_path, "west.csv", x=[1.5], fraud=[1])
+    write_tables(tmp_path, "airports.csv", code=["JFK"])
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "readme.txt").write_text("Three files came by mail.\n")
     told = bazaar("init", ".", cwd=tmp_path)
     assert told.code == 0, told
-    assert "new.csv is left out: it has no column 'fraud'" in told.out
+    assert "new.csv has all columns but 'fraud': predict that with `bazaar predict`" in told.out
+    assert "airports.csv is left out: it has no column 'fraud'" in told.out
     assert "west.csv is left out: it has no column 'z'" in told.out
     assert "empty.csv' is left out" in told.out and "the file is empty" in told.out
     assert "readme.txt" in told.out
