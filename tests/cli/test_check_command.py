@@ -224,6 +224,13 @@ def test_what_is_odd_about_the_own_rows_is_said(tmp_path: Path, seeded: str) -> 
     one(checked(market)["warnings"], "holdout.csv: ", *parts)
 
 
+def test_a_column_that_tells_nothing_is_left_out(tmp_path: Path) -> None:
+    market = write_market(tmp_path)
+    change(tmp_path / "holdout.csv", lambda f: f.assign(remark=None))
+    last = checked(market)["profile"]["columns"][-1]
+    assert last == {"name": "remark", "understood": "left out", "why": "empty", "example": ""}
+
+
 def test_dates_that_are_marked_as_categories(tmp_path: Path) -> None:
     market = write_market(tmp_path)
     for file in tmp_path.glob("*.csv"):

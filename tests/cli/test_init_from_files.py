@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import shutil
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from market_folders import CARRIERS, flights, write_customers, write_flights
 
+from databazaar.cli.init import ask
 from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
 from databazaar.config.guesses import guess_target, guess_task
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
@@ -157,6 +159,24 @@ def test_a_column_that_most_providers_lack_is_left_out(tmp_path: Path) -> None:
     assert load_market(tmp_path / "market.toml").data.features == ("x",)
 
 
+def test_columns_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
+    """Typing errors and identifiers; what remains is listed, on lines of a sensible length."""
+    rows = 60
+    columns: dict[str, list[object]] = {
+        f"a feature of many words, number {i}": [i * k for k in range(rows)] for i in range(9)
+    }
+    columns |= {"amount": ["oops", *range(1, rows)], "customer": [f"c{k}" for k in range(rows)], "y": [0, 1] * 30}
+    write_tables(tmp_path, "own.csv", "north.csv", **columns)
+    told = bazaar("init", tmp_path)
+    assert "'customer' is left out of `features`: it is different in every row" in told.out
+    assert "'amount' is left out of `features`: column 'amount' holds the text 'oops'" in told.out
+    market = load_market(tmp_path / "market.toml")
+    assert market.data.features == tuple(name for name in columns if name.startswith("a feature"))
+    lines = (tmp_path / "market.toml").read_text().splitlines()
+    assert max(len(line) for line in lines if not line.startswith("#")) <= 120
+    assert bazaar("check", tmp_path / "market.toml").code == 0
+
+
 def test_nobody_sells(tmp_path: Path) -> None:
     write_tables(tmp_path, "own.csv", "test.csv")
     assert "no provider's table is found beside own.csv; there is no other table" in bazaar("init", tmp_path).complaint
@@ -233,6 +253,8 @@ def test_an_unsure_target_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BazaarError, match="it may be 'a', 'b', 'c': say which with `--target NAME`"):
         guess_target(frame, [["a", "b", "c"]], "own.csv")
     assert guess_target(frame, [], "own.csv", lambda question, answers: answers[1]) == "b"
+    picked = consumer_files([Path("a.csv"), Path("b.csv")], Wishes(ask=lambda question, answers: answers[1]))
+    assert picked == (Path("b.csv"), None)
     with pytest.raises(BazaarError, match="it may be 'label', 'class'"):
         guess_target(pd.DataFrame({"label": [1], "class": [1]}), [], "own.csv")
 
@@ -251,6 +273,13 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     assert "Which file is your own?" in shown and "'z' is none of them" in shown
     market = load_market(tmp_path / "market.toml")
     assert (str(market.data.holdout), market.data.target) == ("b.csv", "q")
+
+
+def test_a_question_is_asked_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("0\nthree\n2\n"))
+    assert ask("Which?", ["one", "two"]) == "two"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\n"))
+    assert ask("Which?", ["one", "two"]) == "one"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def profiled(own: list[Any], theirs: list[Any]) -> MarketProfile:
     return profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=COLUMNS)
 
 
+@settings(max_examples=50)
 @given(st.lists(rows, min_size=1, max_size=12), st.lists(rows, min_size=1, max_size=12))
 def test_against_the_obvious_way(own: list[Any], theirs: list[Any]) -> None:
     profile = profiled(own, theirs)
@@ -57,6 +58,7 @@ def test_against_the_obvious_way(own: list[Any], theirs: list[Any]) -> None:
     assert MarketProfile.model_validate_json(profile.model_dump_json()) == profile
 
 
+@settings(max_examples=30)
 @given(st.lists(rows, min_size=2, max_size=12), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(own: list[Any], random: Any) -> None:
     mixed = list(own)
@@ -78,7 +80,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     anything.filter(lambda values: not isinstance(values[0], list)),
     anything,
