@@ -37,7 +37,7 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
 
-ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)
+ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 PROVIDERS, SAMPLES, HOLDOUT = 10, 400, 1000
 
 

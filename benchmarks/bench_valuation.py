@@ -30,7 +30,7 @@ from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 
-ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1)
+ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 
 
 def make_market(n: int, samples: int, rounds: int, per_round: int) -> tuple[Consumer, list[Provider]]:

@@ -65,7 +65,8 @@ def test_defaults() -> None:
     assert (market.name, market.per_round, market.seed, market.budget_minor) == ("market", 10, 0, 100)
     assert (north.owner, north.price_minor) == ("north", 1)
     assert market.model.model_dump() == {"kind": "mlp", "hidden": (32,)}
-    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "momentum": 0.0}
+    oracle = {"kind": "local-sgd", "step": 0.1, "batch_size": 32, "epochs": 1, "steps": 64, "momentum": 0.0}
+    oracle |= {"optimizer": "sgd", "weight_decay": 0.0}
     assert market.oracle.model_dump() == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
     assert market.sampler.model_dump() == {"kind": "osmd", "switches": 1, "eta": None, "alpha": None}
@@ -178,7 +179,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),
         ([("samplr", {})], "samplr is not a setting", "did you mean `sampler`?"),
-        ([("loss", {})], "loss is not a setting", "use market, data, model"),
+        ([("loss", {})], "loss is not a setting", "use market, consumer, data, model"),
         ([("providers.1.prise", "2")], "providers[1].prise is not a setting", "did you mean `price`?"),
         ([("market.per_round", 0)], "market.per_round = 0 must be between 1 and", "change it"),
         ([("market.per_round", "10")], "market.per_round = '10' must be a whole number", "change it"),

@@ -73,9 +73,15 @@ def test_the_reference_has_every_public_name() -> None:
     found = [pkgutil.resolve_name(name) for name in shown]
     rooms = [room for room in found if isinstance(room, ModuleType)]
     found += [getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room))]
-    for name in databazaar.__all__:
+    for name in [*databazaar.__all__, *databazaar.__optional__]:
         documented = any(getattr(databazaar, name) is one for one in found)
         assert documented, f"{name}: give it a line in docs/reference/python"
+
+
+def test_one_page_lists_every_public_name_and_no_other() -> None:
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"\[`(\w+)`\]\(python/", text))
+    assert listed == {*databazaar.__all__, *databazaar.__optional__}
 
 
 def test_the_reference_is_what_the_help_says_today() -> None:

@@ -10,22 +10,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from databazaar.aggregators import Aggregator, Mean
     from databazaar.aggregators.check import check_aggregator
+    from databazaar.callbacks import MLflowCallback, TensorBoardCallback
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
     from databazaar.engines.check import check_engine
     from databazaar.errors import BazaarError, LedgerError
     from databazaar.learning.models import build_model
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
-    from databazaar.learning.task import Halving
+    from databazaar.learning.partial_fit import PartialFit
+    from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
+    from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
     from databazaar.payments import Payment, PricePerAccess
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
+    from databazaar.runs.closing import close_run
+    from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
-    from databazaar.samplers import OSMD, Sampler, Uniform
+    from databazaar.runs.trained import TrainedModel, load_model
+    from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
+    from databazaar.sklearn import MarketClassifier as MarketClassifier
+    from databazaar.sklearn import MarketRegressor as MarketRegressor
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
     from databazaar.stops.check import check_stop
 
@@ -37,18 +45,24 @@ __all__ = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Callback",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
+    "FinishedRun",
     "FullGradient",
     "Halving",
     "History",
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
+    "MLflowCallback",
     "Mean",
+    "Memory",
     "NoProgress",
     "Offer",
+    "PartialFit",
     "Payment",
     "PricePerAccess",
     "Progress",
@@ -61,6 +75,8 @@ __all__ = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TensorBoardCallback",
+    "TrainedModel",
     "Uniform",
     "VectorizedEngine",
     "build_model",
@@ -69,12 +85,20 @@ __all__ = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
+    "load_model",
+    "load_run",
 ]
+
+__optional__ = ["MarketClassifier", "MarketRegressor"]
+"""Public names that need an extra, so `from databazaar import *` leaves them out."""
 
 _MODULES = {
     "Aggregator": "aggregators",
     "Mean": "aggregators",
     "check_aggregator": "aggregators.check",
+    "MLflowCallback": "callbacks",
+    "TensorBoardCallback": "callbacks",
     "Ask": "engines",
     "Engine": "engines",
     "LoopEngine": "engines",
@@ -87,8 +111,11 @@ _MODULES = {
     "FullGradient": "learning.oracles",
     "LocalSGD": "learning.oracles",
     "StochasticGradient": "learning.oracles",
+    "PartialFit": "learning.partial_fit",
+    "Cosine": "learning.task",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
+    "Callback": "market.callback",
     "Progress": "market.run",
     "Currency": "money",
     "Consumer": "parties",
@@ -99,11 +126,19 @@ _MODULES = {
     "Offer": "roster",
     "Purse": "roster",
     "Roster": "roster",
+    "FinishedRun": "runs.finished",
+    "load_run": "runs.finished",
+    "close_run": "runs.closing",
     "Report": "runs.report",
+    "TrainedModel": "runs.trained",
+    "load_model": "runs.trained",
+    "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",
     "Uniform": "samplers",
     "check_sampler": "samplers.check",
+    "MarketClassifier": "sklearn",
+    "MarketRegressor": "sklearn",
     "History": "stops",
     "NoProgress": "stops",
     "Stop": "stops",
@@ -120,4 +155,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *__optional__})

@@ -1,9 +1,12 @@
-"""Files that are there in full or not at all."""
+"""Files that are there in full or not at all, and files that one process has to itself."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 from databazaar.errors import BazaarError
@@ -32,3 +35,26 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def lock(path: Path, otherwise: str) -> FileIO:
+    """Holds an existing file for this process alone, until what is returned is closed or the process ends, however
+    that comes. Where another holds it, `otherwise` is the sentence that says so."""
+    file = FileIO(path, "rb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BazaarError(otherwise) from None
+    return file
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process at a time, each waiting for the one before it. The file holds nothing, and is made where needed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -87,14 +87,20 @@ class Registry:
             module, _, name = self._bundled[kind].partition(":")
             found: type[Any] = getattr(import_module(module), name)
             return found
-        if kind in _installed(self.group):
-            return self._load(_installed(self.group)[kind])
+        declared = _installed(self.group).get(kind, ())
+        if len(declared) > 1:
+            packages = " and ".join(_package(entry) for entry in declared)
+            raise MissingRuleError(
+                f"{self.noun} kind {kind!r} is declared by the packages {packages}: uninstall all but one", packages
+            )
+        if declared:
+            return self._load(declared[0])
         close = difflib.get_close_matches(str(kind), self.kinds(), n=1)
         remedy = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(self.kinds())}"
         raise MissingRuleError(f"{self.noun} kind {kind!r} is unknown: {remedy}")
 
     def _load(self, entry: EntryPoint) -> type[Any]:
-        package = entry.dist.name if entry.dist is not None else entry.value
+        package = _package(entry)
         try:
             found: type[Any] = entry.load()
         except Exception as reason:
@@ -170,17 +176,25 @@ class Registry:
 
     def _origin(self, rule: type[Any]) -> str:
         """The package that a class comes from: by its entry point, by its module, or else only the module."""
-        entry = _installed(self.group).get(rule.kind)
         top = rule.__module__.partition(".")[0]
-        if entry is not None and entry.dist is not None and entry.module.partition(".")[0] == top:
-            return entry.dist.name
+        for entry in _installed(self.group).get(rule.kind, ()):
+            if entry.dist is not None and entry.module.partition(".")[0] == top:
+                return entry.dist.name
         packages = _distributions().get(top)
         return packages[0] if packages else f"{MODULE}{rule.__module__}"
 
 
 @cache
-def _installed(group: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
+def _installed(group: str) -> dict[str, list[EntryPoint]]:
+    """What packages declare, by kind: each should be declared by one of them."""
+    declared: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=group), key=_package):
+        declared.setdefault(entry.name, []).append(entry)
+    return declared
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value
 
 
 @cache

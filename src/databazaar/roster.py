@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 
 Amounts = NDArray[np.int64]
@@ -24,8 +25,8 @@ class Offer:
     price: int
 
 
-@dataclass(frozen=True)
-class Roster:
+@dataclass(frozen=True, repr=False)
+class Roster(Displayed):
     """All offers of a market. A provider's place here is its index in draws, distributions and gains.
 
     >>> roster = Roster.of([("north", "Bank N", 2), ("south", "Bank S", 5)])
@@ -55,6 +56,10 @@ class Roster:
 
     def __len__(self) -> int:
         return len(self.offers)
+
+    def _facts(self) -> dict[str, str]:
+        prices = self.prices
+        return {"offers": f"{len(self):,} ({listed(self.ids)})", "prices": f"{prices.min()} to {prices.max()}"}
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_markets import Outcome, bazaar, contents, write_market
+from cli_markets import Outcome, bazaar, contents, edit, write_market
 
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 
 BUDGET = "15"
+INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,7 +50,8 @@ def interrupted_at(append: int, patch: pytest.MonkeyPatch) -> None:
 
 
 def outcome_of(folder: Path) -> dict[str, Any]:
-    return {key: value for key, value in json.loads((folder / "summary.json").read_text()).items() if "seal" not in key}
+    summary = json.loads((folder / "summary.json").read_text())
+    return {key: value for key, value in summary.items() if key not in ("ledger_seal", "settled")}
 
 
 def test_both_runs_are_shown_side_by_side_with_what_each_bank_sells(played: tuple[Path, Outcome]) -> None:
@@ -92,11 +94,34 @@ def test_interrupted_it_names_the_command_that_goes_on_to_the_same_end(
     with monkeypatch.context() as patch:
         interrupted_at(append, patch)
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
-    assert done == Outcome(130, "", "bazaar: interrupted; `bazaar resume demo` goes on with the run\n")
+    assert done == Outcome(130, "", INTERRUPTED)
     assert (tmp_path / "demo/summary.json").exists() == (append == 7)
     assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
     for run in ("demo", "demo/uniform"):
         assert outcome_of(tmp_path / run) == outcome_of(played[0] / run)
+
+
+@pytest.mark.parametrize("append", [4, 9], ids=["in the run", "in the baseline"])
+def test_interrupted_it_can_be_closed_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, append: int) -> None:
+    with monkeypatch.context() as patch:
+        interrupted_at(append, patch)
+        assert bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path).code == 130
+    told = bazaar("close", "demo", cwd=tmp_path)
+    assert told.code == 0 and "Who was paid what" in told.out and "back to the consumer" in told.out, told
+    closed = outcome_of(tmp_path / "demo" / ("uniform" if append == 9 else "."))
+    assert closed["rounds"] < 3 and "the consumer closed it" in closed["message"]
+    assert closed["spent"] + closed["refunded"] == int(BUDGET)
+    assert bazaar("audit", "demo", cwd=tmp_path).code == 0
+    assert json.loads(bazaar("statement", "demo", "--json", cwd=tmp_path).out)["closed"]
+    assert "there is nothing to close" in bazaar("close", "demo", cwd=tmp_path).complaint
+
+
+def test_a_run_without_a_round_cannot_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        interrupted_at(2, patch)
+        bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
+    complaint = bazaar("close", "demo", cwd=tmp_path).complaint
+    assert "no settled round yet" in complaint and "`bazaar resume demo` goes on with it" in complaint
 
 
 def test_what_cannot_be_resumed_is_only_interrupted(
@@ -112,9 +137,33 @@ def test_no_statement_is_made_of_a_run_that_does_not_hold(tmp_path: Path) -> Non
     """The chain is whole, so that a report could be made; but the model is another than the ledger names."""
     write_market(tmp_path, budget='"8.00"')
     assert bazaar("run", "market.toml", "--out", "run", "--quiet", cwd=tmp_path).code == 0
-    (tmp_path / "run/model.safetensors").unlink()
+    (tmp_path / "run/model/model.safetensors").unlink()
+    before = contents(tmp_path / "run")
+    done = bazaar("report", "run", cwd=tmp_path)
+    assert done.code == 1 and "says that the audit fails, and no statement is made: model/model.saf" in done.err
+    now = contents(tmp_path / "run")
+    assert [now[f"statement.{kind}"] for kind in ("csv", "json")] == [before[f"statement.{k}"] for k in ("csv", "json")]
+    assert "Audit failed" in (tmp_path / "run" / "report.html").read_text()
     for more in ((), ("--json",), ("--csv",), ("--provider", "north"), ("--out", "statements")):
         done = bazaar("statement", "run", *more, cwd=tmp_path)
         assert (done.code, done.out) == (1, "")
-        assert done.err.startswith("bazaar: no statement can be made, because the audit fails: model.safetensors does")
+        assert done.err.startswith(
+            "bazaar: no statement can be made, because the audit fails: model/model.safetensors does"
+        )
     assert not (tmp_path / "statements").exists()
+
+
+def test_the_progress_fits_a_terminal_of_eighty_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a long title, large amounts and long names: whatever is too long is cut with a sign of it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    market = write_market(tmp_path, budget='"800000.00"')
+    stop = '[[stops]]\nkind = "target-utility"\nutility = -9.0\n\n[[providers]]'
+    market.write_text(market.read_text().replace("[[providers]]", stop, 1))
+    edit(market, 'name = "Small market"', 'name = "A market with a title that is far too long for one line"')
+    done = bazaar("run", market, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    lines = [line for line in done.err.splitlines() if line.strip()]
+    assert lines and all(len(line.rstrip()) <= 80 for line in lines)
+    assert any(line.startswith("A market with a tit…") and "utility" in line and "-:--:--" in line for line in lines), (
+        lines
+    )

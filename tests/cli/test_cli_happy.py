@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import re
@@ -16,7 +17,8 @@ from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, 
 from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
-COMMANDS = ("demo", "init", "run", "resume", "report", "statement", "audit", "compare", "reproduce")
+COMMANDS = ("demo", "init", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce")
+COMMANDS += ("predict", "evaluate", "export")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,8 @@ def test_the_same_tables_give_the_same_run_from_csv_and_from_parquet(settled: Pa
     again = json.loads(bazaar("run", "market.toml", "--out", "run", "--json", cwd=tmp_path).out)
     told = json.loads((settled.parent / "told.json").read_text())
     assert again["model_hash"] == told["model_hash"]
-    assert again["ledger_head"] == told["ledger_head"]
+    assert again["ledger_head"] != told["ledger_head"]  # the files' digests stand in the first entry
+    assert again["providers"] == told["providers"]
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -128,7 +131,7 @@ def test_engines_and_seeds_can_be_chosen_on_the_command_line(settled: Path, tmp_
 
 def test_a_finished_folder_holds_the_outcome_and_no_drafts(settled: Path) -> None:
     held = contents(settled).keys()
-    files = {"run.json", "ledger.sqlite", "model.safetensors", "summary.json", "report.html"}
+    files = {"run.json", "ledger.sqlite", "model/model.safetensors", "summary.json", "report.html"}
     assert files | {"statement.csv", "statement.json", "figures"} <= held
     assert any(name.endswith(".png") for name in held)
     assert not any("partial" in name or name.endswith(("-wal", "-shm", "-journal")) for name in held)
@@ -144,14 +147,20 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
     told = json.loads((settled.parent / "told.json").read_text())
     statement = json.loads(bazaar("statement", settled, "--json").out)
     assert statement.items() <= told.items()
-    assert [p["provider"] for p in statement["providers"]] == list(PROVIDERS)
-    assert [p["price"] for p in statement["providers"]] == [50, 125, 50]
+    prices = {p["provider"]: p["price"] for p in statement["providers"]}
+    assert prices == dict(zip(PROVIDERS, [50, 125, 50], strict=True))
+    pays = [p["pay"] for p in statement["providers"]]
+    assert pays == sorted(pays, reverse=True)
+    recipe = json.loads((settled / "run.json").read_text())
+    assert (statement["run"], statement["began"]) == (recipe["id"], recipe["began"])
+    began, ended = (dt.datetime.fromisoformat(statement[name]) for name in ("began", "settled"))
+    assert began.tzinfo == dt.UTC and began <= ended
     for provider in statement["providers"]:
         assert provider["pay"] == provider["accesses"] * provider["price"]
         assert provider["pay_text"] == f"{provider['pay'] / 100:.2f} EUR"
     assert sum(p["pay"] for p in statement["providers"]) == statement["spent"]
     assert sum(o["pay"] for o in statement["owners"]) == statement["spent"]
-    assert [o["owner"] for o in statement["owners"]] == ["compass", "far east"]
+    assert {o["owner"] for o in statement["owners"]} == {"compass", "far east"}
     accesses, rounds = sum(p["accesses"] for p in statement["providers"]), statement["rounds"]
     assert 4 * (rounds - 2) < accesses <= 4 * rounds  # only the last rounds are shortened to what fits
     assert statement["refunded"] < 50  # nobody was affordable any more
@@ -162,10 +171,15 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
 def test_statement_as_csv_and_as_text(settled: Path) -> None:
     statement = json.loads(bazaar("statement", settled, "--json").out)
     rows = list(csv.DictReader(io.StringIO(bazaar("statement", settled, "--csv").out)))
-    assert [row["provider"] for row in rows] == list(PROVIDERS)
+    assert [row["provider"] for row in rows] == [p["provider"] for p in statement["providers"]]
     assert sum(int(row["pay"]) for row in rows) == statement["spent"]
+    for row in rows:
+        assert row["pay_amount"] == f"{int(row['pay']) / 100:.2f}" and row["currency"] == "EUR"
+        assert {name: row[name] for name in ("market", "run", "began", "settled")}.items() <= statement.items()
     text = bazaar("statement", settled).out
-    assert len(text.splitlines()) == 4
+    market, run, *lines, _ = text.splitlines()
+    assert market == statement["market"] and statement["run"] in run and statement["settled"] in run
+    assert [line.split("  ")[0] for line in lines] == [row["provider"] for row in rows]
     assert f"budget 30.00 EUR, spent {statement['spent_text']}" in text
     assert (settled / "statement.csv").read_text() == bazaar("statement", settled, "--csv").out
     assert json.loads((settled / "statement.json").read_text()) == statement
@@ -234,7 +248,7 @@ def test_the_default_folder_is_numbered_after_the_markets_name(tmp_path: Path) -
 def test_without_quiet_the_outcome_names_who_is_paid_and_the_files(tmp_path: Path) -> None:
     write_market(tmp_path)
     done = bazaar("run", "market.toml", "--out", "run", cwd=tmp_path)
-    for words in (*PROVIDERS, "Who was paid what", "run/model.safetensors", "run/report.html", "bazaar audit run"):
+    for words in (*PROVIDERS, "Who was paid what", "run/model ", "run/report.html", "bazaar audit run"):
         assert words in done.out
     assert "Traceback" not in done.err
 
@@ -300,8 +314,8 @@ def test_the_real_executable_runs_audits_and_finds_a_flipped_byte(tmp_path: Path
 def test_any_flipped_byte_of_the_ledger_is_found(settled: Path, tmp_path: Path, part: int) -> None:
     """One byte in each eighth of the file, the first of all among them."""
     copy = tmp_path / "run"
-    copy.mkdir()
-    for name in ("run.json", "summary.json", "model.safetensors"):
+    shutil.copytree(settled / "model", copy / "model")
+    for name in ("run.json", "summary.json"):
         (copy / name).write_bytes((settled / name).read_bytes())
     whole = (settled / "ledger.sqlite").read_bytes()
     place = part * (len(whole) // 8)
@@ -314,11 +328,11 @@ def test_any_flipped_byte_of_the_ledger_is_found(settled: Path, tmp_path: Path, 
 def test_a_changed_model_or_a_damaged_summary_is_found_and_mended(settled: Path, tmp_path: Path) -> None:
     shutil.copytree(settled.parent, tmp_path / "copy")
     run = tmp_path / "copy" / "run"
-    model = (run / "model.safetensors").read_bytes()
-    (run / "model.safetensors").write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
+    model = (run / "model/model.safetensors").read_bytes()
+    (run / "model/model.safetensors").write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
     found = bazaar("audit", run)
-    assert found.code == 1 and "model.safetensors" in found.out
-    (run / "model.safetensors").write_bytes(model)
+    assert found.code == 1 and "model/model.safetensors" in found.out
+    (run / "model/model.safetensors").write_bytes(model)
     (run / "summary.json").write_text("{")
     assert "summary.json cannot be read: remove it" in bazaar("audit", run).complaint
     (run / "summary.json").unlink()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from cli_markets import ENVIRONMENT, EXECUTABLE, PROVIDERS, bazaar, contents, edit, write_market
 
+from databazaar.cli.compare import MARKETS
 from databazaar.valuation import METHODS
 
 FILES = {"comparison.html", "comparison.png", "comparison.csv", "comparison.json"}
@@ -58,7 +59,7 @@ def test_all_methods_run_and_every_payout_is_whole(all_methods: dict[str, object
     for name, told in methods.items():
         (paid,) = told["payouts"]
         assert all(isinstance(amount, int) and amount >= 0 for amount in paid)
-        assert sum(paid) <= 1200 if name in ("osmd", "uniform") else sum(paid) == 1200
+        assert sum(paid) <= 1200 if name in MARKETS else sum(paid) == 1200
         assert told["seconds"] > 0 and told["oracle_calls"] > 0
         assert (told["final_utility"] is None) == (name in ("g-shapley", "tmc", "loo", "exact"))
     assert json.loads(Path("all/comparison.json").read_text()) == {
@@ -70,8 +71,9 @@ def test_osmd_pays_what_a_run_pays(market: Path, all_methods: dict[str, object])
     """The market's own sampler and seed: the comparison is of the very run that `bazaar run` would make."""
     done = bazaar("run", market, "--out", "run", "--json")
     assert done.code == 0, done.err
-    ran = [line["pay"] for line in json.loads(done.out)["providers"]]
-    assert all_methods["methods"][0]["payouts"] == [ran]  # type: ignore[index]
+    ran = {line["provider"]: line["pay"] for line in json.loads(done.out)["providers"]}
+    methods = {told["method"]: told["payouts"] for told in all_methods["methods"]}  # type: ignore[attr-defined]
+    assert methods["osmd"] == methods["market"] == [[ran[provider] for provider in PROVIDERS]]
 
 
 def test_tables_intervals_and_a_line_of_progress_a_method(market: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_tables_intervals_and_a_line_of_progress_a_method(market: Path, monkeypa
     assert {path.name for path in folder.iterdir()} == FILES
     for text in (
         "Who is paid what, in EUR",
-        "±",
+        "–",
         "Rank correlation of payouts",
         "What it cost, mean over seeds",
         "utility evaluations",
@@ -95,6 +97,14 @@ def test_tables_intervals_and_a_line_of_progress_a_method(market: Path, monkeypa
     assert [line.split()[0] for line in done.err.splitlines() if line.strip()] == ["osmd", "loo"]
     rows = list(csv.DictReader((folder / "comparison.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 2 * len(PROVIDERS) and {row["rank_survives"] for row in rows} <= {"yes", "no"}
+    assert all(0 <= float(row["low"]) <= float(row["pay"]) <= float(row["high"]) for row in rows)
+    two = bazaar("compare", market, "--methods", "osmd,loo", "--seeds", "2", "--out", "two")
+    assert two.code == 0 and "(–)" in two.out and "±" not in two.out and "survive" not in two.out
+    rows = list(csv.DictReader(Path("two/comparison.csv").read_text(encoding="utf-8").splitlines()))
+    assert {(row["low"], row["high"], row["rank_survives"]) for row in rows} == {("", "", "")}
+    page = Path("two/comparison.html").read_text()
+    assert "seeds were</bdi>" not in page and "2 seeds were run" in page
+    assert "eta</bdi> = <bdi>0.5" in page and "alpha</bdi> = <bdi>0.2" in page
     again = bazaar("compare", market, "--methods", "loo", "--quiet")
     assert again.out == "runs/small-market-compare-2/comparison.html\n" and again.err == ""
 
@@ -166,8 +176,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(market: Path, tmp_path
     assert "2^21" in complaint and "at most 20" in complaint and "use tmc" in complaint
     large = market.with_name("large.toml")
     large.write_text(text.replace("per_round = 3", "per_round = 4"))
-    complaint = bazaar("compare", large, "--methods", "osmd,fedsv", cwd=tmp_path).complaint
-    assert "fedsv draws each provider at most once" in complaint and "lower per_round" in complaint
+    complaint = bazaar("compare", large, "--methods", "osmd,uniform-without-replacement", cwd=tmp_path).complaint
+    assert "draws each provider at most once" in complaint and "lower per_round" in complaint
     complaint = bazaar("compare", tmp_path / "no.toml", cwd=tmp_path).complaint
     assert "no.toml: the file does not exist" in complaint
     assert contents(tmp_path) == {}

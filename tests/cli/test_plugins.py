@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import typer
-from cli_markets import bazaar, write_market
+from cli_markets import bazaar, edit, write_market
 from typer.testing import CliRunner
 
+from databazaar.cli.compare import DEFAULT
 from databazaar.cli.plugins import add_commands
 from databazaar.errors import BazaarError
 from databazaar.samplers import SAMPLERS, Uniform
@@ -31,8 +33,7 @@ def test_a_command_that_cannot_be_loaded_says_so_and_the_others_work(
     assert "of the package acme-cli cannot be loaded (ModuleNotFoundError" in str(refused)
 
 
-@pytest.mark.filterwarnings("default:the market's own sampler")
-def test_compare_says_that_a_sampler_of_somebody_else_is_not_among_the_methods(tmp_path: Path) -> None:
+def test_compare_plays_a_sampler_of_somebody_else_as_the_method_market(tmp_path: Path) -> None:
     write_market(tmp_path)
 
     class Elsewhere(Uniform):
@@ -44,6 +45,13 @@ def test_compare_says_that_a_sampler_of_somebody_else_is_not_among_the_methods(t
     start = text.index("[sampler]")
     end = text.find("\n[", start + 1)
     path.write_text(text[:start] + '[sampler]\nkind = "test-elsewhere"\n' + text[end:], encoding="utf-8")
-    done = bazaar("compare", "market.toml", "--methods", "osmd", "--quiet", "--out", "c", cwd=tmp_path)
+    edit(path, "per_round = 4", "per_round = 3")
+    done = bazaar("compare", "market.toml", "--max-seconds", "1", "--json", "--out", "c", cwd=tmp_path)
     assert done.code == 0, done
-    assert "the market's own sampler, test-elsewhere, is not among the methods" in done.err
+    own, *others = json.loads(done.out)["methods"]
+    assert own["method"] == "market" and own["results"][0]["settings"]["sampler"]["kind"] == "test-elsewhere"
+    assert [told["method"] for told in others] == DEFAULT.split(",")
+    ran = json.loads(bazaar("run", "market.toml", "--json", "--out", "run", cwd=tmp_path).out)
+    assert sorted(own["payouts"][0]) == sorted(line["pay"] for line in ran["providers"])
+    asked = bazaar("compare", "market.toml", "--methods", "osmd", "--json", "--out", "d", cwd=tmp_path)
+    assert [told["method"] for told in json.loads(asked.out)["methods"]] == ["osmd"]

@@ -18,18 +18,23 @@ NAMES = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Callback",
     "Consumer",
+    "Cosine",
     "Currency",
     "Engine",
+    "FinishedRun",
     "FullGradient",
     "Halving",
     "History",
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
+    "MLflowCallback",
     "Mean",
     "NoProgress",
     "Offer",
+    "PartialFit",
     "Payment",
     "PricePerAccess",
     "Progress",
@@ -42,6 +47,8 @@ NAMES = [
     "StochasticGradient",
     "Stop",
     "TargetUtility",
+    "TensorBoardCallback",
+    "TrainedModel",
     "Uniform",
     "VectorizedEngine",
     "build_model",
@@ -50,14 +57,40 @@ NAMES = [
     "check_payment",
     "check_sampler",
     "check_stop",
+    "close_run",
+    "load_model",
+    "load_run",
 ]
 
-LATER = ["sqlalchemy", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pydantic", "sklearn", "scipy", "psycopg"]
+OPTIONAL = ["MarketClassifier", "MarketRegressor"]
+
+LATER = [
+    *("sqlalchemy", "pandas", "pyarrow", "matplotlib", "typer", "rich", "pydantic", "sklearn", "scipy", "psycopg"),
+    *("tensorboard", "mlflow"),
+]
 
 
 def test_public_names_are_pinned() -> None:
     assert sorted(databazaar.__all__) == sorted(NAMES)
-    assert all(hasattr(databazaar, name) for name in NAMES)
+    assert sorted(databazaar.__optional__) == OPTIONAL
+    assert all(hasattr(databazaar, name) for name in [*NAMES, *OPTIONAL])
+    assert {*NAMES, *OPTIONAL} <= set(dir(databazaar))
+
+
+def test_every_name_but_the_estimators_is_had_without_the_extras() -> None:
+    said = run_python(
+        """
+import sys
+for name in ("sklearn", "tensorboard", "mlflow", "matplotlib", "pandas"):
+    sys.modules[name] = None
+from databazaar import *
+try:
+    import databazaar.sklearn
+except BazaarError as reason:
+    print(reason)
+"""
+    )
+    assert said == "the estimators need scikit-learn: `pip install 'databazaar[sklearn]'`"
 
 
 def run_python(code: str) -> str:

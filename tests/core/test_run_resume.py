@@ -18,6 +18,7 @@ from databazaar.learning.models import hash_vector
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
+from databazaar.runs.model_folder import CARD, WEIGHTS
 
 
 class PowerCutError(Exception):
@@ -144,14 +145,20 @@ def test_stopped_while_providers_work(undisturbed: dict[str, Any], tmp_path: Pat
         assert_same(path, arbiter, undisturbed)
 
 
-@pytest.mark.parametrize("stage", ["write the model", "finish the store", "write the summary"])
+@pytest.mark.parametrize(
+    "stage", ["write the model", "write the model's card", "finish the store", "write the summary"]
+)
 def test_stopped_between_the_close_and_the_summary(
     undisturbed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     path = tmp_path / "run"
 
     def cut(target: Path, content: bytes) -> None:
-        if (stage, target.name) in {("write the model", MODEL), ("write the summary", SUMMARY)}:
+        if (stage, target.name) in {
+            ("write the model", WEIGHTS),
+            ("write the model's card", CARD),
+            ("write the summary", SUMMARY),
+        }:
             raise PowerCutError
         write_whole(target, content)
 
@@ -160,6 +167,7 @@ def test_stopped_between_the_close_and_the_summary(
 
     with monkeypatch.context() as patch:
         patch.setattr("databazaar.runs.folder.write_whole", cut)
+        patch.setattr("databazaar.runs.model_folder.write_whole", cut)
         if stage == "finish the store":
             patch.setattr(SqlStore, "finish", no_finish)
         with pytest.raises(PowerCutError):
@@ -226,10 +234,10 @@ def test_other_terms_do_not_continue_a_run(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_is_not_run_again(undisturbed: dict[str, Any]) -> None:
-    before = {p.name: p.read_bytes() for p in undisturbed["path"].iterdir()}
+    before = {p: p.read_bytes() for p in undisturbed["path"].rglob("*.*")}
     with pytest.raises(BazaarError, match="holds a finished run"):
         make_arbiter().run(undisturbed["path"])
-    assert {p.name: p.read_bytes() for p in undisturbed["path"].iterdir()} == before
+    assert {p: p.read_bytes() for p in undisturbed["path"].rglob("*.*")} == before
 
 
 def test_the_folder_and_its_recipe(tmp_path: Path) -> None:
@@ -256,5 +264,5 @@ def test_nothing_is_pickled(undisturbed: dict[str, Any]) -> None:
 
     named = load_file(undisturbed["path"] / MODEL)
     assert sorted(named) == ["1.bias", "1.weight"]
-    for path in undisturbed["path"].iterdir():
+    for path in undisturbed["path"].rglob("*.*"):
         assert b"\x80\x04" not in path.read_bytes()[:2], path

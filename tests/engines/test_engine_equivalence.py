@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from databazaar import (
     Ask,
+    Cosine,
     Engine,
     FullGradient,
     Halving,
@@ -79,6 +80,17 @@ oracles = st.one_of(
         batch_size=st.integers(1, 9),
         epochs=st.integers(1, 3),
         momentum=st.sampled_from([0.0, 0.5, 0.9]),
+        steps=st.sampled_from([None, 1, 2, 4, 64]),
+        weight_decay=st.sampled_from([0.0, 0.1]),
+    ),
+    st.builds(
+        LocalSGD,
+        step=st.sampled_from([0.01, Cosine(0.05, 3)]),
+        batch_size=st.integers(1, 9),
+        epochs=st.integers(1, 2),
+        steps=st.sampled_from([None, 3]),
+        optimizer=st.just("adam"),
+        weight_decay=st.sampled_from([0.0, 0.1]),
     ),
 )
 
@@ -183,16 +195,30 @@ def test_query_many_names_failures_by_ask() -> None:
     assert list(LoopEngine(task, providers, CPU).query(Ask(w, [0, 1], 0, 0)).failures) == [0]
 
 
-def test_the_loops_local_sgd_is_that_of_torch_optim() -> None:
+SAME_IN_TORCH: list[tuple[LocalSGD, Callable[..., torch.optim.Optimizer]]] = [
+    (LocalSGD(0.05, 4, 3, 0.9), lambda w: torch.optim.SGD(w, lr=0.05, momentum=0.9)),
+    (LocalSGD(0.05, 4, 3, steps=4), lambda w: torch.optim.SGD(w, lr=0.05)),
+    (LocalSGD(0.05, 4, 2, 0.5, weight_decay=0.2), lambda w: torch.optim.SGD(w, 0.05, 0.5, weight_decay=0.2)),
+    (LocalSGD(0.01, 4, 3, optimizer="adam"), lambda w: torch.optim.Adam(w, lr=0.01)),
+    (
+        LocalSGD(0.01, 4, 3, optimizer="adam", weight_decay=0.3),
+        lambda w: torch.optim.AdamW(w, lr=0.01, weight_decay=0.3),
+    ),
+]
+
+
+@pytest.mark.parametrize(("oracle", "optimizer_of"), SAME_IN_TORCH)
+def test_the_loops_local_oracle_is_that_of_torch_optim(
+    oracle: LocalSGD, optimizer_of: Callable[..., torch.optim.Optimizer]
+) -> None:
     """The reference against torch's own optimizer and autograd."""
-    oracle = LocalSGD(step=0.05, batch_size=4, epochs=3, momentum=0.9)
     task, providers = make("custom", [oracle], [10])
     assert task.model is not None
     x, y = providers[0].dataset
     batches = oracle.batches(10, oracle_key(3, 2, "p0"))
     got = compute_update(oracle, task, (x, y), start(task), 2, oracle_key(3, 2, "p0"))
     model = _custom()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = optimizer_of(model.parameters())
     for batch in batches:
         rows = torch.from_numpy(batch[batch >= 0])
         optimizer.zero_grad()
@@ -216,7 +242,7 @@ def test_gradient_oracles_give_the_negative_gradient(oracle: Oracle) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3))
 def test_every_epoch_uses_every_sample_once(samples: int, batch: int, epochs: int) -> None:
-    batches = LocalSGD(0.1, batch, epochs).batches(samples, oracle_key(0, 0, "p0"))
+    batches = LocalSGD(0.1, batch, epochs, steps=None).batches(samples, oracle_key(0, 0, "p0"))
     per_epoch = batches.reshape(epochs, -1)
     for order in per_epoch:
         assert sorted(order[order >= 0].tolist()) == list(range(samples))

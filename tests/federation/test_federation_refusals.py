@@ -27,11 +27,13 @@ from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, pki
 from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
 from databazaar.federation.privacy import Accountant
 from databazaar.federation.records import SCHEMA, Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError, Table
+from databazaar.files import lock
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""
@@ -266,6 +268,52 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="privacy budget spent"):
         tight.charge(*work)
     assert (path.read_bytes(), tight.spent) == (before, free.spent)
+
+
+def test_one_process_joins_with_a_kit_at_a_time(root: Path) -> None:
+    (root / "data.csv").write_text("a,fraud\n1,0\n")
+    held = lock(root / "bank1" / "invitation.json", "the test is the first")
+    asked = CliRunner().invoke(app, ["provider", "join", str(root / "bank1"), "--data", str(root / "data.csv")])
+    held.close()
+    assert isinstance(asked.exception, BazaarError)
+    assert "another process has joined with" in str(asked.exception) and "stop it first" in str(asked.exception)
+
+
+def test_whoever_was_revoked_is_not_to_be_invited_again(root: Path) -> None:
+    onboarding.record_revocation(root / "market", "bank1")
+    job = FederatedJob(root / "market", TASK, step=1.0, deadline=1.0, wait=1.0)
+    with pytest.raises(
+        BazaarError, match=r"bank1 was revoked.*take it out of market\.toml, or invite it under a new name"
+    ):
+        job.engine(["bank1"])
+
+
+def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
+    """Whichever writes last, what both have spent is kept, and the cap holds for both together."""
+    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / 30, 4)
+    alone = Accountant(tmp_path / "alone.json", 1e-5, 1e6)
+    first, second = (Accountant(path, 1e-5, 1e6) for _ in range(2))
+    for turn in (first, second, second, first):
+        turn.charge(*work)
+        alone.charge(*work)
+        assert turn.spent == alone.spent == json.loads(path.read_text())["epsilon"]
+    tight = Accountant(path, 1e-5, alone.spent * 1.001)
+    with pytest.raises(RefusedError, match="privacy budget spent"):
+        tight.charge(*work)
+
+
+def test_a_statement_is_compared_with_the_run_that_it_is_for(tmp_path: Path) -> None:
+    record = Record(tmp_path / "answers.jsonl")
+    for run, rounds in (("old", 3), ("new", 5)):
+        for number in range(rounds):
+            record.add(run, number, "ok", "", None)
+    items = [{"round": number, "paid": 1} for number in range(3)]
+    old, new = earnings(record, {"run": "old", "items": items, "pay_text": "3 credits"})
+    assert (old.paid, old.unpaid_rounds, old.unknown_rounds, new.paid) == (3, (), (), None)
+    with pytest.raises(BazaarError, match="is for the run other, in which this provider answered nothing"):
+        earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"})
+    _, asked = earnings(record, {"run": "other", "items": items, "pay_text": "3 credits"}, run="new")
+    assert asked.unpaid_rounds == (3, 4)
 
 
 def test_a_statement_is_compared_with_answers_that_are_there(tmp_path: Path) -> None:

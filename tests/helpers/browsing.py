@@ -81,6 +81,12 @@ PROBE = """addEventListener("load", () => parent.postMessage({
     tables: [...document.querySelectorAll("[role=region]")].map((one) => {
         const box = one.getBoundingClientRect();
         return [one.getAttribute("aria-label"), one.querySelectorAll("tbody tr").length, box.left, box.right]; }),
+    heads: Object.fromEntries([...document.querySelectorAll("[role=region]")].map((one) => [
+        one.getAttribute("aria-label"),
+        [...one.querySelectorAll("thead th")].map((head) => {
+            const box = head.getBoundingClientRect(); return [head.innerText, box.left, box.right]; })])),
+    hidden: Object.fromEntries([...document.querySelectorAll("[role=region]")].map((one) => [
+        one.getAttribute("aria-label"), one.scrollHeight - one.clientHeight])),
 }, "*"))"""
 
 

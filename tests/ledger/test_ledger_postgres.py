@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from databazaar import OSMD, Arbiter, LedgerError
+from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress, close_run
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
@@ -99,3 +100,60 @@ def test_postgres_entries_cannot_be_changed_and_have_one_writer(server: str, mar
     engine.dispose()
     for ledger in (first, second):
         ledger.store.dispose()
+
+
+@pytest.mark.slow
+def test_postgres_lets_one_process_play_a_run(server: str, market: MakeMarket, tmp_path: Path) -> None:
+    """Also from another folder, as on another machine; whoever leaves, however, makes way for the next."""
+    consumer, providers = market()
+    first = RunFolder.create(tmp_path / "run", {"ledger_url": server})
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    first.store()
+    with pytest.raises(BazaarError, match="another process is playing this run"):
+        RunFolder(tmp_path / "copy").store()
+    other = RunFolder.create(tmp_path / "other", {"ledger_url": server})
+    other.store()  # another run of the same database
+    other.dispose()
+    first.dispose()
+    arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
+    refused: list[object] = []
+
+    def intrude(progress: object) -> None:
+        with pytest.raises(BazaarError, match="another process is playing this run"):
+            close_run(tmp_path / "copy")
+        refused.append(progress)
+
+    report = arbiter.run(tmp_path / "run", tell=intrude)
+    assert len(refused) == len(report.rounds) and RunFolder(tmp_path / "run").audit().ok
+
+
+@pytest.mark.slow
+def test_a_run_in_postgres_is_closed_by_its_consumer(server: str, market: MakeMarket, tmp_path: Path) -> None:
+    consumer, providers = market()
+    run = RunFolder.create(tmp_path / "run", {"ledger_url": server})
+
+    def stop(progress: Progress) -> None:
+        if progress.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8).run(run, tell=stop)
+    report = close_run(tmp_path / "run")
+    assert len(report.rounds) == 3 and report.spent + report.refunded == report.budget
+    assert RunFolder(tmp_path / "run").audit().ok
+
+
+def test_a_server_that_is_away_says_nothing_about_the_ledger(tmp_path: Path) -> None:
+    away = f"postgresql+psycopg://bazaar@/postgres?host={tmp_path}"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"id": "a" * 32, "ledger_url": away}))
+    run = RunFolder(tmp_path / "run")
+    for ask in (run.audit, run.report, run.need_rules):
+        with pytest.raises(BazaarError, match=r"database cannot be reached .*: start it, or check its URL") as told:
+            ask()
+        assert not isinstance(told.value, LedgerError)
+    with pytest.raises(BazaarError, match="cannot be opened"):
+        close_run(run)
+    store = SqlStore(away, "run", create=False)
+    with pytest.raises(BazaarError, match="database cannot be reached"):
+        store.hold()

@@ -37,7 +37,7 @@ def sample_comparison(
             results.append(ValuationResult(method, tuple(names), values, zeros, stopped, cost, trained))
             paid.append(payouts(values, budget))
         amounts = np.array(paid, dtype=np.int64)
-        sure = stability(names, amounts) if seeds > 1 else None
+        sure = stability(names, amounts) if seeds > 2 else None
         outcomes.append(MethodOutcome(method, tuple(results), amounts, sure))
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     every = tuple(range(seeds))

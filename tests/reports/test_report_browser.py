@@ -10,6 +10,7 @@ import pytest
 from report_samples import sample_report
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, scripted, visit
+from databazaar.money import Currency
 from databazaar.reports import AuditView, render
 
 pytestmark = NEEDS_CHROMIUM
@@ -47,6 +48,28 @@ def test_headline_numbers_are_visible_and_nothing_overflows(tmp_path: Path, widt
     assert f"{report.final_utility:.4g}" in shown["text"]
     assert "<script>alert(1)</script>" in shown["text"]
     assert_fits(shown, width)
+
+
+MANY = [f"origin-{i:02d}-of-month-{i % 12 + 1:02d}" for i in range(36)]
+
+
+def test_on_a_phone_who_was_paid_shows_accesses_and_pay_without_scrolling(tmp_path: Path) -> None:
+    report = sample_report(MANY, rounds=60, prices=[12_345] * 36, currency=Currency("credits", 2))
+    shown = laid_out(render(report, title="Many"), PHONE, tmp_path / "frame")
+    provider, accesses, pay, *_ = shown["heads"]["Payouts"]
+    assert (provider[0].split()[0], accesses[0].split()[0], pay[0].split()[0]) == ("Provider", "Accesses", "Pay")
+    for name, left, right in (provider, accesses, pay):
+        assert left >= 0 and right <= PHONE, name
+    assert shown["hidden"]["Payouts"] <= 0, "the box scrolls inside the page"
+    assert_fits(shown, PHONE)
+
+
+@pytest.mark.parametrize(("providers", "all_shown"), [(36, True), (50, True), (120, False)])
+def test_on_a_desk_all_rows_are_shown_up_to_fifty(tmp_path: Path, providers: int, all_shown: bool) -> None:
+    report = sample_report([f"p{i}" for i in range(providers)], rounds=30)
+    shown = laid_out(render(report, title="Many"), 1280, tmp_path / "frame")
+    assert (shown["hidden"]["Payouts"] <= 0) == all_shown
+    assert_fits(shown, 1280)
 
 
 def test_the_table_sorts_by_value(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from report_samples import sample_report
 
 from databazaar.money import Currency
 from databazaar.reports import AuditView, render
+from databazaar.reports.run_page import failures
 from databazaar.runs.report import Report
 
 HOSTILE = (
@@ -165,7 +166,7 @@ def test_every_rule_is_shown_whoever_wrote_it() -> None:
     assert page.pairs["stop"] == ["target-utility utility = 0.9", "moon from the package lunar"]
     assert "Valid accesses are paid by the rule by-gain" in page.words
     ours = Page(render(sample_report(), title="A run"))
-    assert ours.pairs["sampler"] == ["osmd eta = 0.0123457, alpha = 0.1, switches = null"]
+    assert ours.pairs["sampler"] == ["osmd eta = 0.0123457, alpha = 0.1"]
     assert (ours.pairs["aggregator"], ours.pairs["payment"]) == (["mean"], ["price-per-access"])
     assert ours.pairs["ended because"] == ["the budget is spent"]
     old = Page(render(replace(sample_report(), rules={"sampler": {"kind": "uniform"}}, stopped_by=""), title="A run"))
@@ -208,3 +209,39 @@ def test_any_names_make_a_well_formed_page(names: list[str], rounds: int, seed: 
     text = render(report, title=names[0])
     assert len(Page(text).row_heads) >= len(names)
     assert text.encode("utf-8").decode("utf-8") == text
+
+
+def test_failures_are_grouped_without_the_round_that_they_name() -> None:
+    """As the ledgers of earlier versions have them: every reason names its provider and its round."""
+    report = sample_report(["north", "south"], failure_rate=0.5)
+    rounds = tuple(
+        replace(
+            round_,
+            accesses=tuple(
+                access
+                if access.failure is None
+                else replace(
+                    access,
+                    failure=f"provider {report.payouts[access.provider].provider}, round {round_.number}: "
+                    "ValueError: no rows",
+                )
+                for access in round_.accesses
+            ),
+        )
+        for round_ in report.rounds
+    )
+    (found,) = failures(replace(report, rounds=rounds))
+    assert found.reason == "ValueError: no rows" and set(found.providers) == {"north", "south"}
+    assert found.accesses == sum(payout.failures for payout in report.payouts)
+
+
+def test_the_page_says_when_the_run_was_and_what_its_utility_is() -> None:
+    report = sample_report()
+    dated = replace(report, run="0af3", consumer="<Bank>", began="2026-01-02T03:04:05+00:00", settled="2026-01-03")
+    words = Page(render(dated, title="A run")).words
+    assert "Run 0af3, began 2026-01-02T03:04:05+00:00, settled 2026-01-03. Bought by <Bank>." in words
+    assert "Utility is exp(−loss)" in words
+    negative = replace(report, final_utility=-0.25, final_loss=0.25)
+    assert "Utility is the loss with its sign turned" in Page(render(negative, title="A run")).words
+    own = Page(render(replace(report, final_loss=None), title="A run")).words
+    assert "Utility is what the consumer says a model is worth" in own and "began" not in own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,15 @@ from PIL import Image
 
 from databazaar.money import Currency
 from databazaar.reports import valuation_figures
-from databazaar.reports.valuation_page import CSV_HEADS, comparison_csv, mean_amount, render_comparison, survivors
+from databazaar.reports.valuation_page import (
+    CSV_HEADS,
+    agreement_pairs,
+    comparison_csv,
+    favourites,
+    mean_amount,
+    render_comparison,
+    survivors,
+)
 from databazaar.valuation import METHODS
 
 EUR = Currency("EUR", 2)
@@ -116,14 +125,29 @@ def test_csv_tells_payouts_and_intervals() -> None:
 
 def test_a_spreadsheet_sees_no_formula_and_every_number() -> None:
     names = ["=cmd", "+49", "-x", "@sum", "\t=2", "\r=3", "plain"]
-    comparison = sample_comparison(names, ("osmd", "=loo"), seeds=2, budget=1_000)
+    comparison = sample_comparison(names, ("osmd", "=loo"), seeds=3, budget=1_000)
     rows = list(csv.DictReader(io.StringIO(comparison_csv(comparison, EUR), newline="")))
     assert [row["provider"] for row in rows[::2]] == ["'=cmd", "'+49", "'-x", "'@sum", "'\t=2", "'\n=3", "plain"]
     assert {row["method"] for row in rows} == {"osmd", "'=loo"}
-    assert any(float(row["low"]) < 0 for row in rows), "an interval below zero stays a number"
+    assert all(0 <= float(row["low"]) <= float(row["high"]) for row in rows)
 
 
 def test_mean_amounts_keep_one_digit_more() -> None:
     assert mean_amount(Currency(), np.float64(219), 1) == "219"
     assert mean_amount(Currency(), np.float64(219.04), 3) == "219.0"
     assert mean_amount(EUR, 0.0, 3) == "0.000"
+
+
+def test_the_page_opens_with_who_is_paid_and_who_agrees() -> None:
+    page = Page(render_comparison(sample_comparison(seeds=3), title="t", currency=EUR)).words
+    lead = page.split("At a glance")[0]
+    assert "is paid most by" in lead and "their rank correlation is" in lead and "fastest" not in lead
+    assert "The fastest was" in page.split("What it cost")[1]
+
+
+def test_methods_that_pay_alike_have_no_favourite_and_no_agreement() -> None:
+    even = sample_comparison(["a", "b"], ("x", "y"), budget=10)
+    flat = [replace(outcome, payouts=np.full((1, 2), 5)) for outcome in even.outcomes]
+    alike = replace(even, outcomes=tuple(flat), rank_correlation=np.full((2, 2), np.nan))
+    assert favourites(alike) == [] and agreement_pairs(alike) == []
+    assert "is paid most" not in render_comparison(alike, title="t", currency=EUR)

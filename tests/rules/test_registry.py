@@ -117,6 +117,18 @@ def test_a_broken_package_is_named(
         assert missing.value.package == "wrong-toys"
 
 
+def test_a_kind_that_two_packages_declare_is_refused_until_one_is_gone(toys: Registry, install: Install) -> None:
+    install("acme-toys", "acme_toys", SOURCE.format(name="Ball", kind="ball"), ball="acme_toys:Ball")
+    install("zeta-toys", "zeta_toys", SOURCE.format(name="Globe", kind="ball"), ball="zeta_toys:Globe")
+    assert toys.kinds() == ["roster", "ball"]
+    for ask in (lambda: toys.find("ball"), lambda: toys.build({"kind": "ball", "from": "acme-toys"})):
+        with pytest.raises(MissingRuleError, match="by the packages acme-toys and zeta-toys: uninstall all but"):
+            ask()
+    rule = import_module("zeta_toys").Globe(3)
+    toys.adopt(rule)  # whoever brings the rule itself has chosen
+    assert toys.settings_of(rule) == {"kind": "ball", "size": 3, "from": "zeta-toys"}
+
+
 def test_names_are_suggested_and_taken_names_refused(toys: Registry) -> None:
     with pytest.raises(MissingRuleError, match=r"toy kind 'rooster' is unknown: did you mean 'roster'\?"):
         toys.find("rooster")

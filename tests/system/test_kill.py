@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 
 from databazaar.data.fraud import write_fraud_files
 from databazaar.errors import BazaarError
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -67,6 +69,19 @@ class Zygote:
         assert code in (0, 130, -by), self._log.read_text()
         self.code = code
         return bool(code != 0)
+
+    @contextmanager
+    def paused(self, moment: Moment, *args: str) -> Iterator[None]:
+        """Holds a command where it is when `moment` has come; it goes on to a good end after that."""
+        pid = self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
+        while not moment():
+            time.sleep(0.0005)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert self._ask(wait=True) == 0, self._log.read_text()
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
@@ -122,18 +137,22 @@ def whole(zygote: Zygote) -> Path:
 def outcome(run: Path) -> dict[str, Any]:
     """All that two runs of one market must share, to the last bit."""
     summary = json.loads((run / "summary.json").read_text())
-    del summary["ledger_seal"]  # over the file, which also holds the run's own random id
+    del summary["ledger_seal"], summary["settled"]  # over the file, which also holds the run's own random id; a date
     with sqlite3.connect(run / "ledger.sqlite") as database:
         entries = database.execute("SELECT seq, kind, body, hash FROM bazaar_entries ORDER BY seq").fetchall()
     database.close()
-    model = hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
-    return {"summary": summary, "model": model, "entries": entries, "csv": (run / "statement.csv").read_text()}
+    model = hashlib.sha256((run / "model/model.safetensors").read_bytes()).hexdigest()
+    lines = [line.split(",")[:8] for line in (run / "statement.csv").read_text().splitlines()]  # what follows is a date
+    return {"summary": summary, "model": model, "entries": entries, "csv": lines}
 
 
 def assert_same(run: Path, whole: Path) -> None:
     assert outcome(run) == outcome(whole)
     assert RunFolder(run).audit().ok
-    assert json.loads((run / "statement.json").read_text()) == json.loads((whole / "statement.json").read_text())
+    stopped, never = (json.loads((path / "statement.json").read_text()) for path in (run, whole))
+    own = dict.fromkeys(("run", "began", "settled"))
+    assert {**stopped, **own} == {**never, **own} and all(stopped[name] for name in own)
+    assert stopped["began"] == json.loads((run / "run.json").read_text())["began"]  # a resume repeats it
     assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
 
 
@@ -178,7 +197,7 @@ def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
     """At each of the files that a run writes at its end, one after the other."""
     run = zygote.cwd / "ending"
     kills = 0
-    for name in ("run.json", "model.safetensors", "summary.json", "statement.csv"):
+    for name in ("run.json", "model/model.safetensors", "summary.json", "statement.csv"):
         if not (run / name).exists():  # the last kill may have come late, on a busy machine
             kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
@@ -232,7 +251,7 @@ def test_a_killed_demo_is_resumed(zygote: Zygote) -> None:
         assert (stopped["model_hash"], stopped["ledger_head"]) == (never["model_hash"], never["ledger_head"])
         assert RunFolder(run / part).audit().ok
     assert (run / "report.html").exists() and told["osmd"].keys() == told["uniform"].keys()
-    assert (run / "statement.csv").read_text() == (zygote.cwd / "demo" / "statement.csv").read_text()
+    assert outcome(run)["csv"] == outcome(zygote.cwd / "demo")["csv"]
 
 
 def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path) -> None:
@@ -240,7 +259,47 @@ def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path)
     assert zygote.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)
     assert zygote.code == 130
     said = (zygote.cwd / "log.txt").read_text().splitlines()
-    assert len(said) == 1 and said[0].startswith("bazaar: interrupted") and "bazaar resume" in said[0]
+    assert len(said) == 1 and said[0].startswith("bazaar: interrupted")
+    assert "`bazaar resume interrupted`" in said[0] and "`bazaar close interrupted`" in said[0]
     assert_sound(run)
     zygote.run("resume", run.name, "--quiet")
+    assert_same(run, whole)
+
+
+@pytest.fixture
+def without_tables(zygote: Zygote) -> Iterator[None]:
+    tables = {table: table.read_bytes() for table in zygote.cwd.glob("*.csv")}
+    for table in tables:
+        table.rename(table.with_suffix(".away"))
+    yield
+    for table, content in tables.items():
+        table.write_bytes(content)
+
+
+def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
+    zygote: Zygote, whole: Path, request: pytest.FixtureRequest
+) -> None:
+    """By `kill -9` in some round, and once more while it closes; the tables are gone by then."""
+    runs = [zygote.cwd / f"closed-{number}" for number in range(3)]
+    for run, commits in zip(runs, (6, 15, 30), strict=True):
+        assert zygote.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
+    request.getfixturevalue("without_tables")
+    for run, moment in zip(runs, (after(0), when_there(runs[1] / "model/model.safetensors"), after(60)), strict=True):
+        before = RunFolder(run).report()
+        assert before.rounds and before.held
+        if zygote.stopped(moment, "close", run.name, "--quiet"):
+            assert_sound(run)
+            zygote.run("report" if (run / "summary.json").exists() else "close", run.name)
+        closed = RunFolder(run).report()
+        assert closed.closed and closed.spent == before.spent and closed.refunded == closed.budget - closed.spent
+        assert RunFolder(run).audit().ok
+        assert {path.name for path in whole.iterdir()} == {path.name for path in run.iterdir()}
+
+
+def test_a_run_that_another_process_plays_is_neither_closed_nor_played(zygote: Zygote, whole: Path) -> None:
+    run = zygote.cwd / "played"
+    with zygote.paused(when_written(run / "ledger.sqlite-wal", 3), *begin_or_resume(run)):
+        with pytest.raises(BazaarError, match="another process is playing this run"):
+            close_run(run)
+        assert_sound(run)
     assert_same(run, whole)

@@ -13,7 +13,7 @@ from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
-from databazaar.market.methods import MarketMethod, UniformMarketMethod
+from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
 from databazaar.valuation import (
@@ -298,8 +298,14 @@ def test_rounds_in_which_nobody_can_play_are_worth_nothing(exact: bool) -> None:
 def test_the_market_itself_is_a_method() -> None:
     """Alone or among others, it pays what a run of the arbiter with the same seed pays."""
     market = classification_market()
-    for method, sampler in ((MarketMethod, None), (UniformMarketMethod, Uniform(replacement=False))):
+    for method, sampler in (
+        (MarketMethod, None),
+        (OwnMarketMethod, None),
+        (UniformMarketMethod, Uniform()),
+        (WithoutReplacementMethod, Uniform(replacement=False)),
+    ):
         result = method(seed=5, engine="loop").run(*market)
+        assert result.method == method.kind
         report = Arbiter(*market, sampler, engine="loop", seed=5).run()
         assert result.values.tolist() == [payout.pay for payout in report.payouts]
         assert result.trained is not None and result.trained.utility == report.final_utility

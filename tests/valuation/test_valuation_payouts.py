@@ -90,11 +90,24 @@ def test_stability_intervals_cover_and_ranks_hold() -> None:
 
 
 def test_stability_of_equal_payouts_promises_no_rank() -> None:
-    sure = stability(["a", "b", "c"], [[9, 3, 3], [9, 3, 3]])
+    sure = stability(["a", "b", "c"], [[9, 3, 3]] * 3)
     assert sure.survives.tolist() == [True, False, False]
     assert sure.best_rank.tolist() == [1, 2, 2] and sure.worst_rank.tolist() == [1, 3, 3]
-    with pytest.raises(BazaarError, match="two seeds"):
-        stability(["a"], [[1]])
+    for few in ([[1]], [[1], [1]]):
+        with pytest.raises(BazaarError, match="at least three seeds"):
+            stability(["a"], few)
     for confidence in (0.0, 1.0, float("nan")):
         with pytest.raises(BazaarError, match=f"confidence = {confidence} must lie between 0 and 1"):
-            stability(["a"], [[1], [2]], confidence)
+            stability(["a"], [[1], [2], [3]], confidence)
+
+
+def test_no_interval_goes_below_zero_and_it_covers_all_the_same() -> None:
+    """Amounts that are mostly nothing and now and then much, as rare pay is."""
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(300):
+        runs = rng.poisson(0.7, size=(5, 2)) * 10
+        sure = stability(["a", "b"], runs)
+        assert (sure.low >= 0).all() and (sure.low <= sure.mean).all() and (sure.mean <= sure.high).all()
+        covered += int(((sure.low <= 7) & (sure.high >= 7)).sum())
+    assert covered / 600 > 0.85

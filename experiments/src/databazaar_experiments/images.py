@@ -65,7 +65,10 @@ def market_from(images: Images, source: Source, settings: ImageSettings) -> Imag
     y = images.y_train[order].astype(np.int64)
     groups = provider_groups(settings)
     oracle = LocalSGD(
-        Halving(settings.local_step, settings.halve_every), settings.batch_size, momentum=settings.momentum
+        Halving(settings.local_step, settings.halve_every),
+        settings.batch_size,
+        momentum=settings.momentum,
+        steps=None,
     )
     providers = []
     for i, group in enumerate(groups):

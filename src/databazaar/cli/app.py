@@ -12,8 +12,13 @@ import typer
 
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli import using
+from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
+from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
+from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
 from databazaar.cli.plugins import add_commands
 from databazaar.errors import BazaarError, LedgerError
@@ -53,25 +58,8 @@ def demo(
     play.play(demo_job(budget, seed), out, "demo", play.Output(quiet, as_json))
 
 
-@app.command(epilog=example("bazaar init", "bazaar init --example fraud && bazaar run fraud/market.toml"))
-def init(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(),
-    with_files: Annotated[bool, typer.Option("--example", help="With synthetic files that it can run on.")] = False,
-) -> None:
-    """Writes a commented market.toml to start from."""
-    from databazaar.config.market_file import TEMPLATE
-    from databazaar.files import write_whole
-
-    if with_files:
-        from databazaar.data.fraud import write_fraud_files
-
-        path = write_fraud_files(folder)
-    else:
-        path = folder / "market.toml"
-        if path.exists():
-            raise BazaarError(f"{path}: the file exists already: remove it or choose another folder")
-        write_whole(path, TEMPLATE.encode())
-    typer.echo(f"{path} is written: edit it, then `bazaar run {path}`")
+app.command(epilog=example(*INIT_EXAMPLES))(init)
+app.command(epilog=example(*CHECK_EXAMPLES))(check)
 
 
 @app.command(epilog=example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))
@@ -86,6 +74,7 @@ def run(
 ) -> None:
     """Runs a market on your own CSV or Parquet files."""
     from databazaar.cli import play
+    from databazaar.config.check import market_profile
     from databazaar.config.jobs import market_job
 
     changes: dict[str, dict[str, Any]] = {"market": {}, "engine": {}}
@@ -93,7 +82,7 @@ def run(
         if value is not None:
             changes[section][name] = value
     job = market_job(market, {section: given for section, given in changes.items() if given})
-    play.play(job, out, job.title, play.Output(quiet, as_json))
+    play.play(job, out, job.title, play.Output(quiet, as_json), market_profile(market))
 
 
 @app.command(epilog=example("bazaar resume runs/fraud"))
@@ -106,6 +95,17 @@ def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
     run_folder = RunFolder(folder)
     run_folder.need_rules()
     play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
+
+
+@app.command(epilog=example("bazaar close runs/fraud"))
+def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Ends a run that was stopped: what is settled is paid, the rest goes back, and the model is yours."""
+    from databazaar.cli import play
+    from databazaar.runs.folder import RunFolder
+
+    run_folder = RunFolder(folder)
+    run_folder.need_rules()
+    play.close(run_folder, play.Output(quiet, as_json))
 
 
 @app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
@@ -172,6 +172,9 @@ def audit(
     raise typer.Exit(0 if found.ok else 1)
 
 
+app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
+app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
+app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
 app.command(epilog=example(*EXAMPLES))(compare)
 add_commands(app)
 

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -21,9 +20,12 @@ from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
+    from databazaar.samplers import Sampler
     from databazaar.valuation import Comparison, Rule
 
 DEFAULT = "osmd,uniform,g-shapley,fedsv,loo"
+MARKETS = ("market", "osmd", "uniform", "uniform-without-replacement")
+"""The methods that run the market."""
 EXAMPLES = (
     "bazaar compare market.toml",
     "bazaar compare market.toml --methods osmd,g-shapley,loo --seeds 5",
@@ -35,14 +37,17 @@ Modes = Literal["positive", "shifted"]
 def compare(
     market: Annotated[Path, typer.Argument(help="The market.toml to compare on.", show_default=False)],
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Some of osmd, uniform, g-shapley, fedsv, fedsv-exact, gtg, tmc, loo, exact, "
-            "and those of installed packages, with commas."
+            help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, g-shapley, fedsv, "
+            "fedsv-exact, gtg, tmc, loo, exact, "
+            "and those of installed packages, with commas. "
+            f"Default: {DEFAULT}, and market where its sampler is another.",
+            show_default=False,
         ),
-    ] = DEFAULT,
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of market.seed.", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from that one on; 2 or more give intervals.")] = 1,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from that one on; 3 or more give intervals.")] = 1,
     mode: Annotated[
         str, typer.Option(help="From values to money: positive, by max(v, 0); or shifted, by v less the smallest.")
     ] = "positive",
@@ -64,7 +69,7 @@ def compare(
     from databazaar.cli import compare_tables, play
     from databazaar.valuation import compare as compare_methods
 
-    names = _names(methods)
+    names = _names(DEFAULT if methods is None else methods)
     if seeds < 1:
         raise BazaarError(f"--seeds {seeds}: give at least one seed")
     if seed is not None and seed < 0:
@@ -76,6 +81,8 @@ def compare(
     if out is not None and os.path.lexists(out):
         raise BazaarError(f"{out} exists already: give another folder with --out, or remove it")
     job = _job(market, seed, engine, device)
+    if methods is None and not _is_a_method(job.sampler):
+        names.insert(0, "market")
     play.say_remarks(job, quiet)
     _refuse_impossible(names, job)
     with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
@@ -150,18 +157,21 @@ def _refuse_impossible(names: Sequence[str], job: Job) -> None:
         METHODS.build({"kind": name}).validate(job.consumer, job.providers)
 
 
+def _is_a_method(sampler: Sampler) -> bool:
+    """Whether the market's own sampler is played by one of the default methods."""
+    from databazaar.samplers import OSMD, Uniform
+
+    return isinstance(sampler, OSMD) or sampler == Uniform()
+
+
 def _options(names: Sequence[str], job: Job) -> dict[str, dict[str, Any]]:
     """Methods that run the market do so by its own rules; OSMD's settings come from theory where it has none."""
     from databazaar.samplers import OSMD
 
-    if job.sampler.kind not in ("osmd", "uniform"):
-        warnings.warn(
-            f"the market's own sampler, {job.sampler.kind}, is not among the methods; osmd has the theory's settings",
-            stacklevel=2,
-        )
-    options: dict[str, dict[str, Any]] = {name: job.rules() for name in ("osmd", "uniform") if name in names}
-    if "osmd" in options and isinstance(job.sampler, OSMD):
-        options["osmd"]["sampler"] = job.sampler
+    options: dict[str, dict[str, Any]] = {name: job.rules() for name in MARKETS if name in names}
+    for name in options:
+        if name == "market" or (name == "osmd" and isinstance(job.sampler, OSMD)):
+            options[name]["sampler"] = job.sampler
     return options
 
 

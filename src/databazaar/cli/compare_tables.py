@@ -70,7 +70,7 @@ def show(comparison: Comparison, currency: Currency, page: Path) -> None:
     console.print(cost_table(comparison))
     for outcome in comparison.outcomes:
         _say(console, f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
-    if len(comparison.seeds) > 1:
+    if comparison.outcomes[0].stability is not None:
         _say(console, "\nRanks that would survive another seed (* above), each pair judged with 95 % confidence:")
         for outcome in comparison.outcomes:
             _say(console, f"{outcome.method}: {_survivors(comparison, outcome)}")
@@ -132,14 +132,15 @@ def cost_table(comparison: Comparison) -> Table:
 
 def _cell(comparison: Comparison, outcome: MethodOutcome, place: int, currency: Currency) -> str:
     shown = mean_amount(currency, outcome.payouts[:, place].mean(), len(comparison.seeds))
-    if outcome.stability is None:
+    if len(comparison.seeds) == 1:
         return shown
-    return f"{shown} {interval(currency, outcome, place)} {'*' if outcome.stability.survives[place] else ' '}"
+    survives = outcome.stability is not None and outcome.stability.survives[place]
+    return f"{shown} {interval(currency, outcome, place)} {'*' if survives else ' '}"
 
 
 def _total(outcome: MethodOutcome, currency: Currency) -> str:
     total = mean_amount(currency, outcome.payouts.sum(1).mean(), len(outcome.payouts))
-    return total if outcome.stability is None else f"{total}  "
+    return total if len(outcome.payouts) == 1 else f"{total}  "
 
 
 def _survivors(comparison: Comparison, outcome: MethodOutcome) -> str:

@@ -109,7 +109,9 @@ def earnings(
     statement: Annotated[
         Path | None, typer.Option(help="Your statement from the operator, to compare.", show_default=False)
     ] = None,
-    run: Annotated[str | None, typer.Option(help="The run it is for. Default: the last.", show_default=False)] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The run to compare with. Default: the statement's own.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """What you answered, run by run, and what the operator's statement says was paid for it."""

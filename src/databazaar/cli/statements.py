@@ -10,8 +10,8 @@ from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.reports import statement_csv, statement_dict
-from databazaar.reports.spreadsheet import csv_text
+from databazaar.reports import by_pay, statement_csv, statement_dict
+from databazaar.reports.statement import heading, table_csv
 from databazaar.reports.wording import printable
 from databazaar.runs.report import Report
 
@@ -23,12 +23,13 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
         return json.dumps(statement_dict(report)) + "\n"
     if as_csv:
         return statement_csv(report)
-    names = [printable(payout.provider) for payout in report.payouts]
+    payouts, money = by_pay(report), report.currency.format
+    names = [printable(payout.provider) for payout in payouts]
     width = max(map(len, names))
-    money = report.currency.format
-    lines = [
+    lines = [*_heading(report)]
+    lines += [
         f"{name:<{width}}  {payout.accesses:>8} accesses  {money(payout.pay):>16}"
-        for name, payout in zip(names, report.payouts, strict=True)
+        for name, payout in zip(names, payouts, strict=True)
     ]
     rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
     lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
@@ -37,9 +38,17 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _heading(report: Report) -> list[str]:
+    """What the statement is for: market and consumer, the run, and its dates."""
+    who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
+    run = [f"run {report.run}"] if report.run else []
+    run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
+    return [printable(line) for line in (who, ", ".join(run)) if line]
+
+
 def one(report: Report, provider: str, as_csv: bool) -> str:
     statement = provider_dict(report, provider)
-    return _csv(statement["items"]) if as_csv else json.dumps(statement) + "\n"
+    return _csv(report, statement) if as_csv else json.dumps(statement) + "\n"
 
 
 def provider_dict(report: Report, provider: str) -> dict[str, Any]:
@@ -51,7 +60,13 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         raise BazaarError(f"--provider {provider} is not part of this run: it has {known}")
     payout = report.payouts[place]
     items = [
-        {"round": round.number, "draw": a.draw, "paid": a.paid, "failure": a.failure or ""}
+        {
+            "round": round.number,
+            "draw": a.draw,
+            "paid": a.paid,
+            "paid_amount": report.currency.amount(a.paid),
+            "failure": a.failure or "",
+        }
         for round in report.rounds
         for a in round.accesses
         if a.provider == place
@@ -59,12 +74,12 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     return {
         "provider": payout.provider,
         "owner": payout.owner,
-        "currency": report.currency.name,
-        "decimals": report.currency.decimals,
+        **heading(report),
         "price": payout.price,
         "accesses": payout.accesses,
         "failures": payout.failures,
         "pay": payout.pay,
+        "pay_amount": report.currency.amount(payout.pay),
         "pay_text": report.currency.format(payout.pay),
         **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
         "status": report.status,
@@ -89,11 +104,10 @@ def write_all(report: Report, out: Path) -> str:
             name = f"{plain}-{number}"
         taken.add(name.casefold())
         statement = provider_dict(report, payout.provider)
-        write_whole(out / f"{name}.csv", _csv(statement["items"]).encode())
+        write_whole(out / f"{name}.csv", _csv(report, statement).encode())
         write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
     return f"{2 * len(report.payouts) + 2} files in {out}"
 
 
-def _csv(items: list[dict[str, Any]]) -> str:
-    columns = ("round", "draw", "paid", "failure")
-    return csv_text(columns, [[item[column] for column in columns] for item in items])
+def _csv(report: Report, statement: dict[str, Any]) -> str:
+    return table_csv(report, ["round", "draw", "paid", "paid_amount", "failure"], statement["items"])

@@ -1,4 +1,4 @@
-"""Pydantic's list of errors as one sentence about one setting of market.toml."""
+"""Pydantic's list of errors as sentences, each about one setting of market.toml."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, get_args
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 _SECRET = {"ledger.url"}
 _TYPES = {
@@ -40,11 +41,14 @@ class Place:
     field: FieldInfo | None
 
 
-def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """What is wrong with the first setting that is, and the remedy."""
-    details = error.errors(include_url=False)
-    first = next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
-    kind, location, given = first["type"], first["loc"], first["input"]
+def sentences(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """What is wrong with each setting, and the remedy; settings that do not exist come first."""
+    details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
+    return [_sentence(detail, model) for detail in details]
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, location, given = detail["type"], detail["loc"], detail["input"]
     place = find_place(model, location)
     if kind == "union_tag_invalid":
         place, given = replace(place, setting=f"{place.setting}.kind"), given["kind"]
@@ -54,11 +58,11 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     if kind == "missing":
         return _missing(place, location, meaning)
     if kind == "rule":
-        return f"{place.setting}: {first['msg']}"
+        return f"{place.setting}: {detail['msg']}"
     shown = "" if place.setting in _SECRET or isinstance(given, dict) else f" = {_short(given)}"
     if kind == "sentence":
-        return f"{place.setting}{shown} {first['msg']}"
-    return f"{place.setting}{shown} {_problem(first, place.field)}: change it{f' ({meaning})' if meaning else ''}"
+        return f"{place.setting}{shown} {detail['msg']}"
+    return f"{place.setting}{shown} {_problem(detail, place.field)}: change it{f' ({meaning})' if meaning else ''}"
 
 
 def find_place(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:

@@ -15,6 +15,7 @@ from databazaar.config.market_file import MarketFile
 from databazaar.config.sections import CNNSettings
 from databazaar.data.tables import Array, Schema, labelled, notes_of, read_table
 from databazaar.errors import BazaarError
+from databazaar.learning.split import split_rows
 
 
 class EncodedTable(NamedTuple):
@@ -28,6 +29,8 @@ class EncodedTable(NamedTuple):
 class MarketData:
     """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
 
+    The consumer's rows have three purposes: `train` is where the market starts from, `holdout` judges updates, and
+    `audit` says in the end what it was worth.
     `digests` maps each file, as market.toml writes it, to its SHA-256. `notes` say what was assumed or left out.
     """
 
@@ -36,6 +39,12 @@ class MarketData:
     providers: dict[str, EncodedTable]
     digests: dict[str, str]
     notes: tuple[str, ...] = ()
+    train: EncodedTable | None = None
+    audit: EncodedTable | None = None
+
+
+TRAIN, AUDIT, FEWEST = 0.5, 0.2, 20
+"""The shares of the hold-out to start from and to audit by where nothing is said, if it has so many rows at least."""
 
 
 def load_data(market: MarketFile, folder: Path) -> MarketData:
@@ -49,6 +58,7 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
         except BazaarError as error:
             raise BazaarError(f"{holdout_path}: {error}") from None
     holdout = EncodedTable(*schema.encode(frame, str(holdout_path)))
+    parts = divided(market, holdout, str(holdout_path))
     digests = {market.data.holdout.as_posix(): _digest(holdout_path)}
     providers = {}
     for provider in market.providers:
@@ -62,7 +72,31 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
             raise BazaarError(f"provider {provider.id!r}: {error}") from None
         notes += more
         digests[provider.file.as_posix()] = _digest(path)
-    return MarketData(schema, holdout, providers, digests, notes)
+    for role, file in (("train", market.consumer.train), ("audit", market.data.audit)):
+        if isinstance(file, Path):
+            table, more = labelled_table(market, folder / file)
+            try:
+                parts[role] = EncodedTable(*schema.encode(table, str(folder / file)))
+            except BazaarError as error:
+                raise BazaarError(f"{'consumer.train' if role == 'train' else 'data.audit'}: {error}") from None
+            notes += more
+            digests[file.as_posix()] = _digest(folder / file)
+    return MarketData(schema, parts["holdout"], providers, digests, notes, parts.get("train"), parts.get("audit"))
+
+
+def divided(market: MarketFile, holdout: EncodedTable, where: str) -> dict[str, EncodedTable]:
+    """The hold-out by purposes, where shares of it are kept for others than to judge by."""
+    shares = {
+        role: TRAIN if given is None and role == "train" else AUDIT if given is None else given
+        for role, given in (("train", market.consumer.train), ("audit", market.data.audit))
+        if not isinstance(given, Path) and (given is not None or len(holdout.y) >= FEWEST)
+    }
+    kept = {role: share for role, share in shares.items() if isinstance(share, float) and share > 0}
+    if not kept:
+        return {"holdout": holdout}
+    parts = split_rows(holdout.y, (*kept.values(), 1 - sum(kept.values())), where)
+    tables = [EncodedTable(holdout.x[part], holdout.y[part]) for part in parts]
+    return dict(zip((*kept, "holdout"), tables, strict=True))
 
 
 def labelled_table(market: MarketFile, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:

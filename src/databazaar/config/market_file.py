@@ -6,23 +6,24 @@ Imports without pandas and torch. `TEMPLATE` is the commented file that `bazaar 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
-from databazaar.config.errors import sentence
+from databazaar.config.errors import sentences
 from databazaar.config.rules import (
     AggregatorSettings,
     MeanSettings,
-    OSMDSettings,
+    MemorySettings,
     PaymentSettings,
     PricePerAccessSettings,
     SamplerSettings,
     StopSettings,
 )
 from databazaar.config.sections import (
+    ConsumerSettings,
     DataSettings,
     EngineSettings,
     FederationSettings,
@@ -41,7 +42,7 @@ from databazaar.config.template import TEMPLATE
 from databazaar.errors import BazaarError
 from databazaar.money import Currency
 
-__all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_market"]
+__all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
 _LARGEST_AMOUNT = 2**63 - 1
 
@@ -56,12 +57,13 @@ class MarketFile(Section):
     """
 
     settings: MarketSettings = Field(alias="market")
+    consumer: ConsumerSettings = ConsumerSettings()
     data: DataSettings
     model: ModelSettings = MLPSettings()
     oracle: OracleSettings = LocalSGDSettings()
     utility: UtilitySettings = UtilitySettings()
     training: TrainingSettings = TrainingSettings()
-    sampler: SamplerSettings = OSMDSettings()
+    sampler: SamplerSettings = MemorySettings()
     aggregator: AggregatorSettings = MeanSettings()
     payment: PaymentSettings = PricePerAccessSettings()
     stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(
@@ -73,7 +75,7 @@ class MarketFile(Section):
     providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
         default=(), description="one [[providers]] section each, in double brackets"
     )
-    _budget_minor: int = PrivateAttr(default=0)
+    _budget_minor: int | None = PrivateAttr(default=None)
 
     @property
     def name(self) -> str:
@@ -94,75 +96,107 @@ class MarketFile(Section):
     @property
     def budget_minor(self) -> int:
         """The budget in minor units of the currency."""
+        assert self._budget_minor is not None
         return self._budget_minor
 
     @model_validator(mode="after")
-    def _check(self) -> MarketFile:
-        self._budget_minor = _minor(self.currency, self.settings.budget, "market.budget")
-        self._check_providers()
-        self._check_round()
-        self._check_task()
+    def _check(self, info: ValidationInfo) -> MarketFile:
+        """Stops at the first fault, or notes all of them where the context has a list for them."""
+        noted = (info.context or {}).get("faults")
+        for fault in self._faults():
+            if noted is None:
+                raise BazaarError(fault)
+            noted.append(fault)
         return self
 
-    def _check_providers(self) -> None:
+    def _faults(self) -> Iterator[str]:
+        try:
+            self._budget_minor = _minor(self.currency, self.settings.budget, "market.budget")
+        except BazaarError as fault:
+            yield str(fault)
+        yield from self._provider_faults()
+        yield from self._round_faults()
+        yield from self._task_faults()
+        yield from self._share_faults()
+
+    def _share_faults(self) -> Iterator[str]:
+        """Some rows of the hold-out must be left to judge by."""
+        train, audit = self.consumer.train, self.data.audit
+        kept = sum(share for share in (train, audit) if isinstance(share, float))
+        if kept > 0.95:
+            yield (
+                f"consumer.train and data.audit take {kept:.0%} of the hold-out, so too few rows are left to judge: "
+                "lower one of them, or name a file"
+            )
+        if self.payment.kind == "price-per-row" and self.engine.kind == "federated":
+            yield (
+                'payment.kind = "price-per-row" counts the rows of files, and engine.kind = "federated" has none: '
+                'use "price-per-access"'
+            )
+
+    def _provider_faults(self) -> Iterator[str]:
         if self.engine.kind == "federated" and self.federation is None:
-            raise BazaarError(
+            yield (
                 'engine.kind = "federated" needs a [federation] section: write folder = "federation", '
                 "the folder that `bazaar federation init` made"
             )
         if not self.providers:
-            raise BazaarError("providers is empty: add a [[providers]] section with an id and a file")
+            yield "providers is empty: add a [[providers]] section with an id and a file"
         seen: dict[str, int] = {}
         for place, provider in enumerate(self.providers):
             setting = f"providers[{place}]"
             if provider.id in seen:
-                raise BazaarError(
+                yield (
                     f"{setting}.id = {provider.id!r} is also the id of providers[{seen[provider.id]}]: "
                     "give every provider its own id"
                 )
             seen[provider.id] = place
             if provider.file is None and self.engine.kind != "federated":
-                raise BazaarError(
+                yield (
                     f"{setting}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
                     'or set engine.kind = "federated"'
                 )
-            provider._price_minor = _minor(self.currency, provider.price, f"{setting}.price")
+            try:
+                provider._price_minor = _minor(self.currency, provider.price, f"{setting}.price")
+            except BazaarError as fault:
+                yield str(fault)
+                continue
             if provider.price_minor == 0:
-                raise BazaarError(
+                yield (
                     f"{setting}.price = {provider.price!r} would make access free and a run endless: "
                     "write a price above zero"
                 )
 
-    def _check_round(self) -> None:
+    def _round_faults(self) -> Iterator[str]:
         if self.sampler.kind == "uniform-without-replacement" and self.per_round > len(self.providers):
-            raise BazaarError(
+            yield (
                 f"market.per_round = {self.per_round} is more than the {len(self.providers)} providers, and "
                 f"sampler.kind = {self.sampler.kind!r} draws each at most once: "
                 "lower per_round or choose another sampler"
             )
-        cheapest = min(provider.price_minor for provider in self.providers)
-        if self.budget_minor < self.per_round * cheapest:
+        cheapest = min((provider.price_minor for provider in self.providers), default=0)
+        if self._budget_minor is not None and self.budget_minor < self.per_round * cheapest:
             money = self.currency
-            raise BazaarError(
+            yield (
                 f"market.budget = {money.format(self.budget_minor)} cannot pay for one round of per_round = "
                 f"{self.per_round} accesses at {money.format(cheapest)} or more each: "
                 f"raise budget to at least {money.format(self.per_round * cheapest)}, or lower per_round"
             )
 
-    def _check_task(self) -> None:
+    def _task_faults(self) -> Iterator[str]:
         task, kind = self.data.task, self.model.kind
         if (kind, task) == ("linear", "classification"):
-            raise BazaarError(
+            yield (
                 'model.kind = "linear" is for regression and data.task = "classification": '
                 'use model.kind = "logistic", or set data.task = "regression"'
             )
         if (kind, task) == ("logistic", "regression"):
-            raise BazaarError(
+            yield (
                 'model.kind = "logistic" is for classification and data.task = "regression": '
                 'use model.kind = "linear", or set data.task = "classification"'
             )
         if (self.utility.kind, task) == ("accuracy", "regression"):
-            raise BazaarError(
+            yield (
                 'utility.kind = "accuracy" is not defined for data.task = "regression": '
                 'use utility.kind = "exp-loss" or "negative-loss"'
             )
@@ -175,13 +209,31 @@ def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> Mar
     except BazaarError as error:
         raise BazaarError(f"{where}: {error}") from None
     except ValidationError as error:
-        raise BazaarError(f"{where}: {sentence(error, MarketFile)}") from None
+        raise BazaarError(f"{where}: {sentences(error, MarketFile)[0]}") from None
+
+
+def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[MarketFile | None, list[str]]:
+    """The market, if its sections can be read at all, and every fault of its settings."""
+    faults: list[str] = []
+    market = None
+    try:
+        market = MarketFile.model_validate(settings, context={"faults": faults})
+    except BazaarError as error:
+        faults.append(str(error))
+    except ValidationError as error:
+        faults += sentences(error, MarketFile)
+    return market, [f"{where}: {fault}" for fault in faults]
 
 
 def load_market(path: Path) -> MarketFile:
     """The market that a TOML file describes; its paths are relative to the file's folder."""
+    return parse_market(read_settings(path), str(path))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """What a TOML file holds, not yet checked."""
     try:
-        settings = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise BazaarError(f"{path}: the file does not exist: write one with `bazaar init`") from None
     except OSError as error:
@@ -190,7 +242,6 @@ def load_market(path: Path) -> MarketFile:
         raise BazaarError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise BazaarError(f"{path}: the file is not valid TOML: {error}: correct that line") from None
-    return parse_market(settings, str(path))
 
 
 def _minor(currency: Currency, written: int | str, field: str) -> int:

@@ -87,10 +87,17 @@ def _by_kind(rule: type[RegisteredRule], default: str | None = None) -> Discrimi
     return Discriminator(tag)
 
 
+class MemorySettings(Section):
+    kind: Literal["memory"] = "memory"
+    alpha: float = Field(
+        default=0.01, gt=0, le=1, allow_inf_nan=False, description="the share of the money kept even over all"
+    )
+
+
 class OSMDSettings(Section):
     """Either `eta` and `alpha`, or `switches`, from which the theory gives both."""
 
-    kind: Literal["osmd"] = "osmd"
+    kind: Literal["osmd"]
     eta: Positive | None = Field(default=None, description="the sampler's learning rate")
     alpha: float | None = Field(
         default=None,
@@ -132,15 +139,16 @@ class UniformWithoutReplacementSettings(Section):
 
 class RegisteredSampler(RegisteredRule):
     registry = SAMPLERS
-    named = ("osmd", "uniform", "uniform-without-replacement")
+    named = ("memory", "osmd", "uniform", "uniform-without-replacement")
 
 
 SamplerSettings = Annotated[
-    Annotated[OSMDSettings, Tag("osmd")]
+    Annotated[MemorySettings, Tag("memory")]
+    | Annotated[OSMDSettings, Tag("osmd")]
     | Annotated[UniformSettings, Tag("uniform")]
     | Annotated[UniformWithoutReplacementSettings, Tag("uniform-without-replacement")]
     | Annotated[RegisteredSampler, Tag(REGISTERED)],
-    _by_kind(RegisteredSampler, default="osmd"),
+    _by_kind(RegisteredSampler, default="memory"),
 ]
 
 
@@ -163,13 +171,21 @@ class PricePerAccessSettings(Section):
     kind: Literal["price-per-access"] = "price-per-access"
 
 
+class PricePerRowSettings(Section):
+    """The rows are counted when the files are read."""
+
+    kind: Literal["price-per-row"]
+
+
 class RegisteredPayment(RegisteredRule):
     registry = PAYMENTS
-    named = ("price-per-access",)
+    named = ("price-per-access", "price-per-row")
 
 
 PaymentSettings = Annotated[
-    Annotated[PricePerAccessSettings, Tag("price-per-access")] | Annotated[RegisteredPayment, Tag(REGISTERED)],
+    Annotated[PricePerAccessSettings, Tag("price-per-access")]
+    | Annotated[PricePerRowSettings, Tag("price-per-row")]
+    | Annotated[RegisteredPayment, Tag(REGISTERED)],
     _by_kind(RegisteredPayment, default="price-per-access"),
 ]
 
@@ -181,8 +197,11 @@ class TargetUtilitySettings(Section):
 
 class NoProgressSettings(Section):
     kind: Literal["no-progress"]
-    rounds: int = Field(default=20, ge=2, le=10**9, description="the rounds that are looked at")
+    rounds: int = Field(default=30, ge=4, le=10**9, description="the rounds that are looked at")
     least: Finite = Field(default=0.0, description="the rise in utility that must be exceeded")
+    errors: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="by how many of its own standard errors it must be"
+    )
 
 
 class RegisteredStop(RegisteredRule):

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
+from databazaar.learning.kinds import OptimizerKind
 
 
 def _written_amount(value: object) -> object:
@@ -37,10 +38,19 @@ def _file_safe(value: object) -> object:
     return value
 
 
+def _share_or_file(value: object) -> object:
+    if isinstance(value, str):
+        return Path(str(_printable(value)))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise PydanticCustomError("share", "must be a share of the hold-out below 1, such as 0.5, or a file in quotes")
+    return float(value)
+
+
 Amount = Annotated[int | str, BeforeValidator(_written_amount)]
 Text = Annotated[str, BeforeValidator(_printable), Field(max_length=200)]
 Id = Annotated[str, BeforeValidator(_file_safe), BeforeValidator(_printable), Field(max_length=100)]
 FilePath = Annotated[Path, BeforeValidator(_printable), Field(strict=False)]
+ShareOrFile = Annotated[float | Path, BeforeValidator(_share_or_file)]
 Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -68,10 +78,20 @@ class MarketSettings(Section):
     decimals: int = Field(default=0, ge=0, le=9, description="the digits after the decimal point")
 
 
+class ConsumerSettings(Section):
+    name: Text | Literal[""] = Field(default="", description="who buys, as statements and the ledger say it")
+    train: ShareOrFile | None = Field(
+        default=None, description="your own rows to start from: a share of the hold-out, or a file; 0 is none"
+    )
+
+
 class DataSettings(Section):
     holdout: FilePath = Field(description="the consumer's own CSV or Parquet file")
     target: Text = Field(description="the column to predict")
     task: TaskKind = "classification"
+    audit: ShareOrFile | None = Field(
+        default=None, description="rows that only say what it was worth: a share of the hold-out, or a file; 0 is none"
+    )
     features: Names | None = Field(default=None, description="a list; without it all columns are used")
     categorical: Names | None = Field(default=None, description="a list; without it the columns of names")
     separator: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
@@ -150,7 +170,16 @@ class LocalSGDSettings(Section):
     step: Positive = Field(default=0.1, description="the providers' learning rate")
     batch_size: Count = 32
     epochs: Count = 1
+    steps: Count = Field(default=64, description="the most mini-batches of an ask")
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
+    optimizer: OptimizerKind = "sgd"
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="0 is none")
+
+    @model_validator(mode="after")
+    def _check(self) -> LocalSGDSettings:
+        if self.optimizer == "adam" and self.momentum:
+            raise BazaarError("oracle.momentum belongs to optimizer sgd, and adam has its own: take momentum out")
+        return self
 
 
 class StochasticGradientSettings(Section):

@@ -15,6 +15,9 @@ patience = 10              # a run ends after so many rounds on end in which nob
 currency = "credits"       # how amounts are named
 decimals = 0               # digits after the decimal point: 2 for euros and cents
 
+# [consumer]
+# name = "Harbour Bank"    # who buys, as statements and the ledger say it
+
 [data]
 holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
 target = "target"          # the column to predict; rows without it are left out
@@ -37,7 +40,10 @@ kind = "local-sgd"         # or "full-gradient", "stochastic-gradient"
 step = 0.1                 # the providers' learning rate
 batch_size = 32
 epochs = 1
+steps = 64                 # an ask ends after so many mini-batches, however many rows a provider has
 momentum = 0.0
+# optimizer = "sgd"        # or "adam"
+# weight_decay = 0.0
 
 [utility]                  # how the hold-out scores an update
 kind = "exp-loss"          # exp(-loss), within [0, 1]; or "negative-loss", "accuracy" (classification)

@@ -20,10 +20,10 @@ from databazaar.data.schema import Array, Schema
 from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
 
-__all__ = ["Array", "Schema", "TableFormat", "labelled", "notes_of", "read_table"]
+__all__ = ["SUFFIXES", "Array", "Schema", "TableFormat", "labelled", "notes_of", "read_table"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".csv.gz": ",", ".tsv.gz": "\t", ".txt.gz": "\t"}
-_SUFFIXES = (*_SEPARATORS, ".parquet")
+SUFFIXES = (*_SEPARATORS, ".parquet")
 _NOTES = "notes"
 
 
@@ -32,10 +32,10 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
 
     How a text file is written is found out, unless `format` says so. `notes_of` the table says what was assumed.
     """
-    suffix = next((known for known in _SUFFIXES if path.name.lower().endswith(known)), None)
+    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
     if suffix is None:
         raise BazaarError(
-            f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(_SUFFIXES)}"
+            f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
         )
     if not path.is_file():
         kind = "is not a file" if path.exists() else "does not exist"

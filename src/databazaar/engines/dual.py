@@ -22,14 +22,16 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
-from databazaar.engines.stacked import descend
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
+from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 
 GRAM_FLOATS = 2**28
 """Gram matrices are kept under this many floats (1 GiB)."""
+MOST_SAMPLES = 512
+"""Of one ask. The pulls between them are as many as their square, and cost more than the layer from here on."""
 
 
 def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
@@ -45,23 +47,28 @@ def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential]
 
 
 def suits(task: Task, data: Data, steps: int, batch: int) -> bool:
-    """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features."""
+    """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features.
+
+    Where asks see only a few of a provider's samples, a Gram matrix of all of them would be made in vain.
+    """
     if task.model is None or split_first_linear(task.model) is None or data.x.dim() != 2:
         return False
-    features = data.x.shape[1]
-    gram = len(data.sizes) * int(data.sizes.max()) ** 2
-    return steps * batch <= 2 * features and gram <= GRAM_FLOATS
+    seen, largest = steps * batch, int(data.sizes.max())
+    few = seen <= min(2 * data.x.shape[1], MOST_SAMPLES)
+    return few and largest <= 2 * seen and len(data.sizes) * largest**2 <= GRAM_FLOATS
 
 
 class DualSGD(Stack):
     """Stacked local SGD in which the first linear layer lives in its dual form."""
 
     kind = "dual"
+    couples = True
 
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:
         task, data = work.without_prefix.task, work.without_prefix.data
-        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and suits(task, data, *shape) else None
+        plain = isinstance(oracle, LocalSGD) and oracle.is_plain
+        return cls(task, oracle, data) if isinstance(oracle, LocalSGD) and plain and suits(task, data, *shape) else None
 
     def __init__(self, task: Task, oracle: LocalSGD, data: Data) -> None:
         assert task.model is not None
@@ -140,7 +147,7 @@ class DualSGD(Stack):
             z0 += bias[:, None, :]
         couplings = self._couplings(plan)
         deltas = torch.zeros_like(z0)
-        velocity: dict[str, Tensor] = {}
+        descend = Descent(momentum=self._momentum)
         for s in range(steps):
             now = slice(s * batch, (s + 1) * batch)
             z = z0[:, now]
@@ -148,7 +155,7 @@ class DualSGD(Stack):
                 z = torch.baddbmm(z, couplings[:, now, : s * batch], deltas[:, : s * batch], alpha=-1)
             delta, gradients = self._gradients(z, w, y[:, now], plan.weights[:, s])
             deltas[:, now] = delta
-            descend(w, gradients, velocity, self._momentum, plan.steps[:, s])
+            descend(w, gradients, plan.steps[:, s])
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps
         done = (plan.steps > 0).sum(1, keepdim=True) - torch.arange(steps, device=x.device)
         final = (self._reach(done) * plan.steps).repeat_interleave(batch, 1)

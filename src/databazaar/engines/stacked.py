@@ -11,6 +11,7 @@ from torch.func import vmap
 from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
+from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 
@@ -54,29 +55,15 @@ class StackedOracle(Stack):
         return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)
 
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
-        momentum = self._oracle.momentum if isinstance(self._oracle, LocalSGD) else 0.0
+        descend = self._oracle.descent() if isinstance(self._oracle, LocalSGD) else Descent()
         data = self._data
         moving = params.detach().clone()
         everything = self._layout.unflatten(moving)
         w = {name: everything[name] for name in self._trainable}
         fixed = {name: view for name, view in everything.items() if name not in w}
         samples = data.starts[plan.providers][:, None, None] + plan.local
-        velocity: dict[str, Tensor] = {}
         for s in range(samples.shape[1]):
             rows = samples[:, s]
             gradients = self._gradients(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
-            descend(w, gradients, velocity, momentum, plan.steps[:, s])
+            descend(w, gradients, plan.steps[:, s])
         return moving.sub_(params)
-
-
-@torch.no_grad()
-def descend(
-    w: dict[str, Tensor], gradients: Sequence[Tensor], velocity: dict[str, Tensor], momentum: float, steps: Tensor
-) -> None:
-    """v ← μv + ∇ and w ← w − step·v, in place, with each row's own step."""
-    for (name, value), gradient in zip(w.items(), gradients, strict=True):
-        if momentum and name in velocity:
-            gradient = torch.add(gradient, velocity[name], alpha=momentum, out=velocity[name])
-        elif momentum:
-            velocity[name] = gradient.clone(memory_format=torch.contiguous_format)  # autograd may hand out one twice
-        value.addcmul_(gradient, steps.view(-1, *[1] * (value.dim() - 1)), value=-1.0)

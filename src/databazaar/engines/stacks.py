@@ -89,6 +89,8 @@ class Stack(ABC):
     kind: ClassVar[str]
     floats_per_sample: int
     """Floats of one sample as this stack reads it, to size the chunks by."""
+    couples: ClassVar[bool] = False
+    """Whether it also holds a number for every pair of an ask's samples."""
 
     @classmethod
     @abstractmethod

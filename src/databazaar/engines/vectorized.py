@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Row
 from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
 from databazaar.parties.provider import Provider
@@ -25,6 +26,9 @@ Whole = NDArray[np.int64]
 
 CHUNK_BYTES = {"cpu": 2**31, "cuda": 2**33}
 """Rows are computed in chunks so that parameters, gradients and batches of a chunk stay under this."""
+CACHED_FLOATS = 2**22
+"""On a CPU the samples of one step of a chunk stay under this (16 MiB): beyond its caches a stack is no faster than
+one row after the other."""
 
 
 class NotVectorizableError(Exception):
@@ -33,9 +37,12 @@ class NotVectorizableError(Exception):
 
 @dataclass(frozen=True)
 class _Group:
-    """Providers that share an oracle, and how their rows are computed."""
+    """Providers that share an oracle, how much work each of all would have with it, and how rows are computed."""
 
     oracle: Oracle
+    work: Whole
+    batch: int
+    floats_per_sample: int
     compute: ComputeUpdates
     bytes_per_row: int
 
@@ -62,7 +69,8 @@ class VectorizedEngine(Engine):
         self.device = device
         self._providers = list(providers)
         model, oracles = _stackable(task, providers)
-        work = Workload(Task(model.to(device), task.loss), _end_to_end(providers, device))
+        work = Workload(Task(model.to(device), task.loss), _end_to_end(task, providers, device))
+        self._sizes = work.data.sizes.cpu().numpy()
         self._tags = provider_tags([provider.id for provider in providers])
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
         self._group_of = np.array([places[oracle] for oracle in oracles])
@@ -87,8 +95,9 @@ class VectorizedEngine(Engine):
             compute = Captured(compute)
             self.stacks[oracle] += ", CUDA graph"
         samples = planner.shape[0] * planner.shape[1]
-        floats = 5 * layout.width + samples * stack.floats_per_sample + samples * samples
-        return _Group(oracle, compute, 4 * floats)
+        floats = 5 * layout.width + samples * stack.floats_per_sample + (samples * samples if stack.couples else 0)
+        work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -105,15 +114,37 @@ class VectorizedEngine(Engine):
             alone = len(self._groups) == 1
             own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
             steps = _steps(group.oracle, rounds[own])
-            size = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
-            for first in range(0, len(own), size):
-                chunk = own[first : first + size]
-                rows = Rows.of(providers[chunk], keys[chunk], steps[first : first + size])
+            for places, largest in self._chunks(group, providers[own]):
+                chunk = own[places]
+                rows = Rows.of(providers[chunk], keys[chunk], steps[places], largest)
                 if len(chunk) == len(params):
                     return group.compute(params, rows)
                 where = torch.from_numpy(chunk).to(self.device)
                 result[where] = group.compute(params[where], rows)
         return result
+
+    def _chunks(self, group: _Group, providers: Whole) -> Iterator[tuple[Whole, int | None]]:
+        """The places of the rows that are computed together, and the samples of the largest of them.
+
+        All rows of a stack take as long as its longest. So on a CPU rows are sorted by their work and parted, where
+        more than half of the stack would be padding; a GPU has a graph for one shape, and time for padding. What is
+        together depends on sizes alone, never on a clock: the same market gives the same bits.
+        """
+        most = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
+        places, work, sizes = np.arange(len(providers)), group.work[providers], self._sizes[providers]
+        on_cpu = self.device.type == "cpu"
+        uneven = on_cpu and len(places) * int(work.max(initial=0)) > 2 * int(work.sum())
+        if uneven:
+            places = (-work).argsort(kind="stable")
+        while len(places):
+            count, longest = most, int(work[places].max())
+            if on_cpu:
+                count = min(count, max(1, CACHED_FLOATS // (min(longest, group.batch) * group.floats_per_sample)))
+            if uneven:
+                padded = longest * np.arange(1, len(places) + 1)
+                count = min(count, int((padded <= 2 * work[places].cumsum()).sum()))
+            chunk, places = places[:count], places[count:]
+            yield chunk, int(sizes[chunk].max()) if on_cpu else None
 
     def query(self, ask: Ask) -> Replies:
         return self.query_many([ask])[0]
@@ -151,7 +182,7 @@ class VectorizedEngine(Engine):
         provider = self._providers[index]
         assert isinstance(provider.oracle, Oracle)
         step = _step(provider.oracle, ask.round)
-        return f"provider {provider.id}, round {ask.round}: {step}" if isinstance(step, str) else None
+        return step if isinstance(step, str) else None
 
     def close(self) -> None:
         self._groups.clear()
@@ -201,11 +232,21 @@ def _steps(oracle: Oracle, rounds: Whole) -> NDArray[np.float32]:
     return np.array([np.nan if isinstance(step, str) else step for step in found], dtype=np.float32)[row_of]
 
 
-def _end_to_end(providers: Sequence[Provider], device: torch.device) -> Data:
-    sets = [provider.dataset for provider in providers]
+def _end_to_end(task: Task, providers: Sequence[Provider], device: torch.device) -> Data:
+    sets: list[tuple[Tensor, Tensor]] = []
+    for provider in providers:
+        x, y = task.inputs(provider.dataset[0]), task.targets(provider.dataset[1])
+        if isinstance(x, NamedInputs):
+            raise NotVectorizableError(f"provider {provider.id}'s inputs have names, and a stack takes a single tensor")
+        sets.append((x, y))
     first = sets[0]
     for provider, (x, y) in zip(providers, sets, strict=True):
-        if x.shape[1:] != first[0].shape[1:] or y.dtype != first[1].dtype or y.shape[1:] != first[1].shape[1:]:
+        if (
+            x.shape[1:] != first[0].shape[1:]
+            or x.dtype != first[0].dtype
+            or y.dtype != first[1].dtype
+            or y.shape[1:] != first[1].shape[1:]
+        ):
             raise NotVectorizableError(f"provider {provider.id}'s samples have another shape than {providers[0].id}'s")
     sizes = torch.tensor([len(x) for x, _ in sets], device=device)
     starts = sizes.cumsum(0) - sizes

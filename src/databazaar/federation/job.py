@@ -41,8 +41,13 @@ class FederatedJob:
     def engine(self, names: Sequence[str]) -> FederatedEngine:
         """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
         onboarding, transports = _installed()
-        members = onboarding.members(self.folder)
+        members, shut = onboarding.members(self.folder), onboarding.revoked(self.folder)
         for name in names:
+            if name in shut:
+                raise BazaarError(
+                    f"{name} was revoked, and its name stays shut out of the federation in {self.folder}: take it out "
+                    "of market.toml, or invite it under a new name"
+                )
             if name not in members:
                 raise BazaarError(
                     f"{name} is no member of the federation in {self.folder}: invite it with "

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.learning.kinds import ModelKind, OracleKind
+from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
 
 MAGIC = b"DBZ1"
 MAX_HEADER = 1024 * 1024
@@ -88,6 +88,9 @@ class OracleMessage(_Strict):
     batch_size: _Count
     epochs: Annotated[int, Field(ge=1, le=10**6)]
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+    steps: _Count | None = None
+    optimizer: OptimizerKind = "sgd"
+    weight_decay: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
 
 
 class TaskMessage(_Strict):

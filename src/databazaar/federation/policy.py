@@ -11,7 +11,7 @@ from databazaar.learning.kinds import MODEL_KINDS, parameter_count
 
 @dataclass(frozen=True)
 class Policy:
-    """Bounds on a task. `max_samples` bounds the work: epochs × rows that pass through the model."""
+    """Bounds on a task. `max_samples` bounds the work: the rows that pass through the model, once for every epoch."""
 
     models: tuple[str, ...] = MODEL_KINDS
     max_parameters: int = 50_000_000
@@ -20,6 +20,8 @@ class Policy:
     def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int) -> bool:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""
         samples = rows * (oracle.epochs if oracle.kind == "local-sgd" else 1)
+        if oracle.kind == "local-sgd" and oracle.steps is not None:
+            samples = min(samples, oracle.steps * oracle.batch_size)
         within = model.kind in self.models and width(model) <= self.max_parameters
         return within and samples <= self.max_samples
 

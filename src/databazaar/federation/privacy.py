@@ -22,7 +22,10 @@ from torch.func import functional_call, grad, vmap
 from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.messages import OracleMessage
-from databazaar.federation.worker import Data, RefusedError
+from databazaar.federation.worker import Data, RefusedError, built_in
+from databazaar.files import alone
+from databazaar.learning.optimizers import Descent
+from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
 
 _CHUNK = 256
@@ -39,6 +42,7 @@ class Accountant:
             raise BazaarError(f"δ = {delta} must lie between 0 and 1: take less than one over the number of rows")
         if not cap > 0:
             raise BazaarError(f"the cap ε = {cap} must be positive: raise it, or answer without privacy")
+        _opacus()  # says what is missing before anybody connects
         self.path, self.delta, self.cap = path, delta, cap
         self._history = self._read()
         self._spent = self._epsilon(self._history)
@@ -51,13 +55,17 @@ class Accountant:
         return self._epsilon(_added(self._history, noise, rate, steps)) <= self.cap
 
     def charge(self, noise: float, rate: float, steps: int) -> None:
-        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing."""
-        history = _added(self._history, noise, rate, steps)
-        epsilon = self._epsilon(history)
-        if epsilon > self.cap:
-            raise RefusedError("privacy budget spent")
+        """Takes the cost of one answer, durably, or raises RefusedError and takes nothing.
+
+        What another process has written meanwhile counts: however many answer from one account, none is forgotten.
+        """
         try:
-            write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
+            with alone(self.path.with_name(self.path.name + ".lock")):
+                history = _added(self._read(), noise, rate, steps)
+                epsilon = self._epsilon(history)
+                if epsilon > self.cap:
+                    raise RefusedError("privacy budget spent")
+                write_json(self.path, {"history": history, "delta": self.delta, "epsilon": epsilon})
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._history, self._spent = history, epsilon
@@ -129,17 +137,17 @@ class PrivateUpdates:
             raise RefusedError("privacy budget spent")
 
     def update(self, oracle: OracleMessage, task: Task, data: Data, params: Tensor) -> Tensor:
-        rate, steps = _work(oracle, len(data[0]))
-        self.accountant.charge(self.noise, rate, steps)
+        share, steps = _work(oracle, len(data[0]))
+        self.accountant.charge(self.noise, share, steps)
         generator = torch.Generator().manual_seed(secrets.randbits(63))
-        step, momentum = (oracle.step, oracle.momentum) if oracle.kind == "local-sgd" else (1.0, 0.0)
-        w, velocity = params.clone(), torch.zeros_like(params)
+        made = built_in(oracle, len(data[0]))
+        rate, descend = (oracle.step, made.descent()) if isinstance(made, LocalSGD) else (1.0, Descent())
+        w = params.clone()
         for _ in range(steps):
-            chosen = torch.rand(len(data[0]), generator=generator) < rate
+            chosen = torch.rand(len(data[0]), generator=generator) < share
             total = clipped_sum(task, (data[0][chosen], data[1][chosen]), w, self.clip)
             noisy = total + self.noise * self.clip * torch.randn(w.shape, generator=generator)
-            velocity = momentum * velocity + noisy / (rate * len(data[0]))
-            w = w - step * velocity
+            descend({"w": w}, [noisy / (share * len(data[0]))], rate)
         return w - params
 
 
@@ -147,8 +155,9 @@ def _work(oracle: OracleMessage, rows: int) -> tuple[float, int]:
     """The sample rate and the number of steps of one answer."""
     if oracle.kind == "full-gradient":
         return 1.0, 1
+    made = built_in(oracle, rows)
     batch = min(oracle.batch_size, rows)
-    return batch / rows, oracle.epochs * -(-rows // batch) if oracle.kind == "local-sgd" else 1
+    return batch / rows, made.step_count(rows) if isinstance(made, LocalSGD) else 1
 
 
 def clipped_sum(task: Task, data: Data, params: Tensor, clip: float) -> Tensor:

@@ -72,7 +72,8 @@ class Earnings:
 
 
 def earnings(record: Record, statement: dict[str, object] | None = None, run: str | None = None) -> list[Earnings]:
-    """One line a run, in the order they began; a statement is compared with `run`, or with the last one.
+    """One line a run, in the order they began; a statement is compared with `run`, else with the run that it is for,
+    or with the last one where it does not say.
 
     `unpaid_rounds` were answered and not paid, `unknown_rounds` are in the statement and not in the record.
     """
@@ -81,9 +82,15 @@ def earnings(record: Record, statement: dict[str, object] | None = None, run: st
         runs.setdefault(answer.run, []).append(answer)
     if statement is not None and not runs:
         raise BazaarError("this provider has answered nothing yet: there is nothing to compare the statement with")
-    compared = run or (list(runs)[-1] if runs else "")
     if run is not None and run not in runs:
         raise BazaarError(f"--run {run} is not in this provider's record: it has {', '.join(runs) or 'none'}")
+    stated = str((statement or {}).get("run") or "")
+    if run is None and stated and stated not in runs:
+        raise BazaarError(
+            f"the statement is for the run {stated}, in which this provider answered nothing: its record has "
+            f"{', '.join(runs)}"
+        )
+    compared = run or stated or (list(runs)[-1] if runs else "")
     return [_line(name, answers, statement if name == compared else None) for name, answers in runs.items()]
 
 

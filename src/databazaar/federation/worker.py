@@ -32,10 +32,11 @@ from databazaar.federation.messages import (
 from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
 from databazaar.files import write_whole
+from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle, build_oracle, compute_update
-from databazaar.learning.task import Task, as_dataset
+from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
 Data = tuple[Tensor, Tensor]
@@ -98,7 +99,7 @@ class Table:
         if len(rows) < len(frame):
             gone = len(frame) - len(rows)
             log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
-        return as_dataset(known.encode(rows, str(self.path)), str(self.path))
+        return as_table(known.encode(rows, str(self.path)), str(self.path))
 
 
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
@@ -117,7 +118,7 @@ class ProviderWorker:
         privacy: Privacy | None = None,
     ) -> None:
         self.id = id
-        self._source = as_dataset(source, id) if isinstance(source, tuple) else source
+        self._source = as_table(source, id) if isinstance(source, tuple) else source
         self._policy = policy or Policy()
         self._record = record
         self._privacy = privacy
@@ -214,7 +215,7 @@ def built_in(oracle: OracleMessage, rows: int) -> Oracle:
     A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
     """
     batch = min(oracle.batch_size, rows)
-    return build_oracle(oracle.kind, oracle.step, batch, oracle.epochs, oracle.momentum)
+    return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

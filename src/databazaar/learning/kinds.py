@@ -1,8 +1,9 @@
-"""The names of the built-in models and oracles, and the sizes of a model's layers. Needs neither torch nor NumPy."""
+"""The names of built-in models, oracles and optimizers, and the sizes of a model's layers. Needs no torch or NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Literal, get_args
@@ -14,6 +15,9 @@ MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 OracleKind = Literal["full-gradient", "stochastic-gradient", "local-sgd"]
 ORACLE_KINDS: tuple[OracleKind, ...] = get_args(OracleKind)
+
+OptimizerKind = Literal["sgd", "adam"]
+OPTIMIZER_KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)
 
 FILTER_SIDE, FILTERS, CNN_HIDDEN = 5, 6, 120
 """The paper's network for CIFAR-10: six filters of 5×5, 2×2 max-pooling, and 120 hidden units."""
@@ -58,3 +62,25 @@ def parameter_count(kind: str, inputs: Sequence[int], outputs: int, hidden: Sequ
     238510
     """
     return sum((a + 1) * b for a, b in layer_sizes(kind, inputs, outputs, hidden))
+
+
+@dataclass(frozen=True)
+class ModelForm:
+    """What a built-in model is made from: with it and its parameters, the model can be built anywhere."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: int
+    hidden: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> str:
+        """
+        >>> ModelForm("cnn", (3, 32, 32), 10).sizes, ModelForm("mlp", (784,), 10, (300,)).sizes
+        ('3×32×32 → 10', '784 → 300 → 10')
+        """
+        return " → ".join(["×".join(map(str, self.inputs)), *map(str, self.hidden), str(self.outputs)])
+
+    @property
+    def parameter_count(self) -> int:
+        return parameter_count(self.kind, self.inputs, self.outputs, self.hidden)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from databazaar.learning.kinds import FILTER_SIDE, layer_sizes
+from databazaar.learning.inputs import Inputs, NamedInputs
+from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.vectors import hash_array, pack, unpack
 
 
@@ -35,8 +36,23 @@ def build_model(
     if kind == "cnn":
         second, last = rest
         head = (StrongestPatch(), nn.Flatten(), second, nn.ReLU(), last)
-        return nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
-    return nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+        model = nn.Sequential(PooledPatches(FILTER_SIDE), first, *head)
+    else:
+        model = nn.Sequential(nn.Flatten(), first, *(part for layer in rest for part in (nn.ReLU(), layer)))
+    vars(model)["form"] = ModelForm(kind, tuple(map(int, inputs)), int(outputs), tuple(hidden) if kind == "mlp" else ())
+    return model
+
+
+def form_of(model: nn.Module | None) -> ModelForm | None:
+    """What `build_model` made the model from; None for a model that it did not make, or that was altered since."""
+    form = vars(model).get("form") if model is not None else None
+    return form if isinstance(form, ModelForm) and repr(model) == repr(unfilled(form)) else None
+
+
+def unfilled(form: ModelForm) -> nn.Module:
+    """The built-in model without any numbers: its parameters take no memory."""
+    with torch.device("meta"):
+        return build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
 
 
 class PooledPatches(nn.Module):
@@ -66,7 +82,7 @@ class StrongestPatch(nn.Module):
         return torch.relu(responses.amax(2)).mT
 
 
-def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Inputs], Tensor]:
     """A function of (parameters and buffers by name, inputs) that runs the model with them.
 
     Tensors that two layers share are named here, because torch's own way to tie them (tie_weights) leaves a model in
@@ -80,9 +96,10 @@ def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
             if first.setdefault(id(tensor), name) != name:
                 also[name] = first[id(tensor)]
 
-    def run(w: dict[str, Tensor], x: Tensor) -> Tensor:
+    def run(w: dict[str, Tensor], x: Inputs) -> Tensor:
         tied = {name: w[known] for name, known in also.items() if known in w}
-        outputs: Tensor = functional_call(model, {**w, **tied}, (x,), tie_weights=False)
+        args, named = ((), dict(x.tensors)) if isinstance(x, NamedInputs) else ((x,), {})
+        outputs: Tensor = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
         return outputs
 
     return run

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.errors import BazaarError
-from databazaar.learning.kinds import OracleKind
+from databazaar.learning.inputs import Examples
+from databazaar.learning.kinds import OptimizerKind, OracleKind
 from databazaar.learning.models import caller
+from databazaar.learning.optimizers import Descent, refuse_unfit
 from databazaar.learning.task import Schedule, Task, step_at
 from databazaar.randomness import sample_order
 
@@ -41,41 +43,75 @@ class StochasticGradient:
         _positive(batch_size=self.batch_size)
 
     def batches(self, samples: int, key: int) -> Batches:
-        return sample_order(key, samples)[None, : self.batch_size]
+        return sample_order(key, samples, first=self.batch_size)[None]
 
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """w⁺ − w after some epochs of mini-batch SGD, each in a new random order.
+    """w⁺ − w after some mini-batches, which go through the samples in a new random order every epoch.
 
-    `step` is a number or a schedule of the round. `momentum` is that of torch.optim.SGD: v ← μv + ∇, w ← w − step·v.
+    An ask is over after `epochs` or after `steps` mini-batches, whichever comes first; so a provider with millions of
+    samples works no longer than one with a few thousand. `steps=None` asks for whole epochs. `step` is the learning
+    rate, a number or a schedule of the round. `optimizer` is "sgd", with `momentum` and `weight_decay` as
+    torch.optim.SGD has them (the decay is part of the gradient), or "adam", which is torch.optim.AdamW (the decay is
+    apart from it) and begins afresh with every ask.
+
+    >>> LocalSGD(batch_size=2, steps=3).batches(100, key=1).shape
+    (3, 2)
     """
 
     step: float | Schedule = 0.1
     batch_size: int = 32
     epochs: int = 1
     momentum: float = 0.0
+    steps: int | None = 64
+    optimizer: OptimizerKind = "sgd"
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         _positive(batch_size=self.batch_size, epochs=self.epochs)
+        if self.steps is not None:
+            _positive(steps=self.steps)
         if not callable(self.step):
             _positive(step=self.step)
-        if not 0 <= self.momentum < 1:
-            raise BazaarError(f"momentum = {self.momentum} must lie in [0, 1): 0 turns it off")
+        refuse_unfit(self.optimizer, self.momentum, self.weight_decay)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every step is linear in the gradients so far, as with SGD that does not decay."""
+        return self.optimizer == "sgd" and not self.weight_decay
+
+    def descent(self) -> Descent:
+        """What moves the parameters of one ask."""
+        return Descent(self.optimizer, self.momentum, self.weight_decay)
+
+    def step_count(self, samples: int) -> int:
+        """The mini-batches of an ask to a provider with so many samples."""
+        all_epochs = self.epochs * -(-samples // self.batch_size)
+        return all_epochs if self.steps is None else min(self.steps, all_epochs)
 
     def batches(self, samples: int, key: int) -> Batches:
-        steps = -(-samples // self.batch_size)
-        orders = np.full((self.epochs, steps * self.batch_size), -1, dtype=np.int64)
-        for epoch, order in enumerate(orders):
-            order[:samples] = sample_order(key, samples, epoch)
-        return orders.reshape(-1, self.batch_size)
+        steps, an_epoch = self.step_count(samples), -(-samples // self.batch_size)
+        batches = np.full((steps, self.batch_size), -1, dtype=np.int64)
+        for epoch, begin in enumerate(range(0, steps, an_epoch)):
+            rows = batches[begin : begin + an_epoch].reshape(-1)
+            order = sample_order(key, samples, epoch, first=min(samples, len(rows)))
+            rows[: len(order)] = order
+        return batches
 
 
 Oracle = FullGradient | StochasticGradient | LocalSGD
 
 
 def build_oracle(
-    kind: OracleKind, step: float | Schedule = 0.1, batch_size: int = 32, epochs: int = 1, momentum: float = 0.0
+    kind: OracleKind,
+    step: float | Schedule = 0.1,
+    batch_size: int = 32,
+    epochs: int = 1,
+    momentum: float = 0.0,
+    steps: int | None = 64,
+    optimizer: OptimizerKind = "sgd",
+    weight_decay: float = 0.0,
 ) -> Oracle:
     """A built-in oracle by name, with the settings that it has a use for.
 
@@ -86,7 +122,7 @@ def build_oracle(
         return FullGradient()
     if kind == "stochastic-gradient":
         return StochasticGradient(batch_size)
-    return LocalSGD(step, batch_size, epochs, momentum)
+    return LocalSGD(step, batch_size, epochs, momentum, steps, optimizer, weight_decay)
 
 
 def _positive(**settings: float) -> None:
@@ -98,7 +134,7 @@ def _positive(**settings: float) -> None:
 def compute_update(
     oracle: Oracle,
     task: Task,
-    data: tuple[Tensor, Tensor],
+    data: Examples,
     params: Tensor,
     round: int,
     key: int,
@@ -112,23 +148,20 @@ def compute_update(
     start = params.detach().clone()
     w = layout.unflatten(start.clone())
     trainable = layout.names[: layout.trainable]
-    velocity = {name: torch.zeros_like(w[name]) for name in trainable}
+    moved = {name: w[name] for name in trainable}
+    rate = step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
+    descend = oracle.descent() if isinstance(oracle, LocalSGD) else Descent()
     x, y = data
     run = caller(task.model.train())
+    counters = {n: b.clone() for n, b in task.model.named_buffers() if not b.is_floating_point()}  # of this ask alone
     batches = oracle.batches(len(x), key)
     with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own key
         torch.manual_seed(key)
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
-            outputs = run({**w, **leaves}, x[rows])
+            outputs = run({**counters, **w, **leaves}, x[rows])
             loss = task.loss(outputs, y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-            with torch.no_grad():
-                for name, gradient in zip(trainable, gradients, strict=True):
-                    if isinstance(oracle, LocalSGD):
-                        velocity[name].mul_(oracle.momentum).add_(gradient)
-                        w[name].sub_(step_at(oracle.step, round) * velocity[name])
-                    else:
-                        w[name].sub_(gradient)
+            descend(moved, gradients, rate)
     return torch.cat([w[name].reshape(-1) for name in layout.names]) - start

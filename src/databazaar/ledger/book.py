@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from databazaar.errors import LedgerError
 from databazaar.ledger.chain import Entry
 
+NOT_SETTLED = {"reason": "the consumer closed the run before this round was settled", "by": "consumer"}
+"""The body of a void whose round was under way when the consumer closed the run."""
+
 
 @dataclass
 class Book:
@@ -86,6 +89,8 @@ class Book:
         self.settled.add(key)
         if entry.kind == "void":
             self.voided += amount
+            if entry.body == NOT_SETTLED:  # the consumer went, and the provider did not fail
+                return
             self.failures[provider] = self.failures.get(provider, 0) + 1
             return
         self.spent += amount

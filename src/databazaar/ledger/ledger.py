@@ -7,9 +7,11 @@ from typing import Any
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
+from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import GENESIS, Entry, canonical, digest
-from databazaar.ledger.rulebook import Drawn, RuleBook
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
+from databazaar.ledger.terms import ABOUT
 
 
 class Ledger(Accounts):
@@ -29,14 +31,14 @@ class Ledger(Accounts):
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
             raise LedgerError(f"{entry}: the chain is broken here; `bazaar audit` tells more")
-        if entry.seq == 0 and _agreed(entry.body) != _agreed(self.terms.body()):
+        if entry.seq == 0 and _agreed(entry.body, entry.body) != _agreed(self.terms.body(), entry.body):
             if entry.body.get("format") == 1:
                 raise BazaarError(
                     "this run was begun by an earlier version, in ledger format 1: it can be read and audited here, "
                     "but only that version can go on with it; run it anew"
                 )
             raise BazaarError(
-                "this run was begun with other terms (seed, rules, budget, providers, prices or model): "
+                "this run was begun with other terms (seed, rules, budget, providers, prices, model, names or data): "
                 "take a new folder, or the settings it was begun with"
             )
         self.book.apply(entry)
@@ -65,21 +67,43 @@ class Ledger(Accounts):
         self._settled = self._seal(drafts), standing.snapshot() if self.store.durable else None
 
     def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
+        self._close(status, message, stop, (standing.model_hash, standing.utility, standing.loss), [])
+
+    def close_for_consumer(self, model: str, utility: float, loss: float | None) -> None:
+        """Ends a run between two rounds by the consumer's will: what is reserved for the next is voided."""
+        voids: list[Draft] = [
+            ("void", round, draw, who, amount, dict(NOT_SETTLED))
+            for (round, draw), (who, amount) in self.book.reserved.items()
+        ]
+        message = message_of(BY_CONSUMER, self.book, self.terms.currency)
+        self._close(status_of(BY_CONSUMER, self.book), message, BY_CONSUMER._asdict(), (model, utility, loss), voids)
+
+    def _close(
+        self,
+        status: str,
+        message: str,
+        stop: dict[str, str],
+        reached: tuple[str, float, float | None],
+        before: list[Draft],
+    ) -> None:
+        model, utility, loss = reached
         body = {
             "status": status,
             "message": message,
             "stop": stop,
-            "model": standing.model_hash,
-            "utility": standing.utility,
-            "loss": standing.loss,
+            "model": model,
+            "utility": utility,
+            "loss": loss,
             "spent": self.book.spent,
             "refunded": self.book.budget - self.book.spent,
         }
-        self._write([("close", None, None, None, None, body)])
+        self._write([*before, ("close", None, None, None, None, body)])
 
 
-def _agreed(body: dict[str, Any]) -> str:
-    """The terms without the packages that rules come from: how one is installed is no part of an agreement."""
+def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> str:
+    """The terms without the packages that rules come from: how one is installed is no part of an agreement. Nor is
+    what the opening entry that was `kept` does not say of the market itself: earlier versions wrote nothing of it."""
+    body = {name: value for name, value in body.items() if name in kept or name not in ABOUT}
     rules = body.get("rules", {})
     named = {**rules, "stops": list(rules.get("stops", []))}
     plain = {

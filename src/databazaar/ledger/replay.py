@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.book import Book
+from databazaar.ledger.book import NOT_SETTLED, Book
 from databazaar.ledger.chain import GENESIS, Entry
-from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
 from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
-from databazaar.vectors import hash_packed, unpack
+from databazaar.vectors import hash_array, hash_packed, unpack
 
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
@@ -52,6 +52,16 @@ class Round:
     reached_loss: float | None = None
 
 
+@dataclass(frozen=True)
+class BestModel:
+    """The model of the highest utility, by its hash: what the consumer gets. `round` rounds had been played then."""
+
+    round: int
+    utility: float
+    loss: float | None
+    model: str
+
+
 @dataclass
 class Audit:
     """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
@@ -64,6 +74,7 @@ class Audit:
     head: str = GENESIS
     first_broken: str | None = None
     model: str | None = None
+    best: BestModel | None = None
     terms: Terms | None = None
     book: Book | None = None
     closing: dict[str, Any] | None = None
@@ -73,6 +84,11 @@ class Audit:
     @property
     def ok(self) -> bool:
         return self.first_broken is None
+
+    @property
+    def delivered(self) -> str | None:
+        """The hash of the model that the consumer gets: the best one, where the ledger tells which that is."""
+        return self.best.model if self.best is not None else self.model
 
     @property
     def closed(self) -> bool:
@@ -176,6 +192,8 @@ class _Replay:
             raise LedgerError(f"{entry}: does not settle every draw")
         if [gain is not None for gain in gains] != [settled.kind == "post" for settled in self.settled]:
             raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
+        if any("by" in settled.body for settled in self.settled):
+            raise LedgerError(f"{entry}: settles an access that the consumer is said to have left unsettled")
         paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
         if paid != self.rules.pay(drawn, gains):
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
@@ -183,6 +201,7 @@ class _Replay:
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
         self._check_scores(entry, drawn, gains)
         self.state = self.rules.learn(self.state, drawn, gains)
+        self._note_best(body)
         self.audit.model = body["model"]
         self.audit.rounds += 1
         self.audit.history.append(self._round(entry, drawn, paid))
@@ -190,6 +209,15 @@ class _Replay:
         if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
             self._check_snapshot(self.snapshot)
         self._next_round()
+
+    def _note_best(self, body: dict[str, Any]) -> None:
+        """The first model of the highest utility; in format 1 the ledger does not say what a round has reached."""
+        if self.terms.format == 1:
+            return
+        if self.audit.best is None:
+            self.audit.best = BestModel(0, body["utility"], body["loss"], self.terms.initial_model)
+        if body["reached"] is not None and body["reached"] > self.audit.best.utility:
+            self.audit.best = BestModel(self.audit.rounds + 1, body["reached"], body["reached_loss"], body["model"])
 
     def _check_scores(self, entry: Entry, drawn: Drawn, gains: list[float | None]) -> None:
         """What the ledger alone can say of utilities and models: each round goes on where the last one ended."""
@@ -221,11 +249,13 @@ class _Replay:
         spent, budget = self.book.spent, self.terms.budget
         if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
             raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
+        if self.stopped is None and self.terms.format != 1 and claimed["stop"] == BY_CONSUMER._asdict():
+            self._check_consumers_close(entry)
         if self.stopped is None:
             raise LedgerError(
                 f"{entry}: the run stopped although the budget covers another round, and no other stop had a reason"
             )
-        stop = {"kind": self.stopped.kind, "reason": self.stopped.reason}
+        stop = self.stopped._asdict()
         if self.terms.format != 1 and claimed["stop"] != stop:
             raise LedgerError(f"{entry}: says it stopped because {claimed['stop']}, but it was {stop}")
         if claimed["status"] != status_of(self.stopped, self.book):
@@ -235,6 +265,19 @@ class _Replay:
         if self.terms.format != 1:
             self._check_last_words(entry)
         self.audit.closing = claimed
+
+    def _check_consumers_close(self, entry: Entry) -> None:
+        """The consumer may close a run of one round or more. The round under way was reserved in full, as every round
+        is in one transaction with the one before it, and all of it is voided: nothing of it is paid, nothing kept."""
+        drawn = len(self.drawn.draws) if self.drawn is not None else 0
+        if not self.audit.rounds:
+            raise LedgerError(f"{entry}: the consumer closed a run that has no round")
+        if not self.reserves == len(self.settled) == drawn:
+            raise LedgerError(f"{entry}: the consumer closed the run without voiding the round that was under way")
+        if any(settled.kind != "void" or settled.body != NOT_SETTLED for settled in self.settled):
+            raise LedgerError(f"{entry}: the consumer closed the run in a round that is settled in part")
+        self.book.assert_sound()
+        self.stopped = BY_CONSUMER
 
     def _check_last_words(self, entry: Entry) -> None:
         claimed, history = entry.body, self.audit.history
@@ -265,6 +308,9 @@ class _Replay:
                 raise ValueError
         except ValueError:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
+        best = None if self.terms.format == 1 else unpack(snapshot.state).get("best")
+        if best is not None and len(best) and self.audit.best is not None and hash_array(best) != self.audit.best.model:
+            raise LedgerError("the stored best model is not the one of the round that reached it")
 
     def _is_state(self, stored: bytes) -> bool:
         try:

@@ -53,6 +53,9 @@ class Stopped(NamedTuple):
 DIVERGED = Stopped("divergence", "the model that the last round came to has no finite utility")
 """The stop that no rule needs to ask for: the step that led there was not taken, and there is nowhere to go on from."""
 
+BY_CONSUMER = Stopped("consumer", "the consumer closed it; nobody is paid for the round that was under way")
+"""The only stop that no replay comes to: the consumer may end a run at any time, for whatever is settled by then."""
+
 
 @dataclass(frozen=True)
 class RuleBook:
@@ -136,6 +139,8 @@ class RuleBook:
 
 def status_of(stopped: Stopped, book: Book) -> str:
     """How a run ended: because nobody answered if its patience ran out, or if no round of it had a valid reply."""
+    if stopped == BY_CONSUMER:
+        return "settled"
     if stopped == DIVERGED:
         return "diverged"
     silent = stopped.kind == "patience" or 0 < book.rounds == book.silent

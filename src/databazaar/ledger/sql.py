@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,8 @@ _meta = sa.MetaData()
 
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
+
+BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
 ENTRIES = sa.Table(
     "bazaar_entries",
@@ -81,6 +85,7 @@ class SqlStore(Store):
 
     def __init__(self, url: str | sa.URL, run: str, *, create: bool = True) -> None:
         self._run = run
+        self._holding: sa.Connection | None = None
         try:
             self._engine = sa.create_engine(url)
             if create:
@@ -93,6 +98,21 @@ class SqlStore(Store):
     @classmethod
     def file(cls, path: Path, run: str) -> SqlStore:
         return cls(sa.URL.create("sqlite", database=str(path)), run)
+
+    def hold(self) -> None:
+        """Keeps other writers of this run out until `dispose`, or the end of the process, where the server can do
+        that: PostgreSQL can. An SQLite file lies in the run's folder, which is locked as a whole."""
+        if self._engine.dialect.name != "postgresql":
+            return
+        key = int.from_bytes(hashlib.sha256(self._run.encode()).digest()[:8], "big", signed=True)
+        try:
+            self._holding = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            held = self._holding.execute(sa.select(sa.func.pg_try_advisory_lock(key))).scalar()
+        except SQLAlchemyError as reason:
+            raise _unreachable(reason) from None
+        if not held:
+            self.dispose()
+            raise BazaarError(BEING_PLAYED)
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         rows = [_row(self._run, entry) for entry in entries]
@@ -121,7 +141,7 @@ class SqlStore(Store):
             for seq, kind, round, draw, provider, amount, body, seal in rows:
                 yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
         except (SQLAlchemyError, UnicodeDecodeError) as reason:
-            raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
+            raise self._unread(reason) from None
 
     def snapshot(self) -> Snapshot | None:
         query = sa.select(*SNAPSHOTS.c[1:]).where(SNAPSHOTS.c.run == self._run)
@@ -129,7 +149,7 @@ class SqlStore(Store):
             with self._engine.connect() as connection:
                 row = connection.execute(query).first()
         except (SQLAlchemyError, UnicodeDecodeError, TypeError) as reason:
-            raise LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged") from None
+            raise self._unread(reason) from None
         return None if row is None else Snapshot(*row)
 
     def finish(self) -> None:
@@ -159,13 +179,28 @@ class SqlStore(Store):
                     raise
                 time.sleep(0.1)
 
+    def _unread(self, reason: Exception) -> BazaarError:
+        """A file that cannot be read is damaged; a server that does not answer says nothing about the ledger."""
+        if self._engine.dialect.name != "sqlite" and isinstance(reason, OperationalError):
+            return _unreachable(reason)
+        return LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged")
+
     def dispose(self) -> None:
+        if self._holding is not None:
+            with contextlib.suppress(SQLAlchemyError):
+                self._holding.invalidate()  # the connection ends, and the lock with it
+                self._holding.close()
+            self._holding = None
         self._engine.dispose()
 
 
 def read_only(path: Path) -> sa.URL:
     """A URL that opens a SQLite file without changing a byte of it."""
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
+
+
+def _unreachable(reason: Exception) -> BazaarError:
+    return BazaarError(f"the ledger's database cannot be reached ({_brief(reason)}): start it, or check its URL")
 
 
 def _durable(connection: Any, _record: Any) -> None:

@@ -7,22 +7,26 @@ at the first round whose draws do not fit the budget.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from databazaar.display import Displayed, listed
 from databazaar.errors import LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Roster
 
 FORMAT = 2
+ABOUT = ("market", "consumer", "data")
+"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it."""
 
 
-@dataclass(frozen=True)
-class Terms:
+@dataclass(frozen=True, repr=False)
+class Terms(Displayed):
     """All that an audit needs to replay a run.
 
-    `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops.
+    `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops. `market`
+    and `consumer` are names, and `data` is the SHA-256 of every file by its name: what is not given is not written.
     """
 
     seed: int
@@ -34,6 +38,9 @@ class Terms:
     bounded_utility: bool
     initial_model: str
     format: int = FORMAT
+    market: str = ""
+    consumer: str = ""
+    data: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
@@ -56,8 +63,11 @@ class Terms:
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
                 format=format,
+                market=str(body.get("market", "")),
+                consumer=str(body.get("consumer", "")),
+                data={str(name): str(digest) for name, digest in body.get("data", {}).items()},
             )
-        except (KeyError, TypeError, ValueError) as reason:
+        except (KeyError, TypeError, ValueError, AttributeError) as reason:
             raise LedgerError(f"entry 0 (open): the terms cannot be read ({reason!r})") from None
 
     def body(self) -> dict[str, Any]:
@@ -72,6 +82,16 @@ class Terms:
             "rules": self.rules,
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
+            **{name: value for name in ABOUT if (value := getattr(self, name))},
+        }
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+            "providers": f"{len(self.roster):,} ({listed(self.roster.ids)})",
+            "sampler": str(self.rules["sampler"]["kind"]),
+            "seed": str(self.seed),
         }
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,16 @@ import numpy as np
 from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
+from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
+from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
+from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, first_state
@@ -25,20 +29,21 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
-from databazaar.samplers import OSMD, SAMPLERS, Sampler
+from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler
 from databazaar.stops import STOPS, Budget, Patience, Stop
 
 if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
 
 
-class Arbiter:
+class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
-    Without rules of your own it is the paper's market: OSMD with the settings of the theory decides whom to ask, the
-    mean of the valid updates moves the model, every valid reply is paid its price, and the run ends when the budget
-    is spent. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own.
+    Without rules of your own, `Memory` decides whom to ask, the mean of the valid updates moves the model, every valid
+    reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
+    market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
+    end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
+    of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -54,12 +59,15 @@ class Arbiter:
         device: str = "auto",
         seed: int = 0,
         patience: int = 10,
+        market: str = "",
+        buyer: str = "",
+        data: Mapping[str, str] | None = None,
     ) -> None:
         self.consumer = consumer
         self.providers = list(providers)
         roster = Roster(tuple(Offer(p.id, p.owner, p.price) for p in providers))
         self.aggregator = aggregator or Mean()
-        sampler, payment = sampler or theory_sampler(consumer, providers), payment or PricePerAccess()
+        sampler, payment = sampler or Memory(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
@@ -72,6 +80,9 @@ class Arbiter:
             rules=_settings(sampler, self.aggregator, payment, every_stop),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
+            market=market,
+            consumer=buyer,
+            data=dict(data or {}),
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_too_small_a_budget()
@@ -83,7 +94,7 @@ class Arbiter:
                 "inherit from databazaar.Engine and write query"
             )
         self.engine = engine
-        self._params = consumer.initial_parameters().to(engine.device)
+        self._params = self._best = consumer.initial_parameters().to(engine.device)
 
     def _refuse_too_small_a_budget(self) -> None:
         budget, per_round = self.rules.terms.budget, self.rules.terms.per_round
@@ -114,34 +125,91 @@ class Arbiter:
             if snapshot is None
             else State.restored(snapshot, params)
         )
-        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round)
+        own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
+        quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        return MarketRun(
+            self.rules,
+            self.aggregator,
+            self.consumer.step,
+            evaluator,
+            accounts,
+            state,
+            on_round=on_round,
+            own_update=own,
+            quarantine=quarantine,
+        )
 
-    def run(self, folder: str | Path | RunFolder | None = None, *, tell: OnRound | None = None) -> Report:
+    def _quarantine(self, accounts: Accounts) -> Quarantine:
+        """Who is set aside by what the ledger tells of earlier asks."""
+        quarantine, ids = Quarantine(), self.rules.terms.roster.ids
+        for round, provider, reason in _ended(accounts) if isinstance(accounts, Ledger) else ():
+            quarantine.note(ids[provider], round, reason, honest=reason in (NO_UTILITY, TOO_FAR))
+        return quarantine
+
+    def run(
+        self,
+        folder: str | Path | RunFolder | None = None,
+        *,
+        callbacks: Sequence[Callback | OnRound] = (),
+        tell: OnRound | None = None,
+    ) -> Report:
         """Plays the market to its end. With a folder, every round is committed there and a crash loses nothing;
-        a folder that holds an unfinished run of the same terms is continued."""
-        if folder is None:
-            ledger = Ledger(self.rules)
-            self._play(ledger, tell)
+        a folder that holds an unfinished run of the same terms is continued.
+
+        `callbacks` listen: each is a Callback, or a function that gets the Progress after every round. `tell=function`
+        is short for `callbacks=[function]`.
+        """
+        told = Callbacks(callbacks if tell is None else [*callbacks, tell])
+        report = self._run_in_memory(told) if folder is None else self._run_in(folder, told)
+        told.on_end(report)
+        return report
+
+    def _run_in_memory(self, told: Callbacks) -> Report:
+        ledger = Ledger(self.rules)
+        with told.during(self.terms()):
+            self._play(ledger, told)
             return report_from(audit_entries(ledger.store.entries()))
+
+    def _run_in(self, folder: str | Path | RunFolder, told: Callbacks) -> Report:
         from databazaar.runs.folder import RunFolder
 
         kept = folder if isinstance(folder, RunFolder) else RunFolder.open_or_create(Path(folder))
         try:
             ledger = Ledger(self.rules, kept.store())
-            if ledger.book.closed:  # killed after the last round, before the folder was finished
-                saved = kept.saved_parameters(self.consumer.task)
-                self._params = saved if saved is not None else self.begin(ledger).state.params
-            else:
-                self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
-                self._play(ledger, tell)
-            return kept.finish(self._params, self.consumer.task)
+            with told.during(self.terms()):
+                if ledger.book.closed:  # killed after the last round, before the folder was finished
+                    saved = kept.saved_parameters(self.consumer.task)
+                    self._take(self.begin(ledger).state, saved)
+                else:
+                    kept.note_layout(self.consumer.task)
+                    self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
+                    self._play(ledger, told)
+                return kept.finish(self._best, self.consumer.task, last=self._params)
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
-    def _play(self, ledger: Ledger, tell: OnRound | None) -> None:
-        run = self.begin(ledger, tell)
+    def _play(self, ledger: Ledger, told: Callbacks) -> None:
+        run = self.begin(ledger, told.hears_rounds)
         play([run], self.engine)
-        self._params = run.state.params
+        self._take(run.state)
+
+    def _take(self, state: State, saved: tuple[Tensor, Tensor] | None = None) -> None:
+        """The best model and the last, from a run's state, or as its folder has saved them."""
+        self._best, self._params = saved or (state.best.params, state.params)
+
+    def _facts(self) -> dict[str, str]:
+        rules, terms = self.rules, self.rules.terms
+        return {
+            "model": self.consumer._facts()["model"],
+            "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
+            "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
+            "sampler": str(rules.sampler),
+            "aggregator": str(self.aggregator),
+            "payment": str(rules.payment),
+            "stops": ", ".join(map(str, rules.stops)),
+            "engine": f"{type(self.engine).__name__} on {self.engine.device}",
+            "seed": str(terms.seed),
+        }
 
     def close(self) -> None:
         """Lets go of what the engine holds; the report, the parameters and the model stay."""
@@ -149,12 +217,17 @@ class Arbiter:
 
     @property
     def parameters(self) -> Tensor:
-        """The parameters as one vector, on the CPU."""
+        """The parameters of the best model that the last run reached, by the utility: one vector, on the CPU."""
+        return self._best.detach().cpu()
+
+    @property
+    def last_parameters(self) -> Tensor:
+        """Those that the last round ended with, as in the paper."""
         return self._params.detach().cpu()
 
     @property
     def model(self) -> Any:
-        """The model with the parameters of the last run: a torch module, or a NumPy vector."""
+        """The best model that the last run reached, by the utility: a torch module, or a NumPy vector."""
         if not isinstance(self.consumer.model, nn.Module):
             return self.parameters.numpy()
         module = copy.deepcopy(self.consumer.model).cpu()

@@ -25,8 +25,6 @@ from databazaar.stops import Stop
 from databazaar.valuation.method import Done, Method, spread_evenly
 from databazaar.valuation.result import Tally, Trained, ValuationResult
 
-WITHOUT_REPLACEMENT = Uniform(replacement=False)
-
 
 @dataclass(frozen=True, kw_only=True)
 class MarketMethod(Method):
@@ -76,10 +74,10 @@ class MarketMethod(Method):
             play(played, arbiter.engine)
         for run in runs:
             done(run)
-        return spread_evenly([_valued(one) for one in played], time.perf_counter() - began)
+        return spread_evenly([_valued(cls.kind, one) for one in played], time.perf_counter() - began)
 
 
-def _valued(played: MarketRun) -> ValuationResult:
+def _valued(method: str, played: MarketRun) -> ValuationResult:
     assert isinstance(played.accounts, Ledger)
     report, tally = report_from(audit_entries(played.accounts.store.entries())), Tally()
     for one in report.rounds:
@@ -91,14 +89,29 @@ def _valued(played: MarketRun) -> ValuationResult:
     pay = np.array([payout.pay for payout in report.payouts], dtype=np.float64)
     ids = tuple(payout.provider for payout in report.payouts)
     trained = Trained(played.state.params.detach().cpu(), report.final_utility)
-    method = str(report.sampler["kind"])
-    return ValuationResult(method, ids, pay, np.zeros(len(ids)), report.message, tally.now(), trained)
+    settings = {"sampler": report.sampler}
+    return ValuationResult(method, ids, pay, np.zeros(len(ids)), report.message, tally.now(), trained, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UniformMarketMethod(MarketMethod):
-    """The market with uniform sampling without replacement: everybody is paid alike, but for luck."""
+    """The market with uniform sampling, with replacement as in [sampler]: everybody is paid alike, but for luck."""
 
-    sampler: Sampler | None = WITHOUT_REPLACEMENT
+    sampler: Sampler | None = Uniform()  # noqa: RUF009
     kind: ClassVar[str] = "uniform"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutReplacementMethod(MarketMethod):
+    """The market with uniform sampling that asks nobody twice in a round."""
+
+    sampler: Sampler | None = Uniform(replacement=False)  # noqa: RUF009
+    kind: ClassVar[str] = "uniform-without-replacement"
     draws_without_replacement: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMarketMethod(MarketMethod):
+    """The market as market.toml has it, with its own sampler, whoever wrote that."""
+
+    kind: ClassVar[str] = "market"

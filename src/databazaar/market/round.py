@@ -6,9 +6,11 @@
     concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
     state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
-Departures from the paper, all about replies that fail, which the paper does not have: a failed reply counts as a
-gain of zero, is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
-model without a finite utility is not taken.
+Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero, is
+left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
+finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
+update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
+far from what it knows itself.
 """
 
 from __future__ import annotations
@@ -24,18 +26,28 @@ from torch import Tensor
 
 from databazaar.aggregators import Aggregator
 from databazaar.engines import Replies
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
 from databazaar.vectors import pack, unpack
 
-NO_UTILITY = "the updated model has no finite utility"
-TOO_FAR = "the gain in utility is beyond what a float can hold"
+
+@dataclass(frozen=True)
+class Best:
+    """The model of the highest utility so far, and after how many rounds it was reached; the earliest of equal ones."""
+
+    round: int
+    params: Tensor
+    utility: float
 
 
 @dataclass(frozen=True)
 class State:
-    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot."""
+    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot.
+
+    `best` is what the consumer gets in the end: it plays no part in any round.
+    """
 
     round: int
     params: Tensor
@@ -43,6 +55,7 @@ class State:
     loss: float | None
     sampler: NDArray[np.float64]
     aggregator: Tensor
+    best: Best
 
     @property
     def model_hash(self) -> str:
@@ -50,10 +63,13 @@ class State:
 
     def snapshot(self) -> Snapshot:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
+        here = self.best.params is self.params
         rest = {
             "sampler": self.sampler,
             "aggregator": self.aggregator.detach().cpu().numpy(),
             "scores": np.array(scores, dtype=np.float64),
+            "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
+            "best": self.best.params[: 0 if here else None].detach().cpu().numpy(),
         }
         return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
 
@@ -62,23 +78,29 @@ class State:
         """The state that a snapshot holds, on the device of `like`."""
         kept = unpack(snapshot.state)
         utility, loss = kept["scores"].tolist()
+        params = model_from_bytes(None, snapshot.params).to(like)
+        when, top = kept["best_scores"].tolist() if "best_scores" in kept else (snapshot.next_round, utility)
+        held = kept.get("best", np.zeros(0))
+        best = Best(int(when), torch.from_numpy(held.copy()).to(like) if len(held) else params, top)
         return cls(
             round=snapshot.next_round,
-            params=model_from_bytes(None, snapshot.params).to(like),
+            params=params,
             utility=utility,
             loss=None if np.isnan(loss) else loss,
             sampler=kept["sampler"].copy(),
             aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
+            best=best,
         )
 
 
 @dataclass(frozen=True)
 class Proposed:
     """The models that a round has scored, in one pass: w + γg_i for each provider asked, and in the last row the model
-    that the round comes to if no reply turns out to be invalid when it is scored."""
+    that the round comes to if no reply turns out to be invalid when it is scored. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
+    own: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -95,22 +117,34 @@ class Concluded:
     scores: Scores | None
 
 
-def propose(aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float) -> Proposed:
+def propose(
+    aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float, own: Tensor | None = None
+) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
-    params, combined = move(aggregator, state, drawn.asked, good, replies, step)
-    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined)
+    params, combined = move(aggregator, state, drawn.asked, good, replies, step, own)
+    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
 
 
 def move(
-    aggregator: Aggregator, state: State, asked: Sequence[int], good: Sequence[int], replies: Replies, step: float
+    aggregator: Aggregator,
+    state: State,
+    asked: Sequence[int],
+    good: Sequence[int],
+    replies: Replies,
+    step: float,
+    own: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state."""
+    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state.
+
+    The consumer's own update, where there is one, counts as one more draw. Alone it moves nothing.
+    """
     if not good:
         return state.params, state.aggregator
     rows = [asked.index(i) for i in good]
     valid = torch.tensor(rows).to(state.params.device, non_blocking=True)  # a plain list would wait for the device
-    combined, moved = aggregator.combine(state.aggregator, replies.updates[valid], step)
+    updates = replies.updates[valid] if own is None else torch.cat([replies.updates[valid], own[None]])
+    combined, moved = aggregator.combine(state.aggregator, updates, step)
     return state.params + moved, combined
 
 
@@ -133,7 +167,7 @@ def conclude(
     known: Scores | None = together
     if len(reasons) != len(replies.failures):
         good = [i for i in draws if by_provider[i] is not None]
-        params, combined = move(aggregator, state, asked, good, replies, step)
+        params, combined = move(aggregator, state, asked, good, replies, step, proposed.own)
         known = None
     settlement = Settlement(
         gains=gains,
@@ -170,6 +204,8 @@ def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Se
         if fine
         else state
     )
+    if kept.utility > state.best.utility:
+        kept = replace(kept, best=Best(state.round + 1, kept.params, kept.utility))
     return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
 
 

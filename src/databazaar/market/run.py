@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator
+from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
+from databazaar.engines.quarantine import SET_ASIDE, Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.round import Concluded, Proposed, State, conclude, first_loss, propose, reach
+from databazaar.market.round import Best, Concluded, Proposed, State, conclude, first_loss, propose, reach
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come, after a round. `spent`, `asked` and `budget` are money; `paid` are providers' ids."""
+@dataclass(frozen=True, repr=False)
+class Progress(Displayed):
+    """How far a run has come, after a round: `round` is how many have been played.
+
+    `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
+    `paid` are the ids of those whom this round paid. `utility` and `loss` are those of the model now, of whose
+    parameters `params` is a copy; `loss` is None where the utility says nothing about one.
+
+    It is told once the round is committed: whoever reads the ledger then finds the round in it.
+    """
 
     round: int
     spent: int
@@ -28,16 +37,25 @@ class Progress:
     utility: float
     paid: tuple[str, ...]
     params: Tensor
+    loss: float | None = None
+    pay: Mapping[str, int] = field(default_factory=dict)
+
+    def _facts(self) -> dict[str, str]:
+        losses = {} if self.loss is None else {"loss": f"{self.loss:.4g}"}
+        money = {"spent": f"{self.spent} of {self.budget}", "paid now": listed(self.paid) or "nobody"}
+        return {"rounds played": f"{self.round:,}", "utility": f"{self.utility:.4g}", **losses, **money}
 
 
 OnRound = Callable[[Progress], None]
+OwnUpdate = Callable[[Tensor, int], Tensor]
+"""The update that the consumer's own rows give to these parameters in this round."""
 
 
 @dataclass
 class MarketRun:
     """A run under way. `state` is what its next round starts from; everything else stays as it is.
 
-    A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, then
+    A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, `hear`,
     `propose`, then `conclude`, then `settle`; and in the end, `close`.
     """
 
@@ -48,6 +66,9 @@ class MarketRun:
     accounts: Accounts
     state: State
     on_round: OnRound | None = None
+    own_update: OwnUpdate | None = None
+    quarantine: Quarantine | None = None
+    _untold: Progress | None = None
 
     @property
     def ended(self) -> bool:
@@ -62,14 +83,37 @@ class MarketRun:
         """Draws the round's providers and reserves what they may cost."""
         drawn = self.rules.draw(self.state.sampler, self.accounts.book)
         self.accounts.reserve(self.state.round, drawn)
+        self._tell()
         return drawn
 
     def ask(self, drawn: Drawn) -> Ask:
-        return Ask(self.state.params, drawn.asked, self.state.round, self.rules.terms.seed)
+        """The question to those drawn that are not set aside."""
+        asked = [i for i in drawn.asked if not self._sets_aside(i)]
+        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
+
+    def hear(self, drawn: Drawn, replies: Replies) -> Replies:
+        """Replies for all that were drawn; those set aside failed without being asked. Notes who failed."""
+        if self.quarantine is None:
+            return replies
+        ids, number, asked = self.rules.terms.roster.ids, self.state.round, self.ask(drawn).providers
+        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
+        for i in asked:
+            self.quarantine.note(ids[i], number, replies.failures.get(i))
+        if not aside:
+            return replies
+        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
+        updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
+        return Replies(updates, {**replies.failures, **aside})
+
+    def _sets_aside(self, provider: int) -> bool:
+        held, name = self.quarantine, self.rules.terms.roster.ids[provider]
+        return held is not None and held.holds(name) and not held.probes(name, self.state.round)
 
     def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
         """The models to score."""
-        return propose(self.aggregator, self.state, drawn, replies, self.step_size)
+        state = self.state
+        own = None if self.own_update is None else self.own_update(state.params, state.round)
+        return propose(self.aggregator, state, drawn, replies, self.step_size, own)
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
         """What is paid and learned, and the model that the round comes to."""
@@ -77,7 +121,7 @@ class MarketRun:
         return conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
 
     def settle(self, drawn: Drawn, concluded: Concluded) -> None:
-        """Writes the round down and goes on to the next."""
+        """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
         scores = concluded.scores or self.evaluator.score(concluded.params[None])
         self.state, settlement = reach(self.state, concluded, scores)
@@ -86,7 +130,15 @@ class MarketRun:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
             paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
             book, state = self.accounts.book, self.state
-            self.on_round(Progress(state.round, book.spent, book.asked, book.budget, state.utility, paid, state.params))
+            money = book.spent, book.asked, book.budget
+            params, pay = state.params.clone(), dict(book.pay)
+            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay)
+
+    def _tell(self) -> None:
+        """Reports the last round, which the transaction that was just made holds."""
+        progress, self._untold = self._untold, None
+        if progress is not None and self.on_round is not None:
+            self.on_round(progress)
 
     def close(self) -> None:
         """Settles the whole run: what is left goes back to the consumer."""
@@ -94,8 +146,8 @@ class MarketRun:
         stopped = self.rules.stopped(book)
         assert stopped is not None
         message = message_of(stopped, book, self.rules.terms.currency)
-        stop = {"kind": stopped.kind, "reason": stopped.reason}
-        self.accounts.close(status_of(stopped, book), message, stop, self.state)
+        self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
+        self._tell()
 
 
 def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, params: Tensor) -> State:
@@ -104,4 +156,5 @@ def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, p
     utility = float(scores.utility[0])
     if not np.isfinite(utility):
         raise BazaarError(f"the model's own utility is {utility} before the first round: begin elsewhere")
-    return State(0, params, utility, first_loss(scores), rules.start(), aggregator.init(params))
+    loss, best = first_loss(scores), Best(0, params, utility)
+    return State(0, params, utility, loss, rules.start(), aggregator.init(params), best)

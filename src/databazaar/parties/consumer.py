@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,24 +13,38 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
-from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
+from databazaar.learning.fit import is_one_logit, outputs_on, refuse_misfit
+from databazaar.learning.inputs import Examples, as_dataset, as_table
+from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
-from databazaar.learning.task import Schedule, Task, as_dataset
+from databazaar.learning.oracles import LocalSGD, compute_update
+from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
+from databazaar.learning.task import Schedule, Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
+from databazaar.randomness import oracle_key
+
+OWN_STEP = 0.1
+"""The largest learning rate at which own rows take part in a round, as that of providers by default."""
 
 
-@dataclass(frozen=True, eq=False)
-class Consumer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Consumer(Displayed):
     """Brings a model, a utility and a budget.
 
     `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
     torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
-    `loss`: implied by the hold-out's targets (integers: cross-entropy, else squared error), or a callable that
-    gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
-    units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
-    federation the schema of the columns and the seed.
+    `holdout`: (x, y), where x may be a dict of inputs by name; or a torch Dataset or DataLoader. `loss`: implied by
+    the hold-out's targets (integers: cross-entropy, that of two classes where the model has a single output; else
+    squared error), or named, a loss of torch.nn, or a callable that gives one number per sample. `step` is the paper's
+    γ, a number or a schedule of the round. `budget` is in minor units of `currency`. The hold-out's rows stay here:
+    providers get the model and the loss, and in a federation the schema of the columns and the seed.
+
+    `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
+    on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
+    (`databazaar.judge_purchase`).
 
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility
@@ -37,12 +53,14 @@ class Consumer:
 
     model: str | nn.Module | NDArray[Any]
     budget: int
-    holdout: tuple[Any, Any] | None = None
+    holdout: Any = None
     utility: str | Utility = "exp-loss"
     loss: str | Loss | None = None
     per_round: int = 10
     step: float | Schedule = 1.0
     currency: Currency = field(default_factory=Currency)
+    train: tuple[Any, Any] | None = None
+    audit: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("budget", "per_round"):
@@ -54,9 +72,40 @@ class Consumer:
         if not callable(self.utility) and self.utility not in BUILT_IN:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
         if self.holdout is not None:
-            object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
-        object.__setattr__(self, "loss", self._choose_loss())
-        object.__setattr__(self, "model", self._choose_model())
+            self._set(holdout=as_dataset(self.holdout, "holdout"))
+        self._set(loss=self._choose_loss())
+        self._fit("holdout")
+        self._set(model=self._choose_model())
+        for rows in ("holdout", "train", "audit"):
+            self._fit(rows)
+            if isinstance(self.model, nn.Module) and getattr(self, rows) is not None:
+                self._refuse_misfit(self.model, getattr(self, rows), rows)
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _fit(self, rows: str) -> None:
+        """Makes these rows what the loss, and then the model, take."""
+        given = getattr(self, rows)
+        if given is None:
+            return
+        if self.holdout is None:
+            raise BazaarError(f"{rows} = (x, y) needs a holdout = (x, y) to judge by: give both")
+        x, y = as_dataset(given, rows)
+        self._set(**{rows: (self.task.inputs(x), self.task.targets(y))})
+
+    def _refuse_misfit(self, model: nn.Module, rows: Examples, name: str) -> None:
+        outputs = outputs_on(model, rows[0], name)
+        if self.loss is cross_entropy and is_one_logit(outputs):
+            self._set(loss=binary_cross_entropy)
+        refuse_misfit(self.task, rows[1], outputs, name, exp_loss=self.utility == "exp-loss")
+        one_class = is_one_logit(outputs) or (outputs.dim() == 2 and rows[1].dim() == 1)
+        if self.utility == "accuracy" and self.classifies and not one_class:
+            raise BazaarError(
+                f"utility 'accuracy' needs one class per row and an output for each, not targets of shape "
+                f"{list(rows[1].shape)} and {list(outputs.shape[1:])} outputs per row: give a utility of your own"
+            )
 
     def _choose_loss(self) -> Loss:
         if self.loss is None and self.holdout is None:
@@ -64,7 +113,7 @@ class Consumer:
         if self.loss is None:
             return LOSSES["cross-entropy" if self.classifies else "squared-error"]
         if callable(self.loss):
-            return self.loss
+            return per_sample(self.loss)
         if self.loss not in LOSSES:
             raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
         return LOSSES[self.loss]
@@ -79,15 +128,25 @@ class Consumer:
             return vector
         if self.holdout is None:
             raise BazaarError(f"model {self.model!r} is sized by the hold-out: give holdout = (x, y)")
-        x, y = self.holdout
+        x, y = as_table(self.holdout, "holdout")
         wanted = {"linear": False, "logistic": True}.get(self.model)
         if wanted is not None and wanted != self.classifies:
             raise BazaarError(
                 f"model {self.model!r} does not fit these targets: use logistic for classes (integers), "
                 "linear for regression"
             )
-        outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
+        outputs = max(2, int(y.max()) + 1) if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
+
+    def _facts(self) -> dict[str, str]:
+        rows = {name: getattr(self, name) for name in ("holdout", "train", "audit")}
+        return {
+            "model": f"{type(self.model).__name__} of {len(self.untrained_parameters()):,} parameters",
+            **{name: size_of(given) for name, given in rows.items() if given is not None},
+            "utility": getattr(self.utility, "__name__", str(self.utility)),
+            "budget": self.currency.format(self.budget),
+            "accesses a round": f"{self.per_round:,}",
+        }
 
     @property
     def classifies(self) -> bool:
@@ -104,10 +163,43 @@ class Consumer:
         assert callable(self.loss)
         return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss)
 
-    def initial_parameters(self) -> Tensor:
+    def untrained_parameters(self) -> Tensor:
+        """The model as it was brought."""
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
+
+    @cached_property
+    def own_fit(self) -> OwnFit | None:
+        """What the consumer's own training rows give; None without such rows."""
+        if self.train is None or self.holdout is None:
+            return None
+        return fit_own_rows(copy.deepcopy(self.task), self.untrained_parameters(), self.train, self.holdout)
+
+    def own_updates(self, device: torch.device, seed: int) -> Callable[[Tensor, int], Tensor] | None:
+        """How the consumer's own rows move given parameters in a round, as a provider's would; None without rows."""
+        fit = self.own_fit
+        if fit is None:
+            return None
+        assert self.train is not None and isinstance(self.model, nn.Module)
+        task = Task(copy.deepcopy(self.model).to(device), self.task.loss)
+        rows = self.train[0].to(device), self.train[1].to(device)
+        oracle = LocalSGD(step=min(fit.step, OWN_STEP))
+
+        def update(params: Tensor, round: int) -> Tensor:
+            return compute_update(oracle, task, rows, params, round, oracle_key(seed, round, OWN_ROWS))
+
+        return update
+
+    def with_budget(self, budget: int, per_round: int) -> Consumer:
+        """The same consumer with another budget, and what its own rows give not computed again."""
+        other = replace(self, budget=budget, per_round=per_round)
+        other.__dict__["own_fit"] = self.own_fit
+        return other
+
+    def initial_parameters(self) -> Tensor:
+        """Where the market starts: at the model as it was brought, or as the consumer's own rows have trained it."""
+        return self.untrained_parameters() if self.own_fit is None else self.own_fit.params
 
     def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
         """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""

@@ -21,14 +21,13 @@ from databazaar.runs.report import Payout, Report
 
 def utility_curve(report: Report) -> list[float]:
     """Utility after 0, 1, … T rounds."""
-    return [round_.utility for round_ in report.rounds] + [report.final_utility]
+    return report.utilities
 
 
 def loss_curve(report: Report) -> list[float] | None:
     """Loss after 0, 1, … T rounds; None where the run has none."""
-    losses = [round_.loss for round_ in report.rounds] + [report.final_loss]
-    known = [loss for loss in losses if loss is not None]
-    return known if len(known) == len(losses) else None
+    known = [loss for loss in report.losses if loss is not None]
+    return known if len(known) == len(report.losses) else None
 
 
 @style.styled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from databazaar.data.profile_record import MarketProfile
 from databazaar.registry import MODULE
-from databazaar.reports import baseline as beside
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
-from databazaar.reports.statement import owner_totals
+from databazaar.reports.statement import by_pay, owner_totals
 from databazaar.reports.svg import inline_svg
 from databazaar.runs.report import Payout, Report
 
@@ -59,10 +60,11 @@ def render(
     *,
     title: str,
     audit: AuditView | None = None,
-    baseline: Report | None = None,
+    profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
-    """The whole page. `drawn` are the figures of `draw_all`, where that was called already.
+    """The whole page. `profile` is what the tables were like before the run; `drawn` are the figures of `draw_all`,
+    where that was called already.
 
     The same arguments give the same bytes.
     """
@@ -77,16 +79,18 @@ def render(
         utility=utility_curve(report),
         loss=loss_curve(report),
         change=_change(report),
+        meaning=meaning(report),
         best=best_paid(report),
         starts_even=bool(np.ptp(report.distributions[0]) < 1e-9),
         drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawings.items()},
-        payouts=sorted(report.payouts, key=lambda payout: -payout.pay),
-        owners=sorted(owner_totals(report), key=lambda line: -int(line["pay"])),
+        payouts=by_pay(report),
+        owners=owner_totals(report),
         paid_by=(report.rules.get("payment") or {}).get("kind", "price-per-access"),
         reasons=reasons[:MOST_REASONS],
         all_reasons=len(reasons),
         rules=rules(report),
-        baseline=None if baseline is None else _against(report, baseline),
+        worth=report.worth,
+        profile=profile,
     )
 
 
@@ -106,7 +110,7 @@ def best_paid(report: Report) -> Payout | None:
 def rules(report: Report) -> list[RuleView]:
     """All rules of the market, each alike whoever wrote it. Reports of old runs know only the sampler."""
     given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
-    return [_rule(noun, settings) for noun, settings in given]
+    return [rule_view(noun, settings) for noun, settings in given]
 
 
 def failures(report: Report) -> list[FailureView]:
@@ -115,7 +119,8 @@ def failures(report: Report) -> list[FailureView]:
     for round_ in report.rounds:
         for access in round_.accesses:
             if access.failure is not None:
-                groups[access.failure].append(access.provider)
+                who = report.payouts[access.provider].provider
+                groups[common_reason(access.failure, who, round_.number)].append(access.provider)
     ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
         FailureView(reason, len(who), tuple(report.payouts[provider].provider for provider in dict.fromkeys(who)))
@@ -123,14 +128,40 @@ def failures(report: Report) -> list[FailureView]:
     ]
 
 
+def common_reason(reason: str, provider: str, round: int) -> str:
+    """The reason without the provider and the round that it names: others failed the same way, and it did in others.
+
+    >>> common_reason("provider north, round 7: ValueError: no rows in round 7", "north", 7)
+    'ValueError: no rows in this round'
+    """
+    for where in (f"provider {provider}, round {round}: ", f"provider {provider}: "):
+        reason = reason.removeprefix(where)
+    return re.sub(rf"\bround {round}\b", "this round", reason)
+
+
+def meaning(report: Report) -> str:
+    """What the utility is, in words, as far as its numbers tell."""
+    utility, loss = report.final_utility, report.final_loss
+    where = "measured on the consumer’s own hold-out rows; higher is better"
+    if loss is not None and math.isclose(utility, math.exp(-loss), rel_tol=1e-5):
+        return (
+            f"Utility is exp(−loss), {where}: 1 is a model that is always sure and right, and near 0 one that is lost."
+        )
+    if loss is not None and math.isclose(utility, -loss, rel_tol=1e-5):
+        return f"Utility is the loss with its sign turned, {where}: 0 is the best there is."
+    return f"Utility is what the consumer says a model is worth, {where}."
+
+
 def _as_list(found: Any) -> list[Mapping[str, Any]]:
     return list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
 
 
-def _rule(noun: str, settings: Mapping[str, Any]) -> RuleView:
+def rule_view(noun: str, settings: Mapping[str, Any]) -> RuleView:
+    """One rule as a page shows it, without settings that say nothing."""
     origin = str(settings.get("from", ""))
     outside = {"module": origin.removeprefix(MODULE)} if origin.startswith(MODULE) else {"package": origin}
-    own = [(name.replace("_", " "), value) for name, value in settings.items() if name not in ("kind", "from")]
+    given = {name: value for name, value in settings.items() if name not in ("kind", "from") and value is not None}
+    own = [(name.replace("_", " "), value) for name, value in given.items()]
     written = tuple((name, _setting(value)) for name, value in own)
     return RuleView(noun, str(settings.get("kind", "unknown")), written, **outside)
 
@@ -149,15 +180,3 @@ def _change(report: Report) -> str:
     if not (math.isfinite(start) and math.isfinite(end)):
         return "lost"
     return "rose" if end > start else "fell" if end < start else "stayed"
-
-
-def _against(report: Report, baseline: Report) -> dict[str, Any]:
-    """The same budget spent by asking everybody alike, next to this run."""
-    pay = {payout.provider: payout.pay for payout in baseline.payouts}
-    return {
-        "report": baseline,
-        "ahead": report.final_utility - baseline.final_utility,
-        "pay": [(payout.provider, payout.pay, pay.get(payout.provider, 0)) for payout in report.payouts],
-        "utilities": inline_svg(beside.utilities(report, baseline), "fig-both-utilities"),
-        "payouts": inline_svg(beside.pay(report, baseline), "fig-both-pay"),
-    }

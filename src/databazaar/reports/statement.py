@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.runs.report import Report
+from databazaar.runs.report import Payout, Report
+
+ABOUT = ("market", "consumer", "run", "began", "settled")
+"""What every statement says of the run that it is for. It is empty where nobody has said it."""
+
+
+def by_pay(report: Report) -> list[Payout]:
+    """Every provider's line, the best paid first."""
+    return sorted(report.payouts, key=lambda payout: (-payout.pay, payout.provider))
+
+
+def heading(report: Report) -> dict[str, Any]:
+    """Which run a statement is for, when that was, and what its amounts are in."""
+    named = {name: getattr(report, name) for name in ABOUT}
+    return {**named, "currency": report.currency.name, "decimals": report.currency.decimals}
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data. Amounts are integers in minor units; `…_text` is for people.
+    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` is the same in
+    the currency, and `…_text` has its name too.
 
     Where `closed` is false the run is not finished, and nothing in it is final.
     """
-    write = report.currency.format
+    write, plain = report.currency.format, report.currency.amount
     return {
-        "currency": report.currency.name,
-        "decimals": report.currency.decimals,
+        **heading(report),
         "budget": report.budget,
         "budget_text": write(report.budget),
         "spent": report.spent,
@@ -35,21 +50,23 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "provider": payout.provider,
                 "owner": payout.owner,
                 "price": payout.price,
+                "price_amount": plain(payout.price),
                 "price_text": write(payout.price),
                 "accesses": payout.accesses,
                 "failures": payout.failures,
                 "pay": payout.pay,
+                "pay_amount": plain(payout.pay),
                 "pay_text": write(payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
             }
-            for payout in report.payouts
+            for payout in by_pay(report)
         ],
         "owners": owner_totals(report),
     }
 
 
 def owner_totals(report: Report) -> list[dict[str, Any]]:
-    """What each owner earned with all of its providers, in the order in which owners first appear."""
+    """What each owner earned with all of its providers, the best paid first."""
     totals: dict[str, dict[str, Any]] = {}
     for payout in report.payouts:
         total = totals.setdefault(
@@ -60,16 +77,34 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
         total["accesses"] += payout.accesses
         total["failures"] += payout.failures
         total["pay"] += payout.pay
-    return [{**total, "pay_text": report.currency.format(total["pay"])} for total in totals.values()]
+    ranked = sorted(totals.values(), key=lambda total: (-total["pay"], total["owner"]))
+    return [
+        {
+            **total,
+            "pay_amount": report.currency.amount(total["pay"]),
+            "pay_text": report.currency.format(total["pay"]),
+        }
+        for total in ranked
+    ]
 
 
 def statement_csv(report: Report) -> str:
-    """One line a provider; the column `pay` sums to what was spent."""
-    columns = ["provider", "owner", "price", "accesses", "failures", "pay", "pay_text"]
-    return csv_text(columns, [[line[column] for column in columns] for line in statement_dict(report)["providers"]])
+    """One line a provider; the column `pay` sums to what was spent, in minor units."""
+    columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
+    return table_csv(report, columns, statement_dict(report)["providers"])
 
 
 def owners_csv(report: Report) -> str:
-    """One line an owner; the column `pay` sums to what was spent."""
-    columns = ["owner", "providers", "accesses", "failures", "pay", "pay_text"]
-    return csv_text(columns, [[line[column] for column in columns] for line in owner_totals(report)])
+    """One line an owner; the column `pay` sums to what was spent, in minor units."""
+    return table_csv(report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report))
+
+
+def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:
+    """Some lines of a statement. Each also says which run it is of: a line may end up in another table."""
+    about = heading(report)
+    rows = [[_cell(column, line[column]) for column in columns] + list(about.values()) for line in lines]
+    return csv_text([*columns, *about], rows)
+
+
+def _cell(column: str, value: Any) -> Any:
+    return Decimal(value) if column.endswith("_amount") else value

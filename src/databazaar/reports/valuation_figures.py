@@ -24,6 +24,8 @@ MOST_DOTS = 25
 MARKS = {
     "osmd": (style.BLUE, "o"),
     "uniform": (style.GREY, "s"),
+    "uniform-without-replacement": (style.MUTED, "8"),
+    "market": ("#004D7A", "h"),
     "g-shapley": (style.ORANGE, "D"),
     "fedsv": (style.GREEN, "^"),
     "fedsv-exact": ("#00543D", "v"),
@@ -35,7 +37,7 @@ MARKS = {
 """A colour and a shape for each method that we know, the same in all figures."""
 
 OTHER_COLOURS = ("#8C510A", "#762A83", "#B2182B", "#35978F", "#4D4D00")
-OTHER_SHAPES = ("p", "*", "h", ">", "8", "H")
+OTHER_SHAPES = ("p", "*", ">", "H")
 """Those of other methods, in turn."""
 
 
@@ -140,8 +142,9 @@ def _dots(figure: Figure | SubFigure, comparison: Comparison, currency: Currency
         colour, shape = looks[outcome.method]
         at = rows + (0.0 if methods == 1 else 0.68 * (place / (methods - 1) - 0.5))
         if outcome.stability is not None:
-            low = np.maximum(outcome.stability.low[order], 0.0)
-            axes.hlines(at, low, outcome.stability.high[order], color=colour, linewidth=1.4, alpha=0.55)
+            axes.hlines(
+                at, outcome.stability.low[order], outcome.stability.high[order], color=colour, linewidth=1.4, alpha=0.55
+            )
         mean = outcome.payouts.mean(0)[order]
         axes.plot(mean, at, shape, color=colour, markersize=4.6, markeredgewidth=0, clip_on=False, zorder=4)
     axes.set_yticks(rows, [style.label(comparison.providers[i]) for i in order])
@@ -166,7 +169,7 @@ def _strips(figure: Figure | SubFigure, comparison: Comparison, currency: Curren
         colour, _ = looks[outcome.method]
         axes.bar(places, outcome.payouts.mean(0)[order], width=0.84, color=colour, linewidth=0)
         if outcome.stability is not None and len(order) <= 150:
-            low = np.maximum(outcome.stability.low[order], 0.0)
+            low = outcome.stability.low[order]
             axes.vlines(places, low, outcome.stability.high[order], color=style.INK, linewidth=0.7, alpha=0.6)
         ink = colour if outcome.method != "uniform" else style.MUTED
         axes.set_title(style.label(outcome.method), loc="left", color=ink, pad=3)

@@ -10,10 +10,12 @@ import numpy as np
 from databazaar.money import Currency
 from databazaar.reports import valuation_figures
 from databazaar.reports.pages import page
+from databazaar.reports.run_page import RuleView, rule_view
 from databazaar.reports.spreadsheet import csv_text
 from databazaar.reports.svg import inline_svg
 from databazaar.reports.wording import amount
 from databazaar.valuation import Comparison, MethodOutcome
+from databazaar.valuation.rank_stability import FEWEST_SEEDS
 
 CSV_HEADS = ("provider", "method", "pay", "low", "high", "best_rank", "worst_rank", "rank_survives")
 MODES = {"positive": "max(value, 0)", "shifted": "value − smallest value"}
@@ -33,8 +35,13 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
         currency=currency,
         comparison=comparison,
         methods=[outcome.method for outcome in comparison.outcomes],
+        favourites=favourites(comparison),
+        agreement_pairs=agreement_pairs(comparison),
+        sure=comparison.outcomes[0].stability is not None,
+        fewest_seeds=FEWEST_SEEDS,
         fastest=min(comparison.outcomes, key=lambda outcome: outcome.mean("seconds")),
         frugal=min(comparison.outcomes, key=lambda outcome: outcome.mean("oracle_calls")),
+        samplers=[(o.method, rule) for o in comparison.outcomes for rule in samplers(o)],
         confidence=_confidence(comparison),
         drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawn.items()},
         payouts=_payouts(comparison, currency),
@@ -50,7 +57,7 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
 
 
 def comparison_csv(comparison: Comparison, currency: Currency) -> str:
-    """A line for each provider and method. Amounts are in the currency; low, high and ranks need several seeds."""
+    """A line for each provider and method. Amounts are in the currency; low, high and ranks need three seeds."""
     rows = []
     for place, provider in enumerate(comparison.providers):
         for outcome in comparison.outcomes:
@@ -79,10 +86,41 @@ def mean_amount(currency: Currency, minor: float, seeds: int) -> str:
 
 
 def interval(currency: Currency, outcome: MethodOutcome, place: int) -> str:
-    """Half the width of a provider's interval, as a person reads it."""
-    assert outcome.stability is not None
-    half = (outcome.stability.high[place] - outcome.stability.low[place]) / 2
-    return f"±{mean_amount(currency, half, outcome.stability.seeds)}"
+    """A provider's interval, as a person reads it; a dash where there are too few seeds for one."""
+    sure = outcome.stability
+    if sure is None:
+        return "(–)"
+    low, high = (mean_amount(currency, end, sure.seeds) for end in (sure.low[place], sure.high[place]))
+    return f"({low}–{high})"
+
+
+def favourites(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """Whom methods pay most, each with the methods that do; those that pay everybody alike have no favourite."""
+    found: dict[str, list[str]] = {}
+    for outcome in comparison.outcomes:
+        means = outcome.payouts.mean(0)
+        if len(means) > 1 and np.ptp(means) > 0:
+            found.setdefault(comparison.providers[int(means.argmax())], []).append(outcome.method)
+    return sorted(found.items(), key=lambda item: -len(item[1]))
+
+
+def agreement_pairs(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """The two methods whose orders are most alike, and the two whose are least, with their rank correlation."""
+    names, matrix = [outcome.method for outcome in comparison.outcomes], comparison.rank_correlation
+    pairs = [
+        (float(matrix[i, j]), names[i], names[j])
+        for i in range(len(names))
+        for j in range(i + 1, len(names))
+        if not np.isnan(matrix[i, j])
+    ]
+    ends = [max(pairs, key=lambda pair: pair[0]), min(pairs, key=lambda pair: pair[0])] if pairs else []
+    return [(a, b, correlation(r)) for r, a, b in dict.fromkeys(ends)]
+
+
+def samplers(outcome: MethodOutcome) -> list[RuleView]:
+    """The sampler that a method played the market with, once, with its η and α."""
+    found = [result.settings["sampler"] for result in outcome.results if "sampler" in result.settings]
+    return [rule_view("sampler", found[0])] if found else []
 
 
 def survivors(comparison: Comparison, outcome: MethodOutcome) -> list[str]:
@@ -112,10 +150,10 @@ def _payouts(comparison: Comparison, currency: Currency) -> list[tuple[str, list
         cells = []
         for outcome in comparison.outcomes:
             mean = float(outcome.payouts[:, place].mean())
-            if outcome.stability is None:
+            if seeds == 1:
                 shown = amount(currency, round(mean))
             else:
-                mark = " ✓" if outcome.stability.survives[place] else ""
+                mark = " ✓" if outcome.stability is not None and outcome.stability.survives[place] else ""
                 shown = f"{mean_amount(currency, mean, seeds)} {interval(currency, outcome, place)}{mark}"
             cells.append((shown, round(mean * seeds)))
         rows.append((comparison.providers[place], cells))

@@ -1,14 +1,19 @@
 """A run's folder: what was run, its ledger, and at the end the model and a summary.
 
-run.json            what was run, so that it can be resumed
+run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+profile.json        what the tables were like when the run began, if it began from files
 privacy.json        what providers with differential privacy said that they have spent, if there are any
-model.safetensors   the trained model
+layout.json         what is known of the model beside its numbers, until its folder is written
+model/              the best model that was reached, complete in itself (runs/model_folder.py)
+last/               the model that the last round ended with, where that is another one
+worth.json          the model beside what the consumer could have had otherwise, where there were rows to audit it by
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
@@ -19,22 +24,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
+from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.files import write_whole
+from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
-from databazaar.ledger.sql import SqlStore, read_only
+from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
+from databazaar.runs.recipe import contradicts
 from databazaar.runs.report import Report
+from databazaar.runs.worth import Worth
 from databazaar.vectors import hash_packed
 
 if TYPE_CHECKING:
+    from io import FileIO
+
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
+    from databazaar.runs.model_card import Outline
 
-LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model.safetensors"
-PRIVACY = "privacy.json"
+LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
+OLD_MODEL = "model.safetensors"
+"""Where runs before 0.3.0 have their weights, and nothing beside them."""
+LAST = "last"
+"""The folder of the model that the last round ended with, where that is not the best one."""
+PRIVACY, LAYOUT, MODEL_SCHEMA = "privacy.json", "layout.json", "model/schema.json"
+PROFILE, WORTH = "profile.json", "worth.json"
 
 
 class RunFolder:
@@ -48,6 +66,7 @@ class RunFolder:
         except (OSError, ValueError, KeyError, TypeError):
             raise BazaarError(f"{path} is not a run's folder: give the folder that `bazaar run` made") from None
         self._store: SqlStore | None = None
+        self._lock: FileIO | None = None
         self._replayed: Audit | None = None
 
     @classmethod
@@ -60,14 +79,16 @@ class RunFolder:
                     "or give another folder with --out"
                 )
             raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
-        recipe = {"id": uuid.uuid4().hex, **(recipe or {})}
+        recipe = {"id": uuid.uuid4().hex, "began": _now(), **(recipe or {})}
         if recipe.get("ledger_url"):  # opens, or nothing is written
             SqlStore(recipe["ledger_url"], recipe["id"]).dispose()
         draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
         try:
             draft.mkdir(parents=True)
             write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
-            cls(draft).store().dispose()
+            made = cls(draft)
+            made.store()
+            made.dispose()
             draft.rename(path)
         except BazaarError:
             shutil.rmtree(draft, ignore_errors=True)
@@ -86,21 +107,50 @@ class RunFolder:
         return (self.path / SUMMARY).exists()
 
     def store(self) -> SqlStore:
-        """The ledger's store, for writing."""
+        """The ledger's store, for writing: no other process gets it until `dispose`."""
         if self.finished:
             raise BazaarError(f"{self.path} holds a finished run: give another folder for a new one")
+        self._lock = lock(self.path / RUN, f"{self.path}: {BEING_PLAYED}")
         url = self.recipe.get("ledger_url")
-        self._store = SqlStore(url, self.id) if url else SqlStore.file(self.path / LEDGER, self.id)
+        try:
+            self._store = SqlStore(url, self.id) if url else SqlStore.file(self.path / LEDGER, self.id)
+            self._store.hold()
+        except BaseException:
+            self.dispose()
+            raise
         return self._store
 
-    def finish(self, params: Tensor, task: Task) -> Report:
-        """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
-        from databazaar.learning.models import model_to_bytes
+    def note_layout(self, task: Task) -> None:
+        """Keeps what only the consumer's task knows of the model, for a close that does without it."""
+        from databazaar.runs.model_card import Outline
+
+        if task.model is not None and not (self.path / LAYOUT).exists():
+            write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
+
+    def finish(self, best: Tensor, task: Task, last: Tensor) -> Report:
+        """Writes the best model and the last, and the summary, which seals the ledger's file.
+
+        May be done again after a crash.
+        """
+        from databazaar.runs.model_card import Outline
+
+        return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
+
+    def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
+        """The same without torch."""
+        from databazaar.runs.model_card import Tables
+        from databazaar.runs.model_folder import write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
-        write_whole(self.path / MODEL, model_to_bytes(task.optional_layout, params))
+        settings = self.recipe.get("market", {}).get("data", {})
+        tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        schema = self._schema()
+        write_model((self.path / MODEL).parent, best, outline, schema, tables)
+        if report.last_model_hash != report.model_hash:
+            write_model(self.path / LAST, last, outline, schema, tables)
+        (self.path / LAYOUT).unlink(missing_ok=True)
         self._store.finish()
         summary = {
             "status": report.status,
@@ -114,17 +164,46 @@ class RunFolder:
             "refunded": report.refunded,
             "final_utility": report.final_utility,
             "final_loss": report.final_loss,
+            "settled": _now(),
         }
         write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode())
         self._replayed = replayed
-        return self.with_privacy(report)
+        return self._completed(report)
 
-    def saved_parameters(self, task: Task) -> Tensor | None:
-        """The trained parameters, where the model's file has been written."""
+    def saved_parameters(self, task: Task) -> tuple[Tensor, Tensor] | None:
+        """The parameters of the best model and of the last, once the store no longer has them."""
         from databazaar.learning.models import model_from_bytes
 
-        path = self.path / MODEL
-        return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+        if self._store is None or self._store.snapshot() is not None or not self.weights.exists():
+            return None
+        last = self.path / LAST / self.weights.name
+        paths = (self.weights, last if last.exists() else self.weights)
+        best, final = (model_from_bytes(task.optional_layout, path.read_bytes()) for path in paths)
+        return best, final
+
+    def delivered_parameters(self, task: Task) -> Tensor:
+        """The parameters of the model that the consumer has got."""
+        from databazaar.learning.models import model_from_bytes
+
+        return model_from_bytes(task.optional_layout, self.weights.read_bytes())
+
+    @property
+    def weights(self) -> Path:
+        """The file that the audit checks: in the model's folder, or where older runs have it."""
+        old = self.path / OLD_MODEL
+        return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
+
+    @property
+    def _keeps_last(self) -> bool:
+        """Runs before 0.3.0 have kept the last model, not the best one."""
+        return self.weights.parent == self.path
+
+    def _schema(self) -> Schema | None:
+        """How the market's tables become numbers; a run from Python has no tables."""
+        from databazaar.data.schema import Schema
+
+        schema = self.recipe.get("schema")
+        return None if schema is None else Schema.from_dict(schema, str(self.path / RUN))
 
     def summary(self) -> dict[str, Any]:
         try:
@@ -141,14 +220,26 @@ class RunFolder:
 
     def _model_is(self, expected: str | None) -> bool:
         try:
-            return hash_packed((self.path / MODEL).read_bytes()) == expected
+            return hash_packed(self.weights.read_bytes()) == expected
+        except (OSError, ValueError):
+            return False
+
+    def _preprocessing_is_kept(self) -> bool:
+        path = self.path / MODEL_SCHEMA
+        try:
+            return not path.parent.exists() or json.loads(path.read_bytes()) == self.recipe.get("schema")
+        except FileNotFoundError:
+            return self.recipe.get("schema") is None
         except (OSError, ValueError):
             return False
 
     def dispose(self) -> None:
-        """Lets go of the store, also after a run that failed."""
+        """Lets go of the store and of the folder, also after a run that failed."""
         if self._store is not None:
             self._store.dispose()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _seal(self) -> str | None:
         path = self.path / LEDGER
@@ -205,11 +296,33 @@ class RunFolder:
     def report_and_audit(self) -> tuple[Report, Audit]:
         """Both from one replay. The audit also looks at the files; the ledger itself must hold."""
         replayed = self.replay()
-        return self.with_privacy(report_from(replayed)), self._with_files(replayed, None)
+        return self._completed(report_from(replayed)), self._with_files(replayed, None)
 
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
-        return self.with_privacy(report_from(self.replay()))
+        return self._completed(report_from(self.replay()))
+
+    def note_profile(self, profile: MarketProfile) -> None:
+        """Keeps what the tables are like, for the report."""
+        write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode())
+
+    def profile(self) -> MarketProfile | None:
+        """What the tables were like, None where it was not noted, or not by us."""
+        try:
+            return MarketProfile.model_validate_json((self.path / PROFILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def note_worth(self, worth: Worth) -> None:
+        """Keeps what the purchase was worth. It follows from data, so it is no part of the ledger."""
+        write_whole(self.path / WORTH, json.dumps(worth.to_dict(), indent=2).encode())
+
+    def worth(self) -> Worth | None:
+        """What the purchase was worth, None where that was not judged."""
+        try:
+            return Worth.from_dict(json.loads((self.path / WORTH).read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
@@ -225,11 +338,17 @@ class RunFolder:
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def with_privacy(self, report: Report) -> Report:
+    def _completed(self, report: Report) -> Report:
+        """The ledger's report with what the folder knows beside it: id, dates, spent privacy, worth."""
         noted = self.privacy()
+        settled = str(self.summary().get("settled", "")) if self.finished else ""
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
-        return replace(report, payouts=payouts, notes=(*report.notes, *notes))
+        began = str(self.recipe.get("began", ""))
+        if self._keeps_last and self.finished:
+            report = replace(report, model_hash=report.last_model_hash)
+        known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
+        return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
@@ -241,6 +360,8 @@ class RunFolder:
     def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
         if head is not None and head != audit.head:
             return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
+        if audit.terms is not None and contradicts(self.recipe, audit.terms):
+            return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
         if not self.finished:
             return None
         if not audit.closed:
@@ -248,8 +369,16 @@ class RunFolder:
         summary = self.summary()
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
-        if not self._model_is(audit.model):
-            return f"{MODEL} does not hold the model that the ledger names: it was changed"
+        if not self._model_is(audit.model if self._keeps_last else audit.delivered):
+            return (
+                f"{self.weights.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
+            )
+        if not self._preprocessing_is_kept():
+            return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

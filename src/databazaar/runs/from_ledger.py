@@ -22,7 +22,7 @@ def report_from(audit: Audit) -> Report:
         last = audit.history[-1] if audit.history else None
         message = (
             f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
-            "nothing here is final until the run has been resumed and ends"
+            "nothing here is final until the run is resumed to its end, or closed"
         )
         closing = {
             "status": "open",
@@ -47,10 +47,14 @@ def report_from(audit: Audit) -> Report:
         distributions=np.array(audit.distributions),
         final_utility=closing["utility"],
         final_loss=closing["loss"],
-        model_hash=audit.model or "",
+        model_hash=audit.delivered or "",
+        last_model_hash=audit.model or "",
+        best=audit.best,
         ledger_head=audit.head,
         stopped_by=closing.get("stop", {}).get("reason", ""),
         regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
+        market=terms.market,
+        consumer=terms.consumer,
     )
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from decimal import Decimal
+from itertools import accumulate
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from databazaar.ledger.replay import Access, Round
+from databazaar.display import Displayed
+from databazaar.errors import BazaarError
+from databazaar.ledger.replay import Access, BestModel, Round
 from databazaar.money import Currency
+from databazaar.runs.worth import Worth
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
@@ -32,15 +43,19 @@ class Payout:
     epsilon: float | None = None
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
     `distributions` holds p at the start of each round, then the final p: [T+1, n]. `rules` are the settings of the
     market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
     nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
     of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
-    Theorem 1's, where it applies; `notes` are further remarks.
+    Theorem 1's, where it applies; `notes` are further remarks. `market` and `consumer` are names; `run` is the id of a
+    run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
+
+    The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
+    that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth.
     """
 
     status: Status
@@ -63,6 +78,14 @@ class Report:
     stopped_by: str = ""
     regret_bound: float | None = None
     notes: tuple[str, ...] = field(default=())
+    market: str = ""
+    consumer: str = ""
+    run: str = ""
+    began: str = ""
+    settled: str = ""
+    last_model_hash: str = ""
+    best: BestModel | None = None
+    worth: Worth | None = None
 
     @property
     def closed(self) -> bool:
@@ -74,3 +97,87 @@ class Report:
         """The sampler's kind and settings."""
         found: dict[str, Any] = self.rules["sampler"]
         return found
+
+    @property
+    def utilities(self) -> list[float]:
+        """Utility after 0, 1, … T rounds."""
+        return [*(one.utility for one in self.rounds), self.final_utility]
+
+    @property
+    def losses(self) -> list[float | None]:
+        """Loss after 0, 1, … T rounds; None where the utility says nothing about one."""
+        return [*(one.loss for one in self.rounds), self.final_loss]
+
+    def to_frame(self, rows: Literal["providers", "rounds"] = "providers") -> pd.DataFrame:
+        """A pandas DataFrame with a row for each provider, or for each round from 0, the state before the first.
+
+        Money is in units of the currency, whose name is in the frame's `attrs`: whole numbers where it has no
+        decimals. `payouts` and `rounds` hold the exact amounts in minor units.
+        """
+        import pandas as pd
+
+        if rows not in ("providers", "rounds"):
+            raise BazaarError(f'to_frame({rows!r}) is unknown: use "providers" or "rounds"')
+        frame = pd.DataFrame(self._provider_columns() if rows == "providers" else self._round_columns())
+        frame.attrs["currency"] = self.currency.name
+        return frame
+
+    def _provider_columns(self) -> dict[str, Any]:
+        lines = self.payouts
+        columns: dict[str, Any] = {
+            "provider": [line.provider for line in lines],
+            "owner": [line.owner for line in lines],
+            "price": self._money(line.price for line in lines),
+            "accesses": [line.accesses for line in lines],
+            "failures": [line.failures for line in lines],
+            "pay": self._money(line.pay for line in lines),
+        }
+        epsilons = [line.epsilon for line in lines]
+        return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
+
+    def _round_columns(self) -> dict[str, Any]:
+        paid = [0, *(sum(access.paid for access in one.accesses) for one in self.rounds)]
+        losses = [np.nan if loss is None else loss for loss in self.losses]
+        failed = [sum(access.failure is not None for access in one.accesses) for one in self.rounds]
+        return {
+            "round": range(len(paid)),
+            "utility": self.utilities,
+            "loss": losses,
+            "spent": self._money(accumulate(paid)),
+            "paid": self._money(paid),
+            "accesses": [0, *(len(one.accesses) for one in self.rounds)],
+            "failures": [0, *failed],
+        }
+
+    def _money(self, amounts: Iterable[int]) -> list[float] | list[int]:
+        unit = 10**self.currency.decimals
+        return list(amounts) if unit == 1 else [amount / unit for amount in amounts]
+
+    def plot(self, figure: str = "learning") -> Figure:
+        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution" or "payouts"."""
+        # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
+        figures = resolve_name("databazaar.reports.figures:FIGURES")
+        if figure not in figures:
+            raise BazaarError(f"plot({figure!r}) is unknown: use one of {', '.join(figures)}")
+        drawn: Figure = figures[figure](self)
+        return drawn
+
+    def _facts(self) -> dict[str, str]:
+        given = [(name, value) for name, value in self.sampler.items() if name != "kind" and value is not None]
+        first, last = self.losses[0], self.final_loss
+        losses = {} if first is None or last is None else {"loss": f"{first:.4g} → {last:.4g}"}
+        return {
+            "status": self.message,
+            "budget": self.currency.format(self.budget),
+            "utility": f"{self.utilities[0]:.4g} → {self.final_utility:.4g}",
+            **losses,
+            "sampler": ", ".join([self.sampler["kind"], *(f"{name} = {value}" for name, value in given)]),
+            "model": self.model_hash,
+            "ledger": self.ledger_head,
+        }
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+        heads = ("provider", "owner", "accesses", "failures", f"pay in {self.currency.name}")
+        ranked = sorted(self.payouts, key=lambda line: -line.pay)
+        amount = self.currency.amount
+        return heads, [(p.provider, p.owner, p.accesses, p.failures, Decimal(amount(p.pay))) for p in ranked]

@@ -17,6 +17,7 @@ Draws = NDArray[np.int64]
 SAMPLERS = Registry(
     "sampler",
     {
+        "memory": "databazaar.samplers.memory:Memory",
         "osmd": "databazaar.samplers.osmd:OSMD",
         "uniform": "databazaar.samplers.uniform:Uniform",
     },

@@ -15,7 +15,7 @@ from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.valuation.apportionment import Mode
 from databazaar.valuation.method import METHODS, Method
-from databazaar.valuation.rank_stability import Stability, stability
+from databazaar.valuation.rank_stability import FEWEST_SEEDS, Stability, stability
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import Rule
 
@@ -25,7 +25,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, eq=False)
 class MethodOutcome:
-    """One method over all seeds. `payouts` is [seeds, providers]; `stability` needs two seeds or more."""
+    """One method over all seeds. `payouts` is [seeds, providers]; `stability` needs three seeds or more."""
 
     method: str
     results: tuple[ValuationResult, ...]
@@ -116,7 +116,9 @@ def compare(
     for name, runs in zip(methods, planned, strict=True):
         results = runs[0].run_seeds(runs, consumer, providers, lambda run: progress(run.kind, run.seed))
         paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
-        outcomes.append(MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds > 1 else None))
+        outcomes.append(
+            MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds >= FEWEST_SEEDS else None)
+        )
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
 

@@ -56,7 +56,6 @@ class RoundByRound(SteppedMethod):
     limit: Rule | None = None
     rounds: int | None = None
     aggregate: Aggregate = "sum"
-    draws_without_replacement: ClassVar[bool] = True
     limit_argument: ClassVar[str | None] = "limit"
 
     def __post_init__(self) -> None:
@@ -142,9 +141,10 @@ class FedShapley(RoundByRound):
 
     def validate(self, consumer: Consumer, providers: Sequence[Provider]) -> None:
         super().validate(consumer, providers)
-        if self.exact and consumer.per_round > MOST_PLAYERS:
+        players = min(consumer.per_round, len(providers))
+        if self.exact and players > MOST_PLAYERS:
             raise BazaarError(
-                f"{self._name()} scores every coalition of a round, 2^{consumer.per_round} of them for per_round = "
+                f"{self._name()} scores every coalition of a round, 2^{players} of them for per_round = "
                 f"{consumer.per_round}: it takes at most {MOST_PLAYERS}, so use fedsv instead"
             )
 
@@ -185,9 +185,9 @@ fed_shapley = as_function(FedShapley, "fed_shapley")
 
 
 def _draw(context: Context, seed: int, t: int) -> list[int]:
-    """K providers without replacement, by the stream that the arbiter's draws come from."""
+    """K providers without replacement, or all if there are fewer, by the stream that the arbiter's draws come from."""
     sampler, roster = Uniform(replacement=False), Roster.equal(len(context.providers))
-    per_round = context.consumer.per_round
+    per_round = min(context.consumer.per_round, len(roster))
     state, purse = sampler.init(roster, len(roster), per_round), Purse(len(roster), roster.prices)
     draws: list[int] = sampler.draw(state, draws_stream(seed, t), per_round, purse).tolist()
     return draws

@@ -36,6 +36,8 @@ METHODS = Registry(
     {
         "osmd": "databazaar.market.methods:MarketMethod",
         "uniform": "databazaar.market.methods:UniformMarketMethod",
+        "uniform-without-replacement": "databazaar.market.methods:WithoutReplacementMethod",
+        "market": "databazaar.market.methods:OwnMarketMethod",
         "g-shapley": "databazaar.valuation.gradient:GShapley",
         "fedsv": "databazaar.valuation.federated:FedShapley",
         "fedsv-exact": "databazaar.valuation.federated:FedShapleyExact",

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError
 
 Vector = NDArray[np.float64]
+FEWEST_SEEDS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Payouts over several seeds. `low` and `high` hold the mean payout with the given confidence.
+    """Payouts over several seeds. `low`, at zero or above, and `high` hold the mean payout with the given confidence.
 
     `best_rank` and `worst_rank` (1 is the best paid) are where each provider may end up with one more seed.
     """
@@ -53,19 +54,19 @@ class Stability:
 def stability(
     providers: Sequence[str], payouts: Sequence[Sequence[int]] | NDArray[Any], confidence: float = 0.95
 ) -> Stability:
-    """From payouts [seeds, providers], two seeds or more.
+    """From payouts [seeds, providers], three seeds or more: two that happen to agree would promise everything.
 
-    The interval of a mean is Student's, m ± t s/√S. Provider i is sure to be paid more than j in another run if the
-    prediction interval of the difference of their payouts, d ± t s_d √(1 + 1/S), lies above zero. A provider's best
-    rank counts those sure to be above it, its worst rank those sure to be below. Each pair is judged by itself: with
-    many providers, some pair will fall outside its interval.
+    The interval of a mean is Student's, m ± t s/√S, without what lies below zero, as nobody is paid less. Provider i
+    is sure to be paid more than j in another run if the prediction interval of the difference of their payouts,
+    d ± t s_d √(1 + 1/S), lies above zero. A provider's best rank counts those sure to be above it, its worst rank those
+    sure to be below. Each pair is judged by itself: with many providers, some pair will fall outside its interval.
 
     >>> stability(["a", "b", "c"], [[50, 26, 24], [51, 24, 25], [50, 25, 25]]).survives
     array([ True, False, False])
     """
     paid = np.asarray(payouts, dtype=np.float64)
-    if paid.ndim != 2 or len(paid) < 2 or paid.shape[1] != len(providers):
-        raise BazaarError(f"stability needs the payouts of at least two seeds, [seeds, {len(providers)}]")
+    if paid.ndim != 2 or len(paid) < FEWEST_SEEDS or paid.shape[1] != len(providers):
+        raise BazaarError(f"stability needs the payouts of at least three seeds, [seeds, {len(providers)}]")
     if not 0 < confidence < 1:
         raise BazaarError(f"confidence = {confidence} must lie between 0 and 1: 0.95 is usual")
     seeds = len(paid)
@@ -78,7 +79,9 @@ def stability(
     variances = np.diag(products)[:, None] + np.diag(products) - 2 * products
     above = gaps > t * np.sqrt(np.maximum(variances, 0.0) * (1 + 1 / seeds))
     best, worst = 1 + above.sum(0), len(providers) - above.sum(1)
-    return Stability(tuple(providers), seeds, confidence, mean, mean - margin, mean + margin, best, worst)
+    return Stability(
+        tuple(providers), seeds, confidence, mean, np.maximum(mean - margin, 0.0), mean + margin, best, worst
+    )
 
 
 @lru_cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ class ValuationResult:
     """One value per provider.
 
     Standard errors are those of sampling permutations: 0 where nothing was sampled, infinite after one permutation.
+    `settings` are what the method worked out for itself, such as the sampler of a market.
 
     >>> result = ValuationResult("exact", ("a", "b"), np.array([1.0, 3.0]), np.zeros(2), "all coalitions", Cost())
     >>> result.ranking()
@@ -80,6 +82,7 @@ class ValuationResult:
     stopped: str
     cost: Cost
     trained: Trained | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.standard_errors):
@@ -103,4 +106,5 @@ class ValuationResult:
             "stopped": self.stopped,
             "cost": asdict(self.cost),
             "final_utility": None if self.trained is None else self.trained.utility,
+            "settings": dict(self.settings),
         }

@@ -134,7 +134,7 @@ def room_on(device: torch.device) -> int:
 
 def suits(task: Task, oracle: Oracle, data: Data, room: int | None = None) -> bool:
     """Whether these kernels can do the oracle's work. `room` is that of a block on the data's device, unless given."""
-    if task.loss is not cross_entropy or not isinstance(oracle, LocalSGD):
+    if task.loss is not cross_entropy or not isinstance(oracle, LocalSGD) or not oracle.is_plain:
         return False
     form = Form.of(task.model, data.x)
     return form is not None and form.fits(oracle.batch_size, room_on(data.x.device) if room is None else room)

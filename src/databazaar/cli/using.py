@@ -1,0 +1,167 @@
+"""After the purchase: predict, evaluate and export. Each takes a run's folder, or a model folder that was copied."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from databazaar.runs.trained import Evaluation, TrainedModel
+
+From = Annotated[Path, typer.Argument(help="The run's folder, or a model folder.", show_default=False)]
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)]
+
+WORDS = {
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "auc": "AUC",
+    "brier": "Brier score",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R²",
+}
+UNDEFINED = {"auc": "all rows are of one class", "r2": "all targets are the same number"}
+
+PREDICT_EXAMPLES = (
+    "bazaar predict runs/fraud new.csv > predictions.csv",
+    "bazaar predict runs/fraud new.parquet --keep --out predictions.parquet",
+)
+EVALUATE_EXAMPLES = (
+    "bazaar evaluate runs/fraud test.csv",
+    "bazaar evaluate copied/model test.csv --json --out quality",
+)
+EXPORT_EXAMPLES = ("bazaar export runs/fraud", "bazaar export runs/fraud --out fraud.onnx")
+
+
+def predict(
+    folder: From,
+    table: Table,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this .csv or .parquet file.  [default: CSV on standard output]")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the table's own columns before the predictions.")] = False,
+) -> None:
+    """What the bought model says of new rows, one line a row in their order. They need no target."""
+    if out is not None and out.suffix.lower() not in (".csv", ".parquet"):
+        raise BazaarError(f"--out {out}: write to a .csv or a .parquet file")
+    from databazaar.files import write_whole
+    from databazaar.runs.finished import load
+
+    trained = load(folder)
+    frame = _read(trained, table)
+    predictions = trained.predict(frame, str(table))
+    if keep:
+        predictions = _beside(frame, predictions, table)
+    if out is None:
+        typer.echo(predictions.to_csv(index=False), nl=False)
+        return
+    content = io.BytesIO()
+    if out.suffix.lower() == ".parquet":
+        predictions.to_parquet(content, index=False)
+    else:
+        predictions.to_csv(content, index=False)
+    write_whole(out, content.getvalue())
+    typer.echo(f"{out}: {len(predictions):,} predictions")
+
+
+def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
+    from databazaar.data.tables import notes_of
+
+    frame = trained.read_table(table)
+    for note in notes_of(frame):
+        _note(f"{table}: {note}")
+    return frame
+
+
+def _note(text: str) -> None:
+    typer.echo(f"bazaar: note: {text}", err=True)
+
+
+def _beside(frame: pd.DataFrame, predictions: pd.DataFrame, table: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    taken = [name for name in predictions.columns if name in frame.columns]
+    if taken:
+        raise BazaarError(f"{table}: the table has a column {taken[0]!r} already: rename it, or leave --keep out")
+    return pd.concat([frame, predictions], axis=1)
+
+
+def evaluate(
+    folder: From,
+    table: Table,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the figures and metrics.json.  [default: RUN/evaluation]")
+    ] = None,
+) -> None:
+    """How good the bought model is on rows with a target: plain metrics with 95 % intervals, and figures."""
+    from databazaar.files import write_whole
+    from databazaar.reports.figures import save_png
+    from databazaar.reports.quality_figures import draw_quality
+    from databazaar.runs.finished import load
+
+    trained = load(folder)
+    frame = _read(trained, table)
+    evaluation = trained.judge(frame, str(table))
+    if len(evaluation.y) < len(frame):
+        missing = len(frame) - len(evaluation.y)
+        _note(f"{table}: {missing:,} of {len(frame):,} rows have no {trained.card.target!r} and are left out")
+    place = folder / "evaluation" if out is None else out
+    told = {"table": str(table), "model_hash": trained.card.model_hash, **outcome(evaluation)}
+    write_whole(place / "metrics.json", json.dumps(told, indent=2).encode())
+    figures = save_png(draw_quality(evaluation), place)
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    typer.echo(f"{len(evaluation.y):,} rows of {table}")
+    low_high = evaluation.intervals
+    for name, value in evaluation.metrics.items():
+        typer.echo(f"  {WORDS[name]:<12} {_line(name, value, low_high[name])}")
+    typer.echo("\n".join(str(path) for path in figures))
+
+
+def outcome(evaluation: Evaluation) -> dict[str, object]:
+    """Metrics and intervals as JSON has them: null where undefined."""
+    return {
+        "rows": len(evaluation.y),
+        "metrics": {name: _or_none(value) for name, value in evaluation.metrics.items()},
+        "intervals_95": {name: [_or_none(end) for end in ends] for name, ends in evaluation.intervals.items()},
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _line(name: str, value: float, ends: tuple[float, float]) -> str:
+    if not math.isfinite(value):
+        return f"–  ({UNDEFINED.get(name, 'the answers are not finite')})"
+    low, high = ends
+    return f"{value:.4g}" + (f"  (95 %: {low:.4g} … {high:.4g})" if math.isfinite(low) else "")
+
+
+def export(
+    folder: From,
+    out: Annotated[Path | None, typer.Option(help="The ONNX file.  [default: RUN/model.onnx]")] = None,
+) -> None:
+    """Writes the bought model as ONNX: encoded features in, answers out. The preprocessing stays in schema.json."""
+    from databazaar.runs.finished import load
+    from databazaar.runs.onnx import export_onnx
+
+    path = folder / "model.onnx" if out is None else out
+    difference = export_onnx(load(folder), path)
+    checked = (
+        "not checked, because onnxruntime is not installed"
+        if difference is None
+        else f"checked with onnxruntime: its answers are ours to within {difference:.1g}"
+    )
+    typer.echo(f"{path} is written; {checked}")

@@ -1,0 +1,114 @@
+"""A market looked at before anything is bought: every fault of its settings and files, and a profile of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from databazaar.config.estimate import Estimate, estimate
+from databazaar.config.faults import Faults, TableReader
+from databazaar.config.jobs import market_job
+from databazaar.config.market_file import parse_all, read_settings
+from databazaar.config.sections import DataSettings, ProviderSettings, Section
+from databazaar.data.market_profile import Table, profile_tables
+from databazaar.data.profile_record import MarketProfile
+from databazaar.errors import BazaarError
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`faults` are what `bazaar run` would refuse. There is a profile where the hold-out can be read, and an estimate
+    where nothing is at fault."""
+
+    faults: tuple[str, ...]
+    profile: MarketProfile | None = None
+    estimate: Estimate | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Each with the table that it is about."""
+        tables = self.profile.tables if self.profile else ()
+        return [f"{table.file}: {warning}" for table in tables for warning in table.warnings]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ok": not self.faults,
+            "faults": list(self.faults),
+            "warnings": self.warnings,
+            "profile": self.profile.model_dump(mode="json") if self.profile else None,
+            "estimate": asdict(self.estimate) if self.estimate else None,
+        }
+
+
+def check_market(path: Path) -> Checked:
+    """All that is wrong with a market.toml and its files, not only the first."""
+    faults = Faults()
+    settings = faults.caught(lambda: read_settings(path))
+    if settings is None:
+        return Checked(faults.found)
+    faults.add(parse_all(settings, str(path))[1])
+    profile = _profile(settings, path.resolve().parent, faults)
+    job = faults.caught(lambda: market_job(path)) if not faults.found else None
+    return Checked(faults.found, profile, None if job is None else estimate(job))
+
+
+def market_profile(path: Path) -> MarketProfile | None:
+    """The profile of the tables alone, None where the hold-out cannot be used."""
+    return _profile(read_settings(path), path.resolve().parent, Faults())
+
+
+def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> MarketProfile | None:
+    """Reads every table that the settings name, notes what cannot be used, and profiles the rest."""
+    data = _section(DataSettings, settings.get("data"))
+    if data is None:
+        return None
+    reader = TableReader(data, folder, faults)
+    holdout = reader.table("hold-out", data.holdout)
+    own = _present(reader.table("training rows", file) for file in _training_file(settings))
+    providers = _present(
+        reader.table(provider.id, provider.file, _who(provider.id))
+        for provider in (_section(ProviderSettings, given) for given in settings.get("providers", ()))
+        if provider is not None and provider.file is not None
+    )
+    if holdout is None:
+        return None
+    columns = reader.columns(holdout)
+    usable = {use.name: schema for use, schema in columns if schema is not None}
+    labels = reader.labels(holdout)
+    for table in own:
+        reader.compare(table, usable, labels)
+    for table in providers:
+        reader.compare(table, usable, labels, _who(table.id))
+    if not usable:
+        return None
+    return profile_tables(
+        [holdout, *own], providers, target=data.target, task=data.task, columns=[use for use, _ in columns]
+    )
+
+
+def _training_file(settings: Mapping[str, Any]) -> list[Path]:
+    """The consumer's own training rows, where they are a file."""
+    consumer = settings.get("consumer")
+    train = consumer.get("train") if isinstance(consumer, Mapping) else None
+    return [Path(train)] if isinstance(train, str) else []
+
+
+def _present(tables: Iterable[Table | None]) -> list[Table]:
+    return [table for table in tables if table is not None]
+
+
+def _who(id: str) -> str:
+    return f"provider {id!r}: "
+
+
+def _section(section: type[AnySection], given: object) -> AnySection | None:
+    try:
+        return section.model_validate(given)
+    except (ValidationError, BazaarError):
+        return None

@@ -1,0 +1,99 @@
+"""What a table tells of itself: the column to predict, whether that is a class or a number, and what is no feature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pandas as pd
+from pandas.api import types
+
+from databazaar.config.names import writable
+from databazaar.data.columns import Column, kind_of, listed, plain
+from databazaar.data.holdout import LeftOut, fit_column
+from databazaar.data.schema_message import TaskKind
+from databazaar.data.signs import holds_written_numbers, is_identifier
+from databazaar.errors import BazaarError
+
+Ask = Callable[[str, Sequence[str]], str]
+"""Asks a person one question that has these answers."""
+FEW = 20
+"""So many different values, at most, are classes."""
+_SAYS_SO = {"target", "label", "labels", "class", "y", "outcome", "response"}
+_USUALLY_IS = {
+    *("fraud", "fraudulent", "default", "defaulted", "churn", "churned", "survived", "diagnosis", "disease"),
+    *("late", "delayed", "cancelled", "converted", "conversion", "clicked", "bought", "purchased", "approved"),
+    *("attrition", "readmitted", "quality", "species", "spam"),
+}
+
+
+def guess_target(
+    frame: pd.DataFrame,
+    others: Sequence[Sequence[str]],
+    where: str,
+    ask: Ask | None = None,
+) -> str:
+    """The column to predict: by its name, as the only one that a table of `others` lacks, or the last of few values.
+
+    >>> guess_target(pd.DataFrame({"amount": [1.5, 2.5], "is_fraud": [0, 1]}), [["amount", "is_fraud"]], "own.csv")
+    'is_fraud'
+    """
+    names = [str(name) for name in frame.columns]
+    shared = [name for name in names if not others or any(name in columns for columns in others)]
+    for candidates in _hints(shared, others):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            return _chosen(candidates, where, ask)
+    few = [name for name in shared if 2 <= frame[name].nunique() <= FEW]
+    if few and few[-1] == names[-1]:
+        return names[-1]
+    return _chosen([*few, *(name for name in shared[-1:] if name not in few)], where, ask)
+
+
+def _hints(names: list[str], others: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Columns that may be the target, the surest hint first."""
+    for known in (_SAYS_SO, _USUALLY_IS):
+        yield [name for name in names if name.casefold() in known]
+        yield [name for name in names if known & set(re.findall(r"[^\W\d_]+", name.casefold()))]
+    lacking = ([name for name in names if name not in columns] for columns in others)
+    yield sorted({absent[0] for absent in lacking if len(absent) == 1})
+
+
+def _chosen(candidates: list[str], where: str, ask: Ask | None) -> str:
+    if ask is not None and candidates:
+        return ask("Which column is to be predicted?", candidates)
+    likely = f"; it may be {listed(candidates)}" if candidates else ""
+    raise BazaarError(f"{where}: no column is surely the one to predict{likely}: say which with `--target NAME`")
+
+
+def guess_task(target: Column) -> TaskKind:
+    """Text and few whole numbers are classes; any other numbers are to be estimated.
+
+    >>> guess_task(pd.Series(["yes", "no"])), guess_task(pd.Series([0, 1])), guess_task(pd.Series([0.5, 1.5]))
+    ('classification', 'classification', 'regression')
+    """
+    values = plain(target.dropna())
+    if kind_of(values) != "number" or types.is_bool_dtype(values.dtype):
+        many_numbers = values.nunique() > FEW and holds_written_numbers(values)
+        return "regression" if many_numbers else "classification"
+    whole = bool((values == values.round()).all())
+    return "classification" if whole and values.nunique() <= FEW else "regression"
+
+
+def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:
+    """The columns that would be taken for features and are none, each with the reason."""
+    unused = {}
+    for name in map(str, frame.columns):
+        if name == target:
+            continue
+        try:
+            fitted = fit_column(frame[name], categorical=False, wanted=False, day_first=None, where="")
+        except BazaarError as reason:
+            unused[name] = str(reason).removeprefix(": ")
+            continue
+        if not isinstance(fitted, LeftOut) and is_identifier(frame[name]):
+            unused[name] = "it is different in every row, as an identifier is"
+    if unused:
+        unused |= {name: "market.toml cannot hold its name" for name in map(str, frame.columns) if not writable(name)}
+    return unused

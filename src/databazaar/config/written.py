@@ -1,0 +1,98 @@
+"""The market.toml that `bazaar init` writes from the files it found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from databazaar.config.discover import Found
+
+WIDTH = 110
+
+
+def written_market(found: Found) -> str:
+    """A commented market.toml that runs as it stands."""
+    per_round, budget = pace(len(found.providers))
+    providers = "\n".join(
+        f"[[providers]]\nid = {quoted(id)}\nfile = {quoted(file.as_posix())}\n" for id, file in found.providers
+    )
+    return f"""\
+# A data market, written by `bazaar init` from the files that it found.
+# Look at the files: bazaar check market.toml   Buy: bazaar run market.toml
+# Paths are relative to this file. Every setting that is not here has a default.
+{_notes(found)}
+[market]
+name = {quoted(_market_name(found.folder))}
+{_line("budget", str(budget), "what you will spend in all")}
+{_line("per_round", str(per_round), "accesses bought in a round")}
+# seed = 0                 # the same seed gives the same run
+# currency = "EUR"         # how amounts are named; decimals = 2 for euros and cents
+
+{_consumer(found)}[data]
+{_text("holdout", found.holdout.as_posix(), "your own rows; they never reach a provider")}
+{_text("target", found.target, "the column to predict")}
+{_text("task", found.task, 'or "regression"' if found.task == "classification" else 'or "classification"')}
+{_features(found.features)}
+[[stops]]
+kind = "no-progress"       # ends the run when the utility no longer rises beyond chance; the rest comes back
+
+# [model]
+# kind = "mlp"             # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
+
+# A provider may have a price per access (price = "1") and an owner, who may run several providers.
+{providers}"""
+
+
+def pace(providers: int) -> tuple[int, int]:
+    """Accesses in a round and in all: half of the providers a round, which the sampler compares with each other, and a
+    hundred rounds. Measured in benchmarks/bench_real.py: with fewer in a round, pay depends more on luck.
+
+    >>> pace(1), pace(9), pace(16), pace(100)
+    ((1, 100), (4, 400), (8, 800), (20, 2000))
+    """
+    per_round = min(providers, max(3, min(20, providers // 2)))
+    return per_round, 100 * per_round
+
+
+def quoted(text: str) -> str:
+    """Text as TOML writes it.
+
+    >>> print(quoted('a "b"'))
+    "a \\"b\\""
+    """
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _consumer(found: Found) -> str:
+    """Where training starts from: a share of the hold-out's rows, or a file of its own."""
+    train = "0.5" if found.train is None else quoted(found.train.as_posix())
+    what = "the share of your own rows to start from; or a file" if found.train is None else "the rows to start from"
+    return f'[consumer]\nname = "consumer"          # you, as statements call you\n{_line("train", train, what)}\n\n'
+
+
+def _text(name: str, value: str, comment: str) -> str:
+    return _line(name, quoted(value), comment)
+
+
+def _line(name: str, value: str, comment: str) -> str:
+    return f"{f'{name} = {value}':<26} # {comment}"
+
+
+def _features(features: tuple[str, ...] | None) -> str:
+    if features is None:
+        return "# features = […]           # without it, every column but the target is one\n"
+    rows = [""]
+    for name in map(quoted, features):
+        if len(rows[-1]) + len(name) > WIDTH:
+            rows.append("")
+        rows[-1] += f"{' ' if rows[-1] else ''}{name},"
+    return "features = [\n" + "\n".join(f"    {row}" for row in rows) + "\n]\n"
+
+
+def _notes(found: Found) -> str:
+    return "".join(f"# - {note}\n" for note in (" ".join(note.split()) for note in found.notes))
+
+
+def _market_name(folder: Path) -> str:
+    name = folder.resolve().name.strip()
+    return name if name.isprintable() and name else "market"

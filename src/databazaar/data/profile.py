@@ -1,0 +1,156 @@
+"""Tables measured against the consumer's hold-out: what differs, what is empty, what was copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from databazaar.data.columns import Column, Floats
+from databazaar.data.comparable import Names, comparable, fingerprints, names
+from databazaar.data.labels import Classes, classes_of, places_of
+from databazaar.data.profile_record import TableProfile, Understood
+from databazaar.data.schema_message import TaskKind
+from databazaar.errors import BazaarError
+
+MOST_STRANGE = 50
+FARTHEST = 1e6
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the hold-out's numbers of one column are like."""
+
+    least: float
+    most: float
+    mean: float
+    scale: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Spread | None:
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            return cls(float(known.min()), float(known.max()), float(known.mean()), float(known.std()))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One column of numbers or dates: how many there are and lie outside the hold-out's range, and the shift."""
+
+    known: int
+    outside: int = 0
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Categories:
+    """One column of categories: how many cells there are and the hold-out does not know, and such names by number."""
+
+    known: int
+    unseen: int
+    strange: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that the sentences about one table are made from."""
+
+    profile: TableProfile
+    numbers: dict[str, Numbers]
+    categories: dict[str, Categories]
+    empty: dict[str, float]
+    strange_labels: tuple[str, ...]
+    extra: tuple[str, ...]
+
+
+class Yardstick:
+    """The consumer's hold-out. `understood` says of each feature how it is read."""
+
+    def __init__(self, frame: pd.DataFrame, target: str, task: TaskKind, understood: dict[str, Understood]) -> None:
+        self.frame, self.target = frame, target
+        self._kinds: dict[str, Understood] = {**understood, target: "number" if task == "regression" else "category"}
+        self._own = comparable(frame, self._kinds)
+        self._spreads = {name: Spread.of(values) for name, values in self._own.floats.items()}
+        self.known = {name: {text for text in texts if text is not None} for name, texts in self._own.names.items()}
+        self._rows = fingerprints(self._own)
+        self._classes = _classes(frame[target]) if task == "classification" else ()
+
+    def measure(self, frame: pd.DataFrame, id: str, file: str) -> Measured:
+        """One table against the hold-out, in the columns that it has."""
+        own = frame is self.frame
+        columns = self._own if own else comparable(frame, self._kinds)
+        rows = self._rows if own else fingerprints(columns)
+        complete = len(columns.floats) + len(columns.names) == len(self._kinds)
+        numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
+        categories = {
+            name: _categories(texts, self.known[name])
+            for name, texts in columns.names.items()
+            if name != self.target and self._kinds[name] == "category"
+        }
+        shifted = max(numbers, key=lambda name: numbers[name].shift, default="")
+        balance = self._balance(frame)
+        empty = {name: float(np.isnan(values).mean()) for name, values in columns.floats.items()}
+        empty |= {name: float(pd.isna(texts).mean()) for name, texts in columns.names.items()}
+        profile = TableProfile(
+            id=id,
+            file=file,
+            rows=len(frame),
+            missing=float(np.mean(list(empty.values()))) if empty else 0.0,
+            unseen=_share(sum(c.unseen for c in categories.values()), sum(c.known for c in categories.values())),
+            outside=_share(sum(n.outside for n in numbers.values()), sum(n.known for n in numbers.values())),
+            shift=numbers[shifted].shift if shifted else 0.0,
+            shifted=shifted if shifted and numbers[shifted].shift else "",
+            copied=int(np.isin(self._rows, rows).sum()) if complete and not own else 0,
+            repeated=len(rows) - len(np.unique(rows)),
+            balance=balance,
+        )
+        return Measured(
+            profile,
+            numbers,
+            categories,
+            empty,
+            strange_labels=tuple(name for name in balance if name not in map(str, self._classes)),
+            extra=tuple(str(name) for name in frame.columns if name not in self.frame.columns),
+        )
+
+    def _balance(self, frame: pd.DataFrame) -> dict[str, float]:
+        """The share of each class by the hold-out's name for it; as written where a label is none of them."""
+        if not self._classes or self.target not in frame.columns:
+            return {}
+        labels = frame[self.target].dropna()
+        try:
+            counts = np.bincount(places_of(labels, self._classes, ""), minlength=len(self._classes))
+            return {str(name): _share(int(rows), len(labels)) for name, rows in zip(self._classes, counts, strict=True)}
+        except BazaarError:
+            shares = pd.Series(names(labels)).value_counts(normalize=True)
+            return {str(name): float(share) for name, share in shares.items()}
+
+
+def _numbers(values: Floats, spread: Spread | None) -> Numbers:
+    known = values[~np.isnan(values)]
+    if spread is None or not len(known):
+        return Numbers(len(known))
+    outside = int(((known < spread.least) | (known > spread.most)).sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = abs(float(known.mean()) - spread.mean) / (spread.scale or max(abs(spread.mean), 1.0))
+    return Numbers(len(known), outside, min(distance, FARTHEST) if np.isfinite(distance) else FARTHEST)
+
+
+def _categories(texts: Names, known: set[str]) -> Categories:
+    counts = pd.Series(texts).value_counts()
+    strange = counts[[name not in known for name in counts.index]]
+    return Categories(int(counts.sum()), int(strange.sum()), tuple(map(str, strange.index[:MOST_STRANGE])))
+
+
+def _classes(labels: Column) -> Classes:
+    try:
+        return classes_of(labels.dropna(), "")
+    except BazaarError:
+        return ()
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,111 @@
+"""How objects show themselves: one screen in a terminal, a small table in a notebook. Data are told by their size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+LINE = 160
+"""What is short enough is shown on one line."""
+MOST_ROWS = 10
+"""So many rows of a table are shown; the rest is counted."""
+WIDEST = 60
+"""Longer words are cut: they may be somebody else's."""
+
+
+class Displayed:
+    """Base of what has more inside than a screen holds. Write `_facts`, and `_table` where there is one.
+
+    >>> class Stall(Displayed):
+    ...     def _facts(self):
+    ...         return {"open": "yes", "goods": "3 apples"}
+    >>> Stall()
+    Stall(open: yes, goods: 3 apples)
+    """
+
+    def _facts(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        """Heads and rows, the most important row first; none where there is nothing to list."""
+        return (), ()
+
+    def __repr__(self) -> str:
+        name, facts = type(self).__name__, {key: shown(value) for key, value in self._facts().items()}
+        heads, rows = self._table()
+        short = f"{name}({', '.join(f'{key}: {value}' for key, value in facts.items())})"
+        if not heads and len(short) <= LINE:
+            return short
+        wide = max(map(len, facts))
+        lines = [name, *(f"  {key:<{wide}}  {value}" for key, value in facts.items())]
+        return "\n".join([*lines, "", *(f"  {line}" for line in _columns(heads, rows))] if heads else lines)
+
+    def _repr_html_(self) -> str:
+        facts = "".join(_row([key, value], "th", "td") for key, value in self._facts().items())
+        heads, rows = self._table()
+        parts = [f"<p><b>{type(self).__name__}</b></p>", f"<table>{facts}</table>"]
+        if heads:
+            body = "".join(_row(row) for row in rows[:MOST_ROWS])
+            parts.append(f"<table><thead>{_row(heads, 'th', 'th')}</thead><tbody>{body}</tbody></table>")
+        if len(rows) > MOST_ROWS:
+            parts.append(f"<p>… and {len(rows) - MOST_ROWS:,} more</p>")
+        return f"<div>{''.join(parts)}</div>"
+
+
+def shown(value: object, most: int = 4 * WIDEST) -> str:
+    """Words as a screen may show them: on one line, not too long, and none that turn the text around them.
+
+    >>> shown("north\\nbank \\u202eknab")
+    'north�bank �knab'
+    """
+    text = "".join(character if character.isprintable() else "\ufffd" for character in str(value)[: most + 1])
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def listed(words: Sequence[object], most: int = 5) -> str:
+    """The first few of many.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    first = ", ".join(shown(word, WIDEST) for word in words[:most])
+    return first if len(words) <= most else f"{first} and {len(words) - most:,} more"
+
+
+def size_of(data: Any) -> str:
+    """What rows there are, without showing any: data are somebody's own, and large.
+
+    >>> import numpy as np
+    >>> size_of((np.zeros((300, 8)), np.zeros(300)))
+    '300 rows of 8'
+    """
+    if isinstance(data, tuple) and data:
+        return size_of(data[0])
+    if isinstance(data, Mapping):
+        return "; ".join(f"{key}: {size_of(part)}" for key, part in data.items())
+    shape = tuple(getattr(data, "shape", ()))
+    if not shape:
+        return type(data).__name__
+    return f"{shape[0]:,} rows" + (f" of {'×'.join(map(str, shape[1:]))}" if shape[1:] else "")
+
+
+def _columns(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """A table as text: words to the left, numbers to the right."""
+    cells = [[shown(cell, WIDEST // 2) for cell in row] for row in (heads, *rows[:MOST_ROWS])]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    left = [isinstance(cell, str) for cell in (rows[0] if rows else heads)]
+    lines = [
+        "  ".join(
+            f"{cell:<{width}}" if to_left else f"{cell:>{width}}"
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return [*lines, f"… and {len(rows) - MOST_ROWS:,} more"] if len(rows) > MOST_ROWS else lines
+
+
+def _row(cells: Sequence[object], first: str = "td", other: str = "td") -> str:
+    tags = [first, *[other] * (len(cells) - 1)]
+    written = (f"<{tag}>{escape(shown(cell))}</{tag}>" for tag, cell in zip(tags, cells, strict=True))
+    return f"<tr>{''.join(written)}</tr>"

@@ -1,0 +1,175 @@
+"""Was it worth it? The bought model beside what the consumer could have had otherwise, on rows that nobody looked at.
+
+Three alternatives, all judged by the same audit rows: the consumer's own rows alone; the same money spent by asking
+everybody alike; and the best single provider, out of the few that were paid most. The last two are played in memory
+with the market's own engine, so they are measured only where the providers' data are at hand: to ask real providers
+again would have to be paid again.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.engines.scoring import evaluator_for
+from databazaar.errors import BazaarError
+from databazaar.learning.metrics import intervals, metrics, softmax
+from databazaar.learning.models import caller
+from databazaar.learning.own_rows import fit_own_rows, joined, refit
+from databazaar.learning.split import split_rows
+from databazaar.ledger import Accounts
+from databazaar.market.arbiter import Arbiter
+from databazaar.market.driver import play
+from databazaar.market.run import MarketRun
+from databazaar.parties import Consumer
+from databazaar.roster import Purse, Roster
+from databazaar.runs.report import Report
+from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
+from databazaar.samplers import Sampler, Uniform
+from databazaar.samplers.protocol import Draws, Vector
+
+SINGLES = 3
+"""How many of the best paid providers are tried alone."""
+
+
+def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = None, scale: float = 1.0) -> Worth:
+    """Judges the model that `arbiter` has just bought, or the parameters `bought` of a run that it made before.
+
+    It needs a consumer with `audit` rows and a torch model. `scale` turns a regression's targets into units.
+    """
+    consumer = arbiter.consumer
+    if consumer.audit is None or consumer.task.model is None:
+        raise BazaarError("whether it was worth it is judged by audit rows: give Consumer(…, audit=(x, y))")
+    model = _Answers.of(consumer, arbiter.parameters if bought is None else bought, scale)
+    others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
+    notes: tuple[str, ...] = ()
+    if getattr(arbiter.engine, "remote", False):
+        notes = ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
+    elif report.rounds:
+        others += _played(arbiter, report, model, scale)
+    return Worth(
+        task=model.task,
+        rows=len(model.y),
+        bought=Judged(MARKET, model.metrics),
+        others=tuple(others),
+        intervals=intervals(model.task, model.values, model.y),
+        notes=notes,
+    )
+
+
+def own_rows_alone(consumer: Consumer) -> Tensor:
+    """The model that the consumer could have had without any market: fitted to all of its rows but the audit's.
+
+    How long to train, and how fast, is found with a part of them kept apart; then it is trained on all.
+    """
+    assert consumer.holdout is not None
+    task, start = copy.deepcopy(consumer.task), consumer.untrained_parameters()
+    found, train, judge = consumer.own_fit, consumer.train, consumer.holdout
+    if found is None or train is None:
+        parts = split_rows(consumer.holdout[1].cpu().numpy(), (0.75, 0.25), "the hold-out")
+        train, judge = ((consumer.holdout[0][part], consumer.holdout[1][part]) for part in map(torch.from_numpy, parts))
+        found = fit_own_rows(task, start, train, judge)
+    return refit(task, start, joined([train, judge]), found, len(train[0]))
+
+
+def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[Judged]:
+    """The alternatives that have to be played: all in lockstep, for as many rounds as the market took."""
+    rounds, per_round = len(report.rounds), report.per_round
+    tried = sorted(range(len(report.payouts)), key=lambda i: (-report.payouts[i].pay, i))[:SINGLES]
+    runs = [_begin(arbiter, Uniform(), max(report.spent, per_round * int(arbiter.rules.quotes.min())), per_round)]
+    if len(report.payouts) > 1:
+        quotes = arbiter.rules.quotes
+        runs += [_begin(arbiter, Only(place), rounds * int(quotes[place]), 1) for place in tried]
+    play(runs, arbiter.engine)
+    answers = [_Answers.of(arbiter.consumer, run.state.best.params, scale) for run in runs]
+    judged = [bought.beside(UNIFORM, answers[0])]
+    if len(runs) > 1:
+        best = min(range(1, len(runs)), key=lambda place: float(answers[place].losses.mean()))
+        name = report.payouts[tried[best - 1]].provider
+        judged.append(bought.beside(SINGLE, answers[best], f"{name}, of the {len(tried)} paid most"))
+    return judged
+
+
+def _begin(arbiter: Arbiter, sampler: Sampler, budget: int, per_round: int) -> MarketRun:
+    consumer = arbiter.consumer.with_budget(budget, per_round)
+    rules = arbiter.rules
+    other = Arbiter(
+        consumer,
+        arbiter.providers,
+        sampler,
+        aggregator=arbiter.aggregator,
+        payment=rules.payment,
+        engine=arbiter.engine,
+        seed=rules.terms.seed,
+    )
+    return other.begin(Accounts(other.rules), evaluator=evaluator_for(consumer, arbiter.engine.device))
+
+
+@dataclass(frozen=True)
+class Only:
+    """Always asks the same provider: for the question what it is worth alone."""
+
+    place: int
+    kind: ClassVar[str] = "only"
+
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        chances = np.zeros(len(roster))
+        chances[self.place] = 1.0
+        return chances
+
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        return state
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        return np.full(size, self.place, dtype=np.int64)
+
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+        return state
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What a model answers on the audit rows, and each row's loss."""
+
+    task: str
+    values: NDArray[np.float64]
+    y: NDArray[np.float64] | NDArray[np.int64]
+    losses: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, consumer: Consumer, params: Tensor, scale: float) -> _Answers:
+        outputs = audit_outputs(consumer, params)
+        assert consumer.audit is not None
+        y = consumer.audit[1].cpu().numpy()
+        if consumer.classifies:
+            p = softmax(outputs if outputs.shape[1] > 1 else np.concatenate([0 * outputs, outputs], 1))
+            losses = -np.log(np.clip(p[np.arange(len(y)), y], np.finfo(np.float64).eps, 1.0))
+            return cls("classification", p, y, losses)
+        values, y = outputs.reshape(-1) * scale, y.reshape(-1).astype(np.float64) * scale
+        return cls("regression", values, y, (values - y) ** 2)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return metrics(self.task, self.values, self.y)
+
+    def beside(self, kind: str, other: _Answers, detail: str = "") -> Judged:
+        """The other model, and how far this one is ahead of it, row by row."""
+        ahead = other.losses - self.losses
+        error = float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else float("nan")
+        return Judged(kind, other.metrics, float(ahead.mean()), error, detail)
+
+
+@torch.no_grad()
+def audit_outputs(consumer: Consumer, params: Tensor) -> NDArray[np.float64]:
+    """The outputs [rows, …] of the model with these parameters on the audit rows."""
+    task = copy.deepcopy(consumer.task)
+    assert task.model is not None and consumer.audit is not None
+    run = caller(task.model.cpu().eval())
+    outputs = run(task.layout.unflatten(params.cpu()), consumer.audit[0].cpu())
+    return outputs.double().numpy().reshape(len(outputs), -1)

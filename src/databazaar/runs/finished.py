@@ -1,0 +1,68 @@
+"""A finished run as a buyer uses it: the model, the report, and who was paid what."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+from torch import nn
+
+from databazaar.errors import BazaarError
+from databazaar.runs.folder import MODEL, OLD_MODEL, RUN, RunFolder
+from databazaar.runs.model_card import ModelCard
+from databazaar.runs.model_folder import CARD, StoredModel, read_model, read_weights
+from databazaar.runs.report import Report
+from databazaar.runs.trained import TrainedModel, load_model
+
+
+class FinishedRun(TrainedModel):
+    """A finished run: its model, ready to be used, with the report and what everybody was paid."""
+
+    def __init__(self, folder: RunFolder, stored: StoredModel, model: nn.Module | None = None) -> None:
+        super().__init__(folder.path, stored, model)
+        self.folder = folder
+
+    @cached_property
+    def report(self) -> Report:
+        """The run's report, from its ledger, which must hold."""
+        return self.folder.report()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Who was paid what: a row for each provider, money in units of the currency."""
+        return self.report.to_frame()
+
+    def _facts(self) -> dict[str, str]:
+        return {**super()._facts(), "run": str(self.folder.summary().get("message")), "pay": ".to_frame(), .report"}
+
+
+def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:
+    """A finished run from its folder. Where the architecture is your own, give a `model` of it to be filled."""
+    folder = RunFolder(Path(path))
+    if not folder.finished:
+        raise BazaarError(
+            f"{path} holds no finished run: `bazaar resume {path}` goes on with it, `bazaar close {path}` ends it"
+        )
+    return FinishedRun(folder, _stored(folder), model)
+
+
+def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
+    """A run's folder or a model folder, whichever it is."""
+    place = Path(path)
+    if (place / CARD).exists():
+        return load_model(place, model)
+    if not (place / RUN).exists():
+        raise BazaarError(f"{path} is neither a run's folder nor a model folder: give one that `bazaar run` made")
+    return load_run(place, model)
+
+
+def _stored(folder: RunFolder) -> StoredModel:
+    """The run's model, which must be the one that its summary names."""
+    expected = str(folder.summary().get("model_hash"))
+    if folder.weights.name == OLD_MODEL and folder.weights.parent == folder.path:
+        card = ModelCard(model_hash=expected, written="before 0.3.0", by="an older version")
+        return StoredModel(card, read_weights(folder.weights, expected), None)
+    stored = read_model((folder.path / MODEL).parent)
+    if stored.card.model_hash != expected:
+        raise BazaarError(f"{folder.path}: the model is not the one that the run ended with: it was changed")
+    return stored

@@ -1,0 +1,162 @@
+"""The folder of a trained model: complete in itself, to be copied anywhere. Reading it needs no torch.
+
+model.safetensors   the weights by name
+model.json          what the model is: how to build it, what it answers, its hash, when and by what it was written
+schema.json         the preprocessing, where there is one: how a table becomes the model's inputs
+README.txt          how to use it
+
+It may come from anybody: it is data that is checked, and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from databazaar import __version__
+from databazaar.errors import BazaarError
+from databazaar.files import write_whole
+from databazaar.learning.kinds import ModelForm
+from databazaar.runs.model_card import FORMAT, ModelCard, Outline, Tables, known_from
+from databazaar.vectors import hash_array, pack, unpack
+
+if TYPE_CHECKING:
+    from databazaar.data.schema import Schema
+
+WEIGHTS, CARD, SCHEMA, README = "model.safetensors", "model.json", "schema.json", "README.txt"
+LARGEST_CARD, LARGEST_SCHEMA = 2**20, 2**26
+"""Bytes that model.json and schema.json may have: more is not ours, and is not read."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model folder holds, checked: the weights have the hash that model.json names."""
+
+    card: ModelCard
+    weights: dict[str, NDArray[Any]]
+    schema: Schema | None
+
+
+def write_model(
+    folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None, tables: Tables | None = None
+) -> ModelCard:
+    """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole."""
+    card = ModelCard(
+        model_hash=hash_array(params),
+        architecture=outline.architecture,
+        written=datetime.now(UTC).isoformat(timespec="seconds"),
+        by=f"databazaar {__version__}",
+        tables=tables or Tables(),
+        **({"task": outline.task} if schema is None else known_from(schema)),
+    )
+    write_whole(folder / WEIGHTS, pack(outline.named(params)))
+    if schema is not None:
+        write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode())
+    write_whole(folder / README, _readme(card).encode())
+    write_whole(folder / CARD, json.dumps(card.model_dump(), indent=2).encode())
+    return card
+
+
+def read_model(folder: Path) -> StoredModel:
+    """What is in a model folder. What does not fit together is refused in one sentence."""
+    from databazaar.data.schema import Schema
+
+    card = read_card(folder)
+    weights = read_weights(folder / WEIGHTS, card.model_hash)
+    schema = None
+    if card.target is not None or (folder / SCHEMA).exists():
+        schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA), str(folder / SCHEMA))
+    if schema is not None and any(getattr(card, name) != value for name, value in known_from(schema).items()):
+        raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
+    form = card.form
+    if form is not None:
+        if _count(form, folder) != sum(array.size for array in weights.values()):
+            raise _unfit(folder / WEIGHTS, f"it has other parameters than the {form.kind} of {CARD}")
+        if schema is not None and (schema.width, schema.outputs) != (int(np.prod(form.inputs)), form.outputs):
+            raise _unfit(folder / SCHEMA, f"it does not fit the inputs and outputs of {CARD}")
+    return StoredModel(card, weights, schema)
+
+
+def _count(form: ModelForm, folder: Path) -> int:
+    try:
+        return form.parameter_count
+    except BazaarError as error:
+        raise _unfit(folder / CARD, str(error).partition(":")[0]) from None
+
+
+def read_card(folder: Path) -> ModelCard:
+    path = folder / CARD
+    content = _json(path, LARGEST_CARD)
+    if isinstance(content, dict) and isinstance(content.get("format"), int) and content["format"] > FORMAT:
+        raise BazaarError(f"{path} was written by a newer version ({content.get('by')!s:.40}): install that version")
+    try:
+        return ModelCard.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"])[:80] or "the whole"
+        raise _unfit(path, f"{field}: {first['msg']}") from None
+
+
+def read_weights(path: Path, expected: str) -> dict[str, NDArray[Any]]:
+    """The weights by name. Only safetensors are read, which hold numbers and nothing that could be executed."""
+    try:
+        weights = unpack(path.read_bytes())
+        found = hash_array(np.concatenate([array.reshape(-1) for array in weights.values()]))
+    except FileNotFoundError:
+        raise BazaarError(f"{path} is missing: copy the whole model folder") from None
+    except (OSError, ValueError, TypeError) as reason:
+        raise _unfit(path, f"it cannot be read as safetensors: {reason!s:.100}") from None
+    if found != expected:
+        raise _unfit(path, "it does not hold the model that was written: it was changed")
+    return weights
+
+
+def _json(path: Path, most: int) -> Any:
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise _unfit(path, f"it has more than {most:,} bytes")
+        return json.loads(content)
+    except FileNotFoundError:
+        raise BazaarError(f"{path} is missing: give a run's folder, or a model folder that is whole") from None
+    except (OSError, ValueError, RecursionError) as reason:
+        raise _unfit(path, f"it cannot be read as JSON: {reason!s:.100}") from None
+
+
+def _unfit(path: Path, reason: str) -> BazaarError:
+    return BazaarError(f"{path} cannot be used ({reason}): copy the model folder again from its run")
+
+
+def _readme(card: ModelCard) -> str:
+    what = "a model of its maker's own" if card.form is None else f"a built-in model, {card.form.kind}"
+    answers = {"classification": f"classes of {card.target}", "regression": f"{card.target} in its own units"}
+    known = card.task is not None and card.target is not None
+    return f"""A model that was bought on a data market: {what}.
+{f"It answers with {answers[card.task]}." if known and card.task else ""}
+
+This folder is complete in itself: copy it anywhere.
+
+On the command line, with databazaar installed:
+
+    bazaar predict THIS_FOLDER new.csv --out predictions.csv
+    bazaar evaluate THIS_FOLDER test.csv
+    bazaar export THIS_FOLDER --out model.onnx
+
+From Python:
+
+    import databazaar, pandas as pd
+    model = databazaar.load_model("THIS_FOLDER")
+    print(model.predict(pd.read_csv("new.csv")))
+
+{WEIGHTS} holds the weights by name, {CARD} how they are put together
+{f"and {SCHEMA} how a table becomes the inputs" if card.target is not None else "(the inputs are the maker's own)"}.
+Written {card.written} by {card.by}; hash of the weights {card.model_hash}.
+"""

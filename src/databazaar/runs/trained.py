@@ -1,0 +1,220 @@
+"""What was bought, ready to be used: a trained model with its preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from databazaar.display import Displayed, listed
+from databazaar.errors import BazaarError
+from databazaar.learning.metrics import intervals, metrics, softmax
+from databazaar.learning.models import Layout, build_model
+from databazaar.runs.model_folder import StoredModel, read_model
+
+if TYPE_CHECKING:
+    from databazaar.data.schema import Schema
+
+CHUNK = 2**16
+"""Rows that pass the model at a time."""
+Features = pd.DataFrame | ArrayLike
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Answers against what is true: probabilities [n, classes] and class places, or numbers in the target's units."""
+
+    task: str
+    answers: NDArray[np.float64]
+    y: NDArray[Any]
+    names: tuple[str, ...]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Accuracy, log loss, AUC and Brier score, or RMSE, MAE and R². What is undefined on these rows is NaN."""
+        return metrics(self.task, self.answers, self.y)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """95 % intervals of the metrics, over other rows of the same kind."""
+        return intervals(self.task, self.answers, self.y)
+
+
+class TrainedModel(Displayed):
+    """A model folder that was read. `model` is a torch module, or None where the architecture is its maker's own.
+
+    `parameters` are the weights by name, `schema` is the preprocessing, where there is one. Then `predict`,
+    `predict_proba` and `evaluate` take tables as they are; without a schema they take the model's own inputs.
+    """
+
+    def __init__(self, path: Path, stored: StoredModel, model: nn.Module | None = None) -> None:
+        self.path = path
+        self.card = stored.card
+        self.schema: Schema | None = stored.schema
+        self.parameters: dict[str, NDArray[Any]] = stored.weights
+        form = stored.card.form
+        if model is None and form is not None:
+            model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
+        self.model: nn.Module | None = None if model is None else _filled(model, stored.weights, path)
+
+    @property
+    def task(self) -> str | None:
+        """classification or regression; None where nothing says what a model of somebody's own answers."""
+        return self.card.task
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.card.classes
+
+    def predict(self, data: Features, where: str = "the table") -> pd.DataFrame:
+        """`prediction` for every row, in its order, with the table's index.
+
+        Of a classification, the likeliest class by its own name, and `probability_NAME` of each; of a regression, the
+        number in the target's own units. The table needs no target, and other columns than the model's are ignored.
+        """
+        answers = self.answers(data, where)
+        index = data.index if isinstance(data, pd.DataFrame) else None
+        if self.task == "regression":
+            return pd.DataFrame({"prediction": answers}, index=index)
+        labels = list(self._names(answers.shape[1]) if self.schema is None else self.schema.classes)
+        likeliest = pd.Series([labels[place] for place in answers.argmax(1)], index=index, name="prediction")
+        return pd.concat([likeliest.to_frame(), self._shares(answers, index)], axis=1)
+
+    def predict_proba(self, data: Features, where: str = "the table") -> pd.DataFrame:
+        """`probability_NAME` of each class for every row."""
+        if self.task != "classification":
+            raise BazaarError(f"{self.path} has no probabilities, because it is no classification: use predict")
+        return self._shares(self.answers(data, where), data.index if isinstance(data, pd.DataFrame) else None)
+
+    def evaluate(self, data: pd.DataFrame | tuple[ArrayLike, ArrayLike], where: str = "the table") -> dict[str, float]:
+        """Accuracy, log loss, AUC and Brier score, or RMSE, MAE and R² in the target's units, on rows with a target.
+
+        Rows without one are left out. Without a schema, `data` is (x, y). What is undefined on these rows, such as AUC
+        where all are of one class, is NaN.
+        """
+        return self.judge(data, where).metrics
+
+    def judge(self, data: pd.DataFrame | tuple[ArrayLike, ArrayLike], where: str = "the table") -> Evaluation:
+        """The answers beside what is true, with metrics and their intervals."""
+        y: NDArray[Any]
+        if isinstance(data, tuple):
+            x, y = data[0], np.asarray(data[1])
+        elif self.schema is None:
+            raise BazaarError(f"{self.path} has no preprocessing, so a table cannot be judged: give (x, y) as arrays")
+        else:
+            from databazaar.data.columns import as_numbers
+            from databazaar.data.target import check_target, column_names, labelled
+
+            target, task = self.schema.target, self.schema.task
+            check_target(column_names(data, where), target, where, " of the hold-out")
+            x = labelled(data, target, task, where)
+            if task == "classification":
+                y = self.schema.encode_target(x, where)
+            else:  # encoded targets are held within bounds, these are not
+                y = as_numbers(x[target], where, "a regression's target must be numbers")
+        answers = self.answers(x, where)
+        assert self.task is not None
+        names = self._names(answers.shape[1]) if self.task == "classification" else ()
+        return Evaluation(self.task, answers, y, names)
+
+    def answers(self, data: Features, where: str = "the table") -> NDArray[np.float64]:
+        """Probabilities [n, classes], or numbers [n] in the target's units."""
+        if self.task is None:
+            raise BazaarError(f"{self.path} does not say what its model answers: use model and parameters yourself")
+        outputs = np.concatenate(list(self._outputs(self.encode(data, where))))
+        if self.task == "classification":
+            if outputs.ndim != 2 or outputs.shape[1] < 2:
+                raise BazaarError(f"{self.path}: the model gives outputs {list(outputs.shape)}, not one for each class")
+            return softmax(outputs)
+        numbers = outputs.reshape(len(outputs), -1).astype(np.float64)
+        numbers = numbers[:, 0] if numbers.shape[1] == 1 else numbers
+        units = self.card.units
+        return numbers if units is None else numbers * units.scale + units.mean
+
+    def read_table(self, path: str | Path) -> pd.DataFrame:
+        """A CSV or Parquet file, written as the market's files are."""
+        from databazaar.data.tables import TableFormat, read_table
+
+        return read_table(Path(path), TableFormat(**self.card.tables.model_dump()))
+
+    def encode(self, data: Features, where: str = "the table") -> NDArray[np.float32]:
+        """The model's inputs [n, …]: a table through the preprocessing, or arrays as they are."""
+        if self.schema is not None and isinstance(data, pd.DataFrame):
+            encoded = self.schema.encode_features(data, where)
+        else:
+            try:
+                encoded = np.asarray(data, dtype=np.float32)
+            except (TypeError, ValueError) as reason:
+                raise BazaarError(f"{where}: these are not numbers in rows ({reason!s:.100}): convert them") from None
+        form = self.card.form
+        if form is None:
+            return encoded
+        if encoded.ndim < 2 or int(np.prod(encoded.shape[1:])) != int(np.prod(form.inputs)):
+            shape = list(encoded.shape[1:])
+            raise BazaarError(f"{where}: a row of shape {shape} does not fit the model's inputs {list(form.inputs)}")
+        return encoded.reshape(len(encoded), *form.inputs)
+
+    @torch.no_grad()
+    def _outputs(self, x: NDArray[np.float32]) -> Iterator[NDArray[Any]]:
+        if self.model is None:
+            raise BazaarError(_needs_module(self.path))
+        for start in range(0, len(x), CHUNK):
+            outputs: Tensor = self.model(torch.from_numpy(x[start : start + CHUNK]))
+            yield outputs.numpy()
+
+    def _names(self, classes: int) -> tuple[str, ...]:
+        return self.class_names or tuple(str(place) for place in range(classes))
+
+    def _shares(self, answers: NDArray[np.float64], index: Any) -> pd.DataFrame:
+        names = [f"probability_{name}" for name in self._names(answers.shape[1])]
+        return pd.DataFrame(answers, columns=names, index=index)
+
+    def _facts(self) -> dict[str, str]:
+        form, count = self.card.form, sum(array.size for array in self.parameters.values())
+        kind = "its maker’s own" if form is None else f"{form.kind} of {form.sizes}"
+        answers = f"{self.task}" + (f" of {self.card.target!r}" if self.card.target else "")
+        names = f": {listed(self.class_names, 8)}" if self.class_names else ""
+        return {
+            "folder": str(self.path),
+            "model": f"{kind}, {count:,} parameters",
+            "answers": f"{answers}{names}" if self.task else "not known",
+            "inputs": "arrays (no preprocessing is kept)" if self.schema is None else listed(self.schema.columns, 8),
+            "hash": f"{self.card.model_hash[:16]}, written {self.card.written} by {self.card.by}",
+        }
+
+
+def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
+    """The model in a model folder, such as `RUN/model`, also where it was copied without its run.
+
+    Where the architecture is your own, give a `model` of it to be filled.
+    """
+    return TrainedModel(Path(path), read_model(Path(path)), model)
+
+
+def _filled(model: nn.Module, weights: dict[str, NDArray[Any]], path: Path) -> nn.Module:
+    layout = Layout.of(model)
+    shapes = {name: tuple(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
+    found = {name: array.shape for name, array in weights.items()}
+    if shapes != found:
+        wrong = next(iter({name: 0 for name in (*shapes, *found) if shapes.get(name) != found.get(name)}))
+        raise BazaarError(
+            f"{path}: the weights do not fit the model: {wrong!r} is {list(found.get(wrong, ())) or 'missing'} in the "
+            f"file and {list(shapes.get(wrong, ())) or 'missing'} in the model"
+        )
+    flat = np.concatenate([weights[name].reshape(-1) for name in layout.names])
+    layout.load(model, torch.from_numpy(flat))
+    return model.eval()
+
+
+def _needs_module(path: Path) -> str:
+    return (
+        f"{path} holds the weights of a model whose architecture is its maker's own, or of an older version: "
+        "give the torch module too, databazaar.load_run(path, model=…), or use .parameters"
+    )

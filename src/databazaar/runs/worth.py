@@ -1,0 +1,107 @@
+"""Whether a purchase was worth it, as plain data that a run's folder keeps: the model beside the alternatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MARKET, OWN, UNIFORM, SINGLE = "bought", "own-rows", "uniform", "single-provider"
+TITLES = {
+    MARKET: "the bought model",
+    OWN: "your own rows alone",
+    UNIFORM: "everybody asked alike",
+    SINGLE: "the best single provider",
+}
+"""What each model is called in sentences."""
+SURE = 2.0
+"""Standard errors beyond which a difference counts as one."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model on the audit rows. `ahead` is how much lower the bought model's loss is, on average over these rows,
+    and `error` the standard error of that; both None for the bought model itself. `detail` says more about it."""
+
+    kind: str
+    metrics: dict[str, float]
+    ahead: float | None = None
+    error: float | None = None
+    detail: str = ""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.kind]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The bought model and its alternatives on the same `rows`, which no part of the market has looked at."""
+
+    task: str
+    rows: int
+    bought: Judged
+    others: tuple[Judged, ...]
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def loss_name(self) -> str:
+        """What differences are measured in."""
+        return "log loss" if self.task == "classification" else "squared error"
+
+    def against(self, kind: str) -> Judged | None:
+        return next((other for other in self.others if other.kind == kind), None)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the market beat the consumer's own rows, in one sentence that is honest about chance."""
+        own = self.against(OWN)
+        if own is None or own.ahead is None or own.error is None or not math.isfinite(own.ahead):
+            return f"On {self.rows} audit rows there is nothing to compare the bought model with."
+        size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows} audit rows"
+        if own.ahead > SURE * own.error:
+            return f"It was worth it: the bought model beats your own rows alone by {size}."
+        if own.ahead < -SURE * own.error:
+            return f"It was not worth it: your own rows alone beat the bought model by {size}."
+        leads = "the bought model" if own.ahead > 0 else "your own rows alone"
+        return f"It cannot be told whether it was worth it: {leads} may be ahead, by {size}, which may be chance."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; what is undefined on these rows is null."""
+        found: dict[str, Any] = _without_nan(asdict(self))
+        return found
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Worth:
+        """What `to_dict` wrote; KeyError, TypeError or ValueError where it is something else."""
+        return cls(
+            task=str(kept["task"]),
+            rows=int(kept["rows"]),
+            bought=_judged(kept["bought"]),
+            others=tuple(_judged(other) for other in kept["others"]),
+            intervals={str(name): (_number(low), _number(high)) for name, (low, high) in kept["intervals"].items()},
+            notes=tuple(str(note) for note in kept["notes"]),
+        )
+
+
+def _judged(kept: Mapping[str, Any]) -> Judged:
+    kind = str(kept["kind"])
+    if kind not in TITLES:
+        raise ValueError(kind)
+    ahead, error = (None if kept[name] is None else float(kept[name]) for name in ("ahead", "error"))
+    metrics = {str(name): _number(value) for name, value in kept["metrics"].items()}
+    return Judged(kind, metrics, ahead, error, str(kept["detail"]))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
