@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import sys
 from contextlib import closing, contextmanager
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -26,19 +26,18 @@ from databazaar.errors import LedgerError
 from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
+from databazaar.market.worth import judge_purchase
 from databazaar.money import Currency
 from databazaar.reports import AuditView, by_pay, draw_all, render, save_png, statement_csv, statement_dict
 from databazaar.reports.wording import printable
 from databazaar.runs.closing import close_run
-from databazaar.runs.folder import SUMMARY, RunFolder
+from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
-from databazaar.samplers import Uniform
+from databazaar.runs.worth import Judged, Worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BASELINE = "uniform"
-"""The demo's baseline is a run of its own, in this folder inside the demo's."""
 BAR_WIDTH, NAME_WIDTH = 12, 20
 ENDED_BADLY = 3
 """The exit code where nobody answered, or the model diverged."""
@@ -107,7 +106,7 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
 def resume(job: Job, folder: RunFolder, output: Output) -> None:
     """Plays a job from where its folder stands; what is finished already is only shown again."""
     job.limit_threads()
-    if folder.finished and job.recipe["job"] != "demo":
+    if folder.finished and (folder.worth() is not None or not job.can_be_judged):
         _show(job.notes, folder, folder.report(), output)
         return
     with closing(job.arbiter()) as arbiter:
@@ -118,23 +117,28 @@ def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> No
     with if_interrupted(
         f"`bazaar resume {folder.path}` goes on with the run, `bazaar close {folder.path}` settles it here"
     ):
-        if job.recipe["job"] == "demo":
-            _finish_demo(job, arbiter, folder, output)
-        else:
-            _show(job.notes, folder, _settle(job, arbiter, folder, output, job.title), output)
+        if not folder.finished:
+            _settle(job, arbiter, folder, output)
+        if job.can_be_judged:
+            _judge(job, arbiter, folder, output)
+        _show(job.notes, folder, folder.report(), output)
 
 
-def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output, name: str) -> Report:
-    if folder.finished:
-        return folder.report()
-    with output.progress(name, job.consumer.currency) as show:
-        return arbiter.run(folder, tell=show)
+def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
+    with output.progress(job.title, job.consumer.currency) as show:
+        arbiter.run(folder, tell=show)
+
+
+def _judge(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
+    """Sets the model beside the alternatives."""
+    with Console(stderr=True, quiet=not output.full).status("judging what it was worth"):
+        bought = folder.delivered_parameters(job.consumer.task)
+        folder.note_worth(judge_purchase(arbiter, folder.report(), bought=bought, scale=job.target_scale))
 
 
 def close(folder: RunFolder, output: Output) -> None:
-    """Settles a run where it stands, for the consumer who has had enough of it. Of a demo, the run that is not over."""
-    baseline = folder.path / BASELINE
-    close_run(RunFolder(baseline) if folder.finished and baseline.exists() else folder)
+    """Settles a run where it stands, for the consumer who has had enough of it."""
+    close_run(folder)
     with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
         _show(None, folder, folder.report(), output)
 
@@ -147,32 +151,10 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
         typer.echo(page)
     else:
         console = Console()
-        console.print(_payout_table(report, None, notes))
-        _print_end(console, folder, report, page)
-    _leave(report)
-
-
-def _finish_demo(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    """The demo plays the job, then the same job with uniform sampling, and sets them side by side."""
-    report = _settle(job, arbiter, folder, output, "OSMD   ")
-    baseline_folder = RunFolder.open_or_create(folder.path / BASELINE)
-    uniform = job.arbiter(Uniform(), engine=arbiter.engine)
-    baseline = _settle(job, uniform, baseline_folder, output, "uniform")
-    page = write_report(folder)
-    accuracies = [_accuracy(job, f) for f in (folder, baseline_folder)]
-    if output.as_json:
-        both = {"osmd": report, "uniform": baseline}
-        scores = {
-            name: {"test_accuracy": accuracy, "final_utility": r.final_utility, "final_loss": r.final_loss}
-            for (name, r), accuracy in zip(both.items(), accuracies, strict=True)
-        }
-        typer.echo(json.dumps({**_outcome(folder, report), **scores}))
-    elif output.quiet:
-        typer.echo(page)
-    else:
-        console = Console()
-        console.print(_payout_table(report, baseline, job.notes))
-        console.print(_against_uniform(report, baseline, accuracies))
+        console.print(_payout_table(report, notes))
+        if report.worth is not None:
+            console.print(_worth_table(report.worth))
+            console.print(report.worth.verdict, markup=False, highlight=False, soft_wrap=True)
         _print_end(console, folder, report, page)
     _leave(report)
 
@@ -183,44 +165,40 @@ def next_free(parent: Path, name: str) -> Path:
     return next(parent / f"{slug}-{i}" for i in range(1, len(taken) + 2) if f"{slug}-{i}" not in taken)
 
 
-def _accuracy(job: Job, folder: RunFolder) -> float:
-    """On the test set, which no part of the market has seen."""
-    task = job.consumer.task
-    params = folder.saved_parameters(task)
-    assert params is not None and job.test is not None and task.model is not None
-    task.layout.load(task.model, params)
-    with torch.no_grad():
-        outputs = task.model.eval()(torch.from_numpy(job.test.x))
-    return float((outputs.argmax(1).numpy() == job.test.y).mean())
-
-
 def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
-    return {"folder": str(folder.path), **folder.summary(), **statement_dict(report)}
+    worth = {"worth": None if report.worth is None else report.worth.to_dict()}
+    return {"folder": str(folder.path), **folder.summary(), **statement_dict(report), **worth}
 
 
-def _payout_table(report: Report, baseline: Report | None, notes: dict[str, str] | None) -> Table:
+def _payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("provider", no_wrap=True)
-    for name in ("accesses", "pay", *(["uniform pay"] if baseline else [])):
+    for name in ("accesses", "pay"):
         table.add_column(name, justify="right", no_wrap=True)
     if notes:
         table.add_column("what it sells")
-    others = {p.provider: p for p in baseline.payouts} if baseline else {}
     amount = report.currency.amount
     for payout in by_pay(report):
         cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
-        cells += [amount(others[payout.provider].pay)] if baseline else []
         table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
     return table
 
 
-def _against_uniform(report: Report, baseline: Report, accuracies: list[float]) -> Table:
-    table = Table(title="The same budget, two ways to spend it", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("", "hold-out utility", "hold-out loss", "test accuracy"):
-        table.add_column(name, justify="right" if name else "left")
-    for name, r, accuracy in zip(("OSMD", "uniform"), (report, baseline), accuracies, strict=True):
-        table.add_row(name, f"{r.final_utility:.4f}", f"{r.final_loss or 0:.4f}", f"{accuracy:.1%}")
+def _worth_table(worth: Worth) -> Table:
+    """The bought model beside what there could have been, on the audit rows."""
+    table = Table(title=f"Was it worth it? On {worth.rows:,} audit rows", title_justify="left", box=SIMPLE_HEAD)
+    names = [name for name in worth.bought.metrics if name != "brier"]  # a terminal has 80 columns
+    table.add_column("", no_wrap=True)
+    for name in (*(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}"):
+        table.add_column(name, justify="right")
+    for judged in (worth.bought, *worth.others):
+        cells = [f"{judged.metrics[name]:.4f}" if math.isfinite(judged.metrics[name]) else "–" for name in names]
+        table.add_row(judged.title, *cells, _ahead(judged))
     return table
+
+
+def _ahead(judged: Judged) -> str:
+    return "" if judged.ahead is None or judged.error is None else f"{judged.ahead:+.4f} ± {judged.error:.4f}"
 
 
 def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
@@ -245,8 +223,6 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     Where the audit fails the page says so, and the statement that is there is left alone.
     """
     report, found = folder.report_and_audit()
-    baseline_path = folder.path / BASELINE
-    baseline = RunFolder(baseline_path).report() if (baseline_path / SUMMARY).exists() else None
     page = out or folder.path / "report.html"
     audit = AuditView(found.ok, found.entries, found.message)
     drawn = draw_all(report)
@@ -254,7 +230,7 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     if found.ok:
         write_whole(folder.path / "statement.csv", statement_csv(report).encode())
         write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    shown = render(report, title=folder.title, audit=audit, baseline=baseline, profile=folder.profile(), drawn=drawn)
+    shown = render(report, title=folder.title, audit=audit, profile=folder.profile(), drawn=drawn)
     write_whole(page, shown.encode())
     if not found.ok:
         raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")

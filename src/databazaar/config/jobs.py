@@ -12,7 +12,14 @@ import torch
 from databazaar.aggregators import AGGREGATORS, Aggregator
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
-from databazaar.config.rules import MeanSettings, OSMDSettings, PricePerAccessSettings, RegisteredSampler
+from databazaar.config.rules import (
+    MeanSettings,
+    MemorySettings,
+    OSMDSettings,
+    PricePerAccessSettings,
+    PricePerRowSettings,
+    RegisteredSampler,
+)
 from databazaar.config.sections import (
     CNNSettings,
     FederationSettings,
@@ -24,12 +31,13 @@ from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
+from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.payments import PAYMENTS, Payment
-from databazaar.samplers import OSMD, Sampler, Uniform
+from databazaar.payments import PAYMENTS, Payment, PricePerRow
+from databazaar.samplers import OSMD, Memory, Sampler, Uniform
 from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
@@ -59,11 +67,11 @@ class Job:
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
     patience: int = 10
-    test: EncodedTable | None = None
     notes: dict[str, str] | None = None
     remarks: tuple[str, ...] = ()
     federation: FederatedJob | None = None
     buyer: str = ""
+    target_scale: float = 1.0
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
@@ -92,9 +100,14 @@ class Job:
         given = {name: rule for name, rule in chosen.items() if rule is not None}
         return {**given, "patience": self.patience}
 
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether the consumer has rows to audit a purchase by."""
+        return self.consumer.audit is not None and self.consumer.task.model is not None
+
     def limit_threads(self) -> None:
         """Keeps torch to one thread where the model is small. It holds for the process, so it is the runner's to do."""
-        if len(self.consumer.initial_parameters()) * self.consumer.per_round < SMALL_MODEL:
+        if len(self.consumer.untrained_parameters()) * self.consumer.per_round < SMALL_MODEL:
             torch.set_num_threads(1)
 
 
@@ -140,22 +153,38 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             "ledger_url": market.ledger.url,
             "schema": data.schema.to_dict(),
         },
-        **_rules(market),
+        **_rules(market, providers),
         remarks=data.notes,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
         buyer=market.consumer.name,
+        target_scale=data.schema.target_scale,
     )
 
 
-def _rules(market: MarketFile) -> dict[str, Any]:
+def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
     """The rules beside the sampler: none where the file leaves them as they are."""
-    aggregator, payment = market.aggregator, market.payment
+    aggregator = market.aggregator
     return {
         "aggregator": None if isinstance(aggregator, MeanSettings) else AGGREGATORS.build(aggregator.model_dump()),
-        "payment": None if isinstance(payment, PricePerAccessSettings) else PAYMENTS.build(payment.model_dump()),
+        "payment": _payment(market, providers),
         "stops": tuple(STOPS.build(stop.model_dump()) for stop in market.stops),
         "patience": market.settings.patience,
     }
+
+
+def _payment(market: MarketFile, providers: list[Provider]) -> Payment | None:
+    if isinstance(market.payment, PricePerAccessSettings):
+        return None
+    if isinstance(market.payment, PricePerRowSettings):
+        return PricePerRow(tuple(rows_of_an_access(provider) for provider in providers))
+    payment: Payment = PAYMENTS.build(market.payment.model_dump())
+    return payment
+
+
+def rows_of_an_access(provider: Provider) -> int:
+    """How many of its rows a local provider learns from when it is asked."""
+    assert isinstance(provider.oracle, Oracle)
+    return int((provider.oracle.batches(len(provider.dataset[1]), key=0) >= 0).sum())
 
 
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
@@ -191,6 +220,7 @@ def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
 
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
+    train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
     model = build_model(
         market.model.kind, holdout[0].shape[1:], data.schema.outputs, hidden=_hidden(market), seed=market.seed
     )
@@ -203,6 +233,8 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         per_round=market.per_round,
         step=Halving(step, every) if every else step,
         currency=market.currency,
+        train=train,
+        audit=audit,
     )
 
 
@@ -218,6 +250,8 @@ def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) 
     if isinstance(settings, RegisteredSampler):
         sampler: Sampler = settings.registry.build(settings.model_dump())
         return sampler
+    if isinstance(settings, MemorySettings):
+        return Memory(settings.alpha)
     if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:
@@ -229,26 +263,26 @@ def demo_job(budget: int, seed: int) -> Job:
     """One bank buys a fraud model from nine others that differ in relevance and in data quality."""
     story: FraudBanks = fraud_banks(seed)
     schema = Schema.fit(story.holdout, target="fraud", task="classification")
-    holdout = schema.encode(story.holdout, "holdout")
-    per_round = 5
+    own = EncodedTable(*schema.encode(story.holdout, "holdout"))
+    train, holdout = (EncodedTable(own.x[part], own.y[part]) for part in split_rows(own.y, (0.5, 0.5)))
     consumer = Consumer(
         build_model("mlp", [schema.width], schema.outputs, hidden=[16], seed=seed),
         budget=budget,
         holdout=holdout,
         utility="exp-loss",
-        per_round=per_round,
+        per_round=5,
+        train=train,
+        audit=schema.encode(story.test, "test"),
     )
-    oracle = LocalSGD(step=0.05, batch_size=32)
     return Job(
         title="Fraud model for a new credit card",
         consumer=consumer,
-        providers=[Provider(b.id, schema.encode(b.frame, b.id), oracle) for b in story.banks],
-        sampler=OSMD(eta=1.0, alpha=0.1),
+        providers=[Provider(b.id, schema.encode(b.frame, b.id), LocalSGD()) for b in story.banks],
+        sampler=Memory(),
         seed=seed,
         engine="vectorized",
         device="cpu",
         recipe={"job": "demo", "budget": budget, "seed": seed, "schema": schema.to_dict()},
-        test=EncodedTable(*schema.encode(story.test, "test")),
         notes={b.id: b.note for b in story.banks},
     )
 

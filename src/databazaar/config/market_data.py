@@ -44,7 +44,7 @@ class MarketData:
 
 
 TRAIN, AUDIT, FEWEST = 0.5, 0.2, 20
-"""The shares of the hold-out to start from and to audit by where nothing is said, and the rows from which on they are."""
+"""The shares of the hold-out to start from and to audit by where nothing is said, if it has so many rows at least."""
 
 
 def load_data(market: MarketFile, folder: Path) -> MarketData:

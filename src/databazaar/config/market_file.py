@@ -125,7 +125,7 @@ class MarketFile(Section):
         kept = sum(share for share in (train, audit) if isinstance(share, float))
         if kept > 0.95:
             yield (
-                f"consumer.train and data.audit take {kept:.0%} of the hold-out, which leaves too few rows to judge by: "
+                f"consumer.train and data.audit take {kept:.0%} of the hold-out, so too few rows are left to judge: "
                 "lower one of them, or name a file"
             )
         if self.payment.kind == "price-per-row" and self.engine.kind == "federated":

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from databazaar.config.discover import Found
-from databazaar.config.market_file import MarketFile
 
 WIDTH = 110
 
@@ -34,6 +33,9 @@ name = {quoted(_market_name(found.folder))}
 {_text("target", found.target, "the column to predict")}
 {_text("task", found.task, 'or "regression"' if found.task == "classification" else 'or "classification"')}
 {_features(found.features)}
+[[stops]]
+kind = "no-progress"       # ends the run when the utility no longer rises beyond chance; the rest comes back
+
 # [model]
 # kind = "mlp"             # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
 
@@ -42,13 +44,14 @@ name = {quoted(_market_name(found.folder))}
 
 
 def pace(providers: int) -> tuple[int, int]:
-    """Accesses in a round and in all: a third of the providers a round, and on average twenty asks for each.
+    """Accesses in a round and in all: half of the providers a round, which the sampler compares with each other, and a
+    hundred rounds. Measured in benchmarks/bench_real.py: with fewer in a round, pay depends more on luck.
 
-    >>> pace(1), pace(3), pace(16), pace(100)
-    ((1, 50), (2, 100), (6, 320), (10, 2000))
+    >>> pace(1), pace(9), pace(16), pace(100)
+    ((1, 100), (4, 400), (8, 800), (20, 2000))
     """
-    per_round = min(providers, max(2, min(10, -(-providers // 3))))
-    return per_round, max(20 * providers, 50 * per_round)
+    per_round = min(providers, max(3, min(20, providers // 2)))
+    return per_round, 100 * per_round
 
 
 def quoted(text: str) -> str:
@@ -62,8 +65,6 @@ def quoted(text: str) -> str:
 
 def _consumer(found: Found) -> str:
     """Where training starts from: a share of the hold-out's rows, or a file of its own."""
-    if "consumer" not in MarketFile.model_fields:
-        return ""
     train = "0.5" if found.train is None else quoted(found.train.as_posix())
     what = "the share of your own rows to start from; or a file" if found.train is None else "the rows to start from"
     return f'[consumer]\nname = "consumer"          # you, as statements call you\n{_line("train", train, what)}\n\n'

@@ -67,4 +67,3 @@ class StackedOracle(Stack):
             gradients = self._gradients(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
             descend(w, gradients, plan.steps[:, s])
         return moving.sub_(params)
-

@@ -1,4 +1,4 @@
-"""The names of the built-in models, oracles and optimizers, and the sizes of a model's layers. Needs neither torch nor NumPy."""
+"""The names of the built-in models, oracles and optimizers, and the sizes of a model's layers, without torch."""
 
 from __future__ import annotations
 

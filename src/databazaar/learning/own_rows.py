@@ -21,6 +21,8 @@ STEPS = (0.3, 0.1, 0.03)
 MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
 """A fit ends after so many steps or passes over the rows, or after so many passes on end that were none the better."""
 BATCH = 32
+OWN_ROWS = "own rows"
+"""Stands for the consumer where randomness derives from who works."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 
 def _pass(task: Task, rows: Rows, params: Tensor, step: float, number: int) -> Tensor:
-    oracle = LocalSGD(step=step, batch_size=BATCH)
-    return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, "own rows"))
+    oracle = LocalSGD(step=step, batch_size=BATCH, steps=None)
+    return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, OWN_ROWS))
 
 
 def _loss(evaluator: Evaluator, params: Tensor) -> float:

@@ -18,7 +18,7 @@ from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
 from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
-from databazaar.vectors import hash_packed, unpack
+from databazaar.vectors import hash_array, hash_packed, unpack
 
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
@@ -52,6 +52,16 @@ class Round:
     reached_loss: float | None = None
 
 
+@dataclass(frozen=True)
+class BestModel:
+    """The model of the highest utility, by its hash: what the consumer gets. `round` rounds had been played then."""
+
+    round: int
+    utility: float
+    loss: float | None
+    model: str
+
+
 @dataclass
 class Audit:
     """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
@@ -64,6 +74,7 @@ class Audit:
     head: str = GENESIS
     first_broken: str | None = None
     model: str | None = None
+    best: BestModel | None = None
     terms: Terms | None = None
     book: Book | None = None
     closing: dict[str, Any] | None = None
@@ -73,6 +84,11 @@ class Audit:
     @property
     def ok(self) -> bool:
         return self.first_broken is None
+
+    @property
+    def delivered(self) -> str | None:
+        """The hash of the model that the consumer gets: the best one, where the ledger tells which that is."""
+        return self.best.model if self.best is not None else self.model
 
     @property
     def closed(self) -> bool:
@@ -185,6 +201,7 @@ class _Replay:
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
         self._check_scores(entry, drawn, gains)
         self.state = self.rules.learn(self.state, drawn, gains)
+        self._note_best(body)
         self.audit.model = body["model"]
         self.audit.rounds += 1
         self.audit.history.append(self._round(entry, drawn, paid))
@@ -192,6 +209,15 @@ class _Replay:
         if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
             self._check_snapshot(self.snapshot)
         self._next_round()
+
+    def _note_best(self, body: dict[str, Any]) -> None:
+        """The first model of the highest utility; in format 1 the ledger does not say what a round has reached."""
+        if self.terms.format == 1:
+            return
+        if self.audit.best is None:
+            self.audit.best = BestModel(0, body["utility"], body["loss"], self.terms.initial_model)
+        if body["reached"] is not None and body["reached"] > self.audit.best.utility:
+            self.audit.best = BestModel(self.audit.rounds + 1, body["reached"], body["reached_loss"], body["model"])
 
     def _check_scores(self, entry: Entry, drawn: Drawn, gains: list[float | None]) -> None:
         """What the ledger alone can say of utilities and models: each round goes on where the last one ended."""
@@ -282,6 +308,9 @@ class _Replay:
                 raise ValueError
         except ValueError:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
+        best = None if self.terms.format == 1 else unpack(snapshot.state).get("best")
+        if best is not None and len(best) and self.audit.best is not None and hash_array(best) != self.audit.best.model:
+            raise LedgerError("the stored best model is not the one of the round that reached it")
 
     def _is_state(self, stored: bytes) -> bool:
         try:

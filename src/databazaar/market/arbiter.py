@@ -27,7 +27,7 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
-from databazaar.samplers import OSMD, SAMPLERS, Sampler
+from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler
 from databazaar.stops import STOPS, Budget, Patience, Stop
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
-    Without rules of your own it is the paper's market: OSMD with the settings of the theory decides whom to ask, the
-    mean of the valid updates moves the model, every valid reply is paid its price, and the run ends when the budget
-    is spent. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
+    Without rules of your own, `Memory` decides whom to ask, the mean of the valid updates moves the model, every valid
+    reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
+    market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
     end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
     of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
@@ -65,7 +65,7 @@ class Arbiter(Displayed):
         self.providers = list(providers)
         roster = Roster(tuple(Offer(p.id, p.owner, p.price) for p in providers))
         self.aggregator = aggregator or Mean()
-        sampler, payment = sampler or theory_sampler(consumer, providers), payment or PricePerAccess()
+        sampler, payment = sampler or Memory(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
@@ -92,7 +92,7 @@ class Arbiter(Displayed):
                 "inherit from databazaar.Engine and write query"
             )
         self.engine = engine
-        self._params = consumer.initial_parameters().to(engine.device)
+        self._params = self._best = consumer.initial_parameters().to(engine.device)
 
     def _refuse_too_small_a_budget(self) -> None:
         budget, per_round = self.rules.terms.budget, self.rules.terms.per_round
@@ -123,7 +123,8 @@ class Arbiter(Displayed):
             if snapshot is None
             else State.restored(snapshot, params)
         )
-        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round)
+        own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
+        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round, own)
 
     def run(
         self,
@@ -158,19 +159,23 @@ class Arbiter(Displayed):
             with told.during(self.terms()):
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
-                    self._params = saved if saved is not None else self.begin(ledger).state.params
+                    self._take(self.begin(ledger).state, saved)
                 else:
                     kept.note_layout(self.consumer.task)
                     self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
                     self._play(ledger, told)
-                return kept.finish(self._params, self.consumer.task)
+                return kept.finish(self._best, self.consumer.task, last=self._params)
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)
         play([run], self.engine)
-        self._params = run.state.params
+        self._take(run.state)
+
+    def _take(self, state: State, saved: tuple[Tensor, Tensor] | None = None) -> None:
+        """The best model and the last, from a run's state, or as its folder has saved them."""
+        self._best, self._params = saved or (state.best.params, state.params)
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
@@ -192,12 +197,17 @@ class Arbiter(Displayed):
 
     @property
     def parameters(self) -> Tensor:
-        """The parameters as one vector, on the CPU."""
+        """The parameters of the best model that the last run reached, by the utility: one vector, on the CPU."""
+        return self._best.detach().cpu()
+
+    @property
+    def last_parameters(self) -> Tensor:
+        """Those that the last round ended with, as in the paper."""
         return self._params.detach().cpu()
 
     @property
     def model(self) -> Any:
-        """The model with the parameters of the last run: a torch module, or a NumPy vector."""
+        """The best model that the last run reached, by the utility: a torch module, or a NumPy vector."""
         if not isinstance(self.consumer.model, nn.Module):
             return self.parameters.numpy()
         module = copy.deepcopy(self.consumer.model).cpu()

@@ -6,9 +6,11 @@
     concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
     state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
-Departures from the paper, all about replies that fail, which the paper does not have: a failed reply counts as a
-gain of zero, is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
-model without a finite utility is not taken.
+Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero, is
+left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
+finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
+update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
+far from what it knows itself.
 """
 
 from __future__ import annotations
@@ -96,10 +98,11 @@ class State:
 @dataclass(frozen=True)
 class Proposed:
     """The models that a round has scored, in one pass: w + γg_i for each provider asked, and in the last row the model
-    that the round comes to if no reply turns out to be invalid when it is scored."""
+    that the round comes to if no reply turns out to be invalid when it is scored. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
+    own: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -116,22 +119,34 @@ class Concluded:
     scores: Scores | None
 
 
-def propose(aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float) -> Proposed:
+def propose(
+    aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float, own: Tensor | None = None
+) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
-    params, combined = move(aggregator, state, drawn.asked, good, replies, step)
-    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined)
+    params, combined = move(aggregator, state, drawn.asked, good, replies, step, own)
+    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
 
 
 def move(
-    aggregator: Aggregator, state: State, asked: Sequence[int], good: Sequence[int], replies: Replies, step: float
+    aggregator: Aggregator,
+    state: State,
+    asked: Sequence[int],
+    good: Sequence[int],
+    replies: Replies,
+    step: float,
+    own: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state."""
+    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state.
+
+    The consumer's own update, where there is one, counts as one more draw. Alone it moves nothing.
+    """
     if not good:
         return state.params, state.aggregator
     rows = [asked.index(i) for i in good]
     valid = torch.tensor(rows).to(state.params.device, non_blocking=True)  # a plain list would wait for the device
-    combined, moved = aggregator.combine(state.aggregator, replies.updates[valid], step)
+    updates = replies.updates[valid] if own is None else torch.cat([replies.updates[valid], own[None]])
+    combined, moved = aggregator.combine(state.aggregator, updates, step)
     return state.params + moved, combined
 
 
@@ -154,7 +169,7 @@ def conclude(
     known: Scores | None = together
     if len(reasons) != len(replies.failures):
         good = [i for i in draws if by_provider[i] is not None]
-        params, combined = move(aggregator, state, asked, good, replies, step)
+        params, combined = move(aggregator, state, asked, good, replies, step, proposed.own)
         known = None
     settlement = Settlement(
         gains=gains,

@@ -46,6 +46,8 @@ class Progress(Displayed):
 
 
 OnRound = Callable[[Progress], None]
+OwnUpdate = Callable[[Tensor, int], Tensor]
+"""The update that the consumer's own rows give to these parameters in this round."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class MarketRun:
     accounts: Accounts
     state: State
     on_round: OnRound | None = None
+    own_update: OwnUpdate | None = None
     _untold: Progress | None = None
 
     @property
@@ -86,7 +89,9 @@ class MarketRun:
 
     def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
         """The models to score."""
-        return propose(self.aggregator, self.state, drawn, replies, self.step_size)
+        state = self.state
+        own = None if self.own_update is None else self.own_update(state.params, state.round)
+        return propose(self.aggregator, state, drawn, replies, self.step_size, own)
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
         """What is paid and learned, and the model that the round comes to."""

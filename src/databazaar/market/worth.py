@@ -9,7 +9,6 @@ again would have to be paid again.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,32 +38,27 @@ SINGLES = 3
 """How many of the best paid providers are tried alone."""
 
 
-def judge_purchase(arbiter: Arbiter, report: Report, *, scale: float = 1.0) -> Worth:
-    """Judges the model of a run that `arbiter` has played to its end. `scale` turns a regression's targets into units.
+def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = None, scale: float = 1.0) -> Worth:
+    """Judges the model that `arbiter` has just bought, or the parameters `bought` of a run that it made before.
 
-    It needs a consumer with `audit` rows and a torch model.
+    It needs a consumer with `audit` rows and a torch model. `scale` turns a regression's targets into units.
     """
     consumer = arbiter.consumer
     if consumer.audit is None or consumer.task.model is None:
         raise BazaarError("whether it was worth it is judged by audit rows: give Consumer(…, audit=(x, y))")
-    y = consumer.audit[1].cpu().numpy().reshape(len(consumer.audit[1]), -1).squeeze(1)
-    task = "classification" if consumer.classifies else "regression"
-    bought = _Answers.of(consumer, arbiter.parameters, scale)
-    own = own_rows_alone(consumer)
-    others = [bought.beside(OWN, _Answers.of(consumer, own, scale))]
+    model = _Answers.of(consumer, arbiter.parameters if bought is None else bought, scale)
+    others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
     notes: tuple[str, ...] = ()
     if getattr(arbiter.engine, "remote", False):
-        notes = (
-            "Asking everybody alike, and single providers, were not tried: providers would have to be paid again.",
-        )
+        notes = ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
     elif report.rounds:
-        others += _played(arbiter, report, bought, scale)
+        others += _played(arbiter, report, model, scale)
     return Worth(
-        task=task,
-        rows=len(y),
-        bought=Judged(MARKET, bought.metrics),
+        task=model.task,
+        rows=len(model.y),
+        bought=Judged(MARKET, model.metrics),
         others=tuple(others),
-        intervals=intervals(task, bought.values, bought.y),
+        intervals=intervals(model.task, model.values, model.y),
         notes=notes,
     )
 
@@ -88,7 +82,7 @@ def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) ->
     """The alternatives that have to be played: all in lockstep, for as many rounds as the market took."""
     rounds, per_round = len(report.rounds), report.per_round
     tried = sorted(range(len(report.payouts)), key=lambda i: (-report.payouts[i].pay, i))[:SINGLES]
-    runs = [_begin(arbiter, Uniform(), report.spent + report.spent % per_round, per_round)]
+    runs = [_begin(arbiter, Uniform(), max(report.spent, per_round * int(arbiter.rules.quotes.min())), per_round)]
     if len(report.payouts) > 1:
         quotes = arbiter.rules.quotes
         runs += [_begin(arbiter, Only(place), rounds * int(quotes[place]), 1) for place in tried]
@@ -125,7 +119,9 @@ class Only:
     kind: ClassVar[str] = "only"
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
-        return np.eye(len(roster))[self.place]
+        chances = np.zeros(len(roster))
+        chances[self.place] = 1.0
+        return chances
 
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         return state

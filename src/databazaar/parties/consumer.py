@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +17,15 @@ from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
 from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
 from databazaar.learning.models import build_model
-from databazaar.learning.own_rows import OwnFit, fit_own_rows
+from databazaar.learning.oracles import LocalSGD, compute_update
+from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
 from databazaar.learning.task import Schedule, Task, as_dataset
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
+from databazaar.randomness import oracle_key
+
+OWN_STEP = 0.1
+"""The largest learning rate at which own rows take part in a round, as that of providers by default."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,6 +147,27 @@ class Consumer(Displayed):
         if self.train is None or self.holdout is None:
             return None
         return fit_own_rows(copy.deepcopy(self.task), self.untrained_parameters(), self.train, self.holdout)
+
+    def own_updates(self, device: torch.device, seed: int) -> Callable[[Tensor, int], Tensor] | None:
+        """How the consumer's own rows move given parameters in a round, as a provider's would; None without rows."""
+        fit = self.own_fit
+        if fit is None:
+            return None
+        assert self.train is not None and isinstance(self.model, nn.Module)
+        task = Task(copy.deepcopy(self.model).to(device), self.task.loss)
+        rows = self.train[0].to(device), self.train[1].to(device)
+        oracle = LocalSGD(step=min(fit.step, OWN_STEP))
+
+        def update(params: Tensor, round: int) -> Tensor:
+            return compute_update(oracle, task, rows, params, round, oracle_key(seed, round, OWN_ROWS))
+
+        return update
+
+    def with_budget(self, budget: int, per_round: int) -> Consumer:
+        """The same consumer with another budget, and what its own rows give not computed again."""
+        other = replace(self, budget=budget, per_round=per_round)
+        other.__dict__["own_fit"] = self.own_fit
+        return other
 
     def initial_parameters(self) -> Tensor:
         """Where the market starts: at the model as it was brought, or as the consumer's own rows have trained it."""

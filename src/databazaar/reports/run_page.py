@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from databazaar.data.profile_record import MarketProfile
 from databazaar.registry import MODULE
-from databazaar.reports import baseline as beside
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
 from databazaar.reports.statement import by_pay, owner_totals
@@ -61,7 +60,6 @@ def render(
     *,
     title: str,
     audit: AuditView | None = None,
-    baseline: Report | None = None,
     profile: MarketProfile | None = None,
     drawn: Mapping[str, Figure] | None = None,
 ) -> str:
@@ -91,7 +89,7 @@ def render(
         reasons=reasons[:MOST_REASONS],
         all_reasons=len(reasons),
         rules=rules(report),
-        baseline=None if baseline is None else _against(report, baseline),
+        worth=report.worth,
         profile=profile,
     )
 
@@ -182,15 +180,3 @@ def _change(report: Report) -> str:
     if not (math.isfinite(start) and math.isfinite(end)):
         return "lost"
     return "rose" if end > start else "fell" if end < start else "stayed"
-
-
-def _against(report: Report, baseline: Report) -> dict[str, Any]:
-    """The same budget spent by asking everybody alike, next to this run."""
-    pay = {payout.provider: payout.pay for payout in baseline.payouts}
-    return {
-        "report": baseline,
-        "ahead": report.final_utility - baseline.final_utility,
-        "pay": [(payout.provider, payout.pay, pay.get(payout.provider, 0)) for payout in report.payouts],
-        "utilities": inline_svg(beside.utilities(report, baseline), "fig-both-utilities"),
-        "payouts": inline_svg(beside.pay(report, baseline), "fig-both-pay"),
-    }

@@ -12,9 +12,9 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.folder import LAYOUT, MODEL, RunFolder
+from databazaar.runs.folder import LAST, LAYOUT, MODEL, RunFolder
 from databazaar.runs.model_card import Outline
-from databazaar.runs.model_folder import CARD, read_card, read_weights
+from databazaar.runs.model_folder import CARD, WEIGHTS, read_card, read_weights
 from databazaar.runs.report import Report
 from databazaar.vectors import unpack
 
@@ -37,7 +37,7 @@ def close_run(folder: str | Path | RunFolder) -> Report:
             )
         if not replayed.closed:  # else it was killed after its end, before the folder was finished
             _close(replayed, store)
-        return run.finish_with(*_model(run.path, store))
+        return run.finish_with(*_models(run.path, store))
     finally:
         run.dispose()
 
@@ -50,19 +50,26 @@ def _close(replayed: Audit, store: SqlStore) -> None:
     Ledger(RuleBook.of(replayed.terms), store).close_for_consumer(replayed.model, last.reached, last.reached_loss)
 
 
-def _model(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline]:
-    """The model's numbers, and what is known beside them: as they were written before a crash, or as the last round
-    left them."""
-    written = (folder / MODEL).parent
+def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArray[Any]]:
+    """The best model's numbers, what is known beside them, and the last model's: as the last round left them, or as
+    they were written before a crash."""
+    written, snapshot = (folder / MODEL).parent, store.snapshot()
+    outline, best = Outline(), np.zeros(0)  # of a plain vector, and of a run that an earlier version began
     if (written / CARD).exists():
-        card = read_card(written)
-        weights = read_weights(folder / MODEL, card.model_hash)
-        tensors = tuple((name, array.shape) for name, array in weights.items())
-        outline = Outline(tensors=tensors, architecture=card.architecture, task=card.task)
-        return np.concatenate([array.reshape(-1) for array in weights.values()]), outline
-    snapshot = store.snapshot()
-    assert snapshot is not None
-    params = unpack(snapshot.params)["w"]
-    if not (folder / LAYOUT).exists():  # a plain vector, or a run that an earlier version began
-        return params, Outline()
-    return params, Outline.model_validate_json((folder / LAYOUT).read_bytes())
+        best, outline = _written(written)
+    elif (folder / LAYOUT).exists():
+        outline = Outline.model_validate_json((folder / LAYOUT).read_bytes())
+    if snapshot is None:
+        last = folder / LAST
+        return best, outline, _written(last)[0] if (last / CARD).exists() else best
+    final = unpack(snapshot.params)["w"]
+    kept = unpack(snapshot.state).get("best")
+    return (final if kept is None or not len(kept) else kept), outline, final
+
+
+def _written(folder: Path) -> tuple[NDArray[Any], Outline]:
+    card = read_card(folder)
+    weights = read_weights(folder / WEIGHTS, card.model_hash)
+    tensors = tuple((name, array.shape) for name, array in weights.items())
+    outline = Outline(tensors=tensors, architecture=card.architecture, task=card.task)
+    return np.concatenate([array.reshape(-1) for array in weights.values()]), outline

@@ -5,7 +5,9 @@ ledger.sqlite       the ledger, and what the next round starts from
 profile.json        what the tables were like when the run began, if it began from files
 privacy.json        what providers with differential privacy said that they have spent, if there are any
 layout.json         what is known of the model beside its numbers, until its folder is written
-model/              the trained model, complete in itself (runs/model_folder.py)
+model/              the best model that was reached, complete in itself (runs/model_folder.py)
+last/               the model that the last round ended with, where that is another one
+worth.json          the model beside what the consumer could have had otherwise, where there were rows to audit it by
 summary.json        the outcome: the model's hash, the ledger's head, and a seal over the ledger's file
 """
 
@@ -30,6 +32,7 @@ from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
+from databazaar.runs.worth import Worth
 from databazaar.vectors import hash_packed
 
 if TYPE_CHECKING:
@@ -45,8 +48,10 @@ if TYPE_CHECKING:
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
 OLD_MODEL = "model.safetensors"
 """Where runs before 0.3.0 have their weights, and nothing beside them."""
+LAST = "last"
+"""The folder of the model that the last round ended with, where that is not the best one."""
 PRIVACY, LAYOUT, MODEL_SCHEMA = "privacy.json", "layout.json", "model/schema.json"
-PROFILE = "profile.json"
+PROFILE, WORTH = "profile.json", "worth.json"
 
 
 class RunFolder:
@@ -121,13 +126,16 @@ class RunFolder:
         if task.model is not None and not (self.path / LAYOUT).exists():
             write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
 
-    def finish(self, params: Tensor, task: Task) -> Report:
-        """Writes the model and the summary, which seals the ledger's file. May be done again after a crash."""
+    def finish(self, best: Tensor, task: Task, last: Tensor) -> Report:
+        """Writes the best model and the last, and the summary, which seals the ledger's file.
+
+        May be done again after a crash.
+        """
         from databazaar.runs.model_card import Outline
 
-        return self.finish_with(params.detach().cpu().numpy(), Outline.of(task))
+        return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
 
-    def finish_with(self, params: NDArray[Any], outline: Outline) -> Report:
+    def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """The same without torch."""
         from databazaar.runs.model_card import Tables
         from databazaar.runs.model_folder import write_model
@@ -137,7 +145,10 @@ class RunFolder:
         report = report_from(replayed)
         settings = self.recipe.get("market", {}).get("data", {})
         tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
-        write_model((self.path / MODEL).parent, params, outline, self._schema(), tables)
+        schema = self._schema()
+        write_model((self.path / MODEL).parent, best, outline, schema, tables)
+        if report.last_model_hash != report.model_hash:
+            write_model(self.path / LAST, last, outline, schema, tables)
         (self.path / LAYOUT).unlink(missing_ok=True)
         self._store.finish()
         summary = {
@@ -158,18 +169,33 @@ class RunFolder:
         self._replayed = replayed
         return self._completed(report)
 
-    def saved_parameters(self, task: Task) -> Tensor | None:
-        """The trained parameters, where the model's file has been written."""
+    def saved_parameters(self, task: Task) -> tuple[Tensor, Tensor] | None:
+        """The parameters of the best model and of the last, once the store no longer has them."""
         from databazaar.learning.models import model_from_bytes
 
-        path = self.weights
-        return model_from_bytes(task.optional_layout, path.read_bytes()) if path.exists() else None
+        if self._store is None or self._store.snapshot() is not None or not self.weights.exists():
+            return None
+        last = self.path / LAST / self.weights.name
+        paths = (self.weights, last if last.exists() else self.weights)
+        best, final = (model_from_bytes(task.optional_layout, path.read_bytes()) for path in paths)
+        return best, final
+
+    def delivered_parameters(self, task: Task) -> Tensor:
+        """The parameters of the model that the consumer has got."""
+        from databazaar.learning.models import model_from_bytes
+
+        return model_from_bytes(task.optional_layout, self.weights.read_bytes())
 
     @property
     def weights(self) -> Path:
         """The file that the audit checks: in the model's folder, or where older runs have it."""
         old = self.path / OLD_MODEL
         return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
+
+    @property
+    def _keeps_last(self) -> bool:
+        """Runs before 0.3.0 have kept the last model, not the best one."""
+        return self.weights.parent == self.path
 
     def _schema(self) -> Schema | None:
         """How the market's tables become numbers; a run from Python has no tables."""
@@ -286,6 +312,17 @@ class RunFolder:
         except (OSError, ValueError):
             return None
 
+    def note_worth(self, worth: Worth) -> None:
+        """Keeps what the purchase was worth. It follows from data, so it is no part of the ledger."""
+        write_whole(self.path / WORTH, json.dumps(worth.to_dict(), indent=2).encode())
+
+    def worth(self) -> Worth | None:
+        """What the purchase was worth, None where that was not judged."""
+        try:
+            return Worth.from_dict(json.loads((self.path / WORTH).read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
         """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
         known = self.privacy()
@@ -301,14 +338,16 @@ class RunFolder:
             return {}
 
     def _completed(self, report: Report) -> Report:
-        """The ledger's report with what the folder knows beside it: the run's id and dates, and spent privacy."""
+        """The ledger's report with what the folder knows beside it: id, dates, spent privacy, worth."""
         noted = self.privacy()
         settled = str(self.summary().get("settled", "")) if self.finished else ""
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         began = str(self.recipe.get("began", ""))
-        every_note = (*report.notes, *notes)
-        return replace(report, payouts=payouts, notes=every_note, run=self.id, began=began, settled=settled)
+        if self._keeps_last and self.finished:
+            report = replace(report, model_hash=report.last_model_hash)
+        known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
+        return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
@@ -329,7 +368,7 @@ class RunFolder:
         summary = self.summary()
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
-        if not self._model_is(audit.model):
+        if not self._model_is(audit.model if self._keeps_last else audit.delivered):
             return (
                 f"{self.weights.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
             )

@@ -13,8 +13,9 @@ import numpy as np
 
 from databazaar.display import Displayed
 from databazaar.errors import BazaarError
-from databazaar.ledger.replay import Access, Round
+from databazaar.ledger.replay import Access, BestModel, Round
 from databazaar.money import Currency
+from databazaar.runs.worth import Worth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,9 @@ class Report(Displayed):
     of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
     Theorem 1's, where it applies; `notes` are further remarks. `market` and `consumer` are names; `run` is the id of a
     run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
+
+    The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
+    that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth.
     """
 
     status: Status
@@ -79,6 +83,9 @@ class Report(Displayed):
     run: str = ""
     began: str = ""
     settled: str = ""
+    last_model_hash: str = ""
+    best: BestModel | None = None
+    worth: Worth | None = None
 
     @property
     def closed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a purchase was worth it, as plain data that a run's folder keeps: the bought model beside the alternatives."""
+"""Whether a purchase was worth it, as plain data that a run's folder keeps: the model beside the alternatives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 MARKET, OWN, UNIFORM, SINGLE = "bought", "own-rows", "uniform", "single-provider"
 TITLES = {
-    MARKET: "the model that was bought",
+    MARKET: "the bought model",
     OWN: "your own rows alone",
-    UNIFORM: "everybody asked alike, for the same money",
+    UNIFORM: "everybody asked alike",
     SINGLE: "the best single provider",
 }
 """What each model is called in sentences."""
@@ -32,7 +32,7 @@ class Judged:
 
     @property
     def title(self) -> str:
-        return TITLES[self.kind] + (f" ({self.detail})" if self.detail else "")
+        return TITLES[self.kind]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from databazaar.errors import BazaarError
@@ -69,7 +70,7 @@ def rise(utilities: Sequence[float]) -> tuple[float, float]:
     square = math.fsum(r * r for r in residuals)
     if square == 0:
         return slope * (n - 1), 0.0
-    neighbours = math.fsum(a * b for a, b in zip(residuals, residuals[1:], strict=False)) / square
+    neighbours = math.fsum(a * b for a, b in pairwise(residuals)) / square
     likeness = min(0.9, max(0.0, neighbours))
     counted = max(3.0, n * (1 - likeness) / (1 + likeness))
     return slope * (n - 1), math.sqrt(square / (counted - 2) / spread) * (n - 1)

@@ -57,9 +57,9 @@ def stability(
     """From payouts [seeds, providers], three seeds or more: two that happen to agree would promise everything.
 
     The interval of a mean is Student's, m ± t s/√S, without what lies below zero, as nobody is paid less. Provider i
-    is sure to be paid more than j in another run if the prediction interval of the difference of their payouts, d ± t s_d √(1 + 1/S), lies above zero. A provider's best
-    rank counts those sure to be above it, its worst rank those sure to be below. Each pair is judged by itself: with
-    many providers, some pair will fall outside its interval.
+    is sure to be paid more than j in another run if the prediction interval of the difference of their payouts,
+    d ± t s_d √(1 + 1/S), lies above zero. A provider's best rank counts those sure to be above it, its worst rank those
+    sure to be below. Each pair is judged by itself: with many providers, some pair will fall outside its interval.
 
     >>> stability(["a", "b", "c"], [[50, 26, 24], [51, 24, 25], [50, 25, 25]]).survives
     array([ True, False, False])
