@@ -110,6 +110,12 @@ def test_codes_keep_their_zeros(tmp_path: Path, rows: int, gap: str) -> None:
     assert frame["zero"].eq(0).all() and frame["x"].eq(0.5).all()
 
 
+def test_a_field_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    text = "x, y" * SAMPLE
+    frame = read_table(written(tmp_path, f'a;b\n1,5;"{text}"\n2,5;z\n'))
+    assert frame["b"].tolist() == [text, "z"]
+
+
 def test_zeros_inside_a_text_change_nothing(tmp_path: Path) -> None:
     frame = read_table(written(tmp_path, 'a,b\n1,"x,007,y"\n2,z\n'))
     assert frame["a"].tolist() == [1, 2]

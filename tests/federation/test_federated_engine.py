@@ -15,6 +15,7 @@ from databazaar import Arbiter, Ask, BazaarError, Consumer, Provider, check_engi
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
@@ -26,7 +27,6 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from databazaar.federation.policy import Policy, width
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, Table

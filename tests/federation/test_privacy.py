@@ -14,17 +14,18 @@ from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError
+from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
-from databazaar.learning.task import Task, as_dataset
+from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
 
 NAMES = ["bank1", "bank2", "bank3"]
-DATA = as_dataset(examples("bank1"), "bank1")
+DATA = as_table(examples("bank1"), "bank1")
 
 
 def a_task(kind: str = "logistic") -> Task:

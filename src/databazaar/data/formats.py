@@ -12,7 +12,8 @@ from databazaar.errors import BazaarError
 
 SEPARATORS = ("\t", ";", "|", ",")
 """From the least to the most common inside a field: where two fit as well, the first is taken."""
-SAMPLE = 256 * 1024
+SAMPLE = 128 * 1024
+"""The bytes that are looked at; no field in them is longer than the csv module takes."""
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _EXCEL_LINE = re.compile(rb"sep=(.)\r?\n")
 _NUMBER = re.compile(r"[+-]?\d+([.,])(\d+)")
@@ -76,13 +77,11 @@ def _as_utf8(raw: bytes, encoding: str | None) -> tuple[bytes, tuple[str, ...]]:
         return raw, ()
     except UnicodeDecodeError:
         pass
-    for name, called in (("cp1252", "Windows-1252"), ("latin-1", "ISO 8859-1")):
-        try:
-            text = raw.decode(name).encode()
-        except UnicodeDecodeError:
-            continue
-        return text, (f"it is not UTF-8 and is read as {called}: if its letters look wrong, set `encoding`",)
-    raise AssertionError("every byte is a letter in ISO 8859-1")
+    try:
+        text, called = raw.decode("cp1252"), "Windows-1252"
+    except UnicodeDecodeError:
+        text, called = raw.decode("latin-1"), "ISO 8859-1"
+    return text.encode(), (f"it is not UTF-8 and is read as {called}: if its letters look wrong, set `encoding`",)
 
 
 def _beginning(text: bytes) -> str:
@@ -95,10 +94,7 @@ def _beginning(text: bytes) -> str:
 
 def _records(sample: str, separator: str, quote: str) -> list[list[str]]:
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator, quotechar=quote, skipinitialspace=True)
-    try:
-        return [record for record in reader if record]
-    except csv.Error:
-        return []
+    return [record for record in reader if record]
 
 
 def _separator(sample: str, quote: str, usual: str) -> str:

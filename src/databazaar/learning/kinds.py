@@ -1,4 +1,4 @@
-"""The names of the built-in models, oracles and optimizers, and the sizes of a model's layers, without torch."""
+"""The names of built-in models, oracles and optimizers, and the sizes of a model's layers. Needs no torch or NumPy."""
 
 from __future__ import annotations
 
