@@ -179,7 +179,10 @@ class Arbiter(Displayed):
             with told.during(self.terms()):
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
-                    self._take(self.begin(ledger).state, saved)
+                    if saved is None:
+                        self._take(self.begin(ledger).state)
+                    else:
+                        self._best, self._params = saved
                 else:
                     kept.note_layout(self.consumer.task)
                     self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
@@ -193,9 +196,9 @@ class Arbiter(Displayed):
         play([run], self.engine)
         self._take(run.state)
 
-    def _take(self, state: State, saved: tuple[Tensor, Tensor] | None = None) -> None:
-        """The best model and the last, from a run's state, or as its folder has saved them."""
-        self._best, self._params = saved or (state.best.params, state.params)
+    def _take(self, state: State) -> None:
+        """The best model and the last, from a run's state."""
+        self._best, self._params = state.best.params, state.params
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
