@@ -106,9 +106,7 @@ def make(name: str, oracles: Sequence[Oracle], sizes: list[int], seed: int = 0) 
             f"p{i}",
             data=(
                 rng.normal(size=(size, *shape)).astype(np.float32),
-                rng.integers(0, 2 if name == "one-logit" else 3, size)
-                if classes
-                else rng.normal(size=(size, outputs)).astype(np.float32),
+                rng.integers(0, kinds, size) if classes else rng.normal(size=(size, outputs)).astype(np.float32),
             ),
             oracle=oracle,
         )

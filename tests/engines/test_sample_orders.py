@@ -276,11 +276,11 @@ def test_rows_are_parted_by_their_work_and_little_of_a_stack_is_padding() -> Non
 
 
 def test_large_batches_are_stacked_only_as_far_as_caches_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, providers, w = market(FullGradient())
+    task, providers, w = market(StochasticGradient(3))
     engine = VectorizedEngine(task, providers, CPU)
     everybody = np.arange(3)
     assert [places.tolist() for places, _ in engine._chunks(engine._groups[0], everybody)] == [[0, 1, 2]]
     whole = engine.query(Ask(w, [0, 1, 2], 0, 0)).updates
-    monkeypatch.setattr(vectorized_module, "CACHED_FLOATS", 2 * 8 * 4)
+    monkeypatch.setattr(vectorized_module, "CACHED_FLOATS", 2 * 3 * 4)
     assert [places.tolist() for places, _ in engine._chunks(engine._groups[0], everybody)] == [[0, 1], [2]]
     torch.testing.assert_close(engine.query(Ask(w, [0, 1, 2], 0, 0)).updates, whole)

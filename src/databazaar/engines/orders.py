@@ -78,9 +78,9 @@ class Planner:
         return steps * batch
 
     def _shape_for(self, largest: int) -> tuple[int, int]:
-        """As wide as ever, but for full gradients: a batch of another width may differ in the last bit."""
+        """As wide as ever, but for much smaller full gradients: a batch of another width may differ in the last bit."""
         steps, batch = shape_of(self._oracle, largest)
-        return steps, batch if 2 * batch <= self.shape[1] and not self._shuffles else self.shape[1]
+        return steps, batch if 5 * batch <= 4 * self.shape[1] and not self._shuffles else self.shape[1]
 
     def __call__(self, rows: Rows) -> BatchPlan:
         largest = rows.largest or self._largest

@@ -29,6 +29,9 @@ CHUNK_BYTES = {"cpu": 2**31, "cuda": 2**33}
 CACHED_FLOATS = 2**22
 """On a CPU the samples of one step of a chunk stay under this (16 MiB): beyond its caches a stack is no faster than
 one row after the other."""
+PADDED, PADDED_GRADIENT = 2.0, 1.25
+"""How much larger a stack may be than the work in it: fewer, longer stacks pay where there are many small steps, and
+not for a single large one."""
 
 
 class NotVectorizableError(Exception):
@@ -127,13 +130,14 @@ class VectorizedEngine(Engine):
         """The places of the rows that are computed together, and the samples of the largest of them.
 
         All rows of a stack take as long as its longest. So on a CPU rows are sorted by their work and parted, where
-        more than half of the stack would be padding; a GPU has a graph for one shape, and time for padding. What is
+        too much of the stack would be padding; a GPU has a graph for one shape, and time for padding. What is
         together depends on sizes alone, never on a clock: the same market gives the same bits.
         """
         most = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
         places, work, sizes = np.arange(len(providers)), group.work[providers], self._sizes[providers]
         on_cpu = self.device.type == "cpu"
-        uneven = on_cpu and len(places) * int(work.max(initial=0)) > 2 * int(work.sum())
+        room = PADDED if isinstance(group.oracle, LocalSGD) else PADDED_GRADIENT
+        uneven = on_cpu and len(places) * int(work.max(initial=0)) > room * int(work.sum())
         if uneven:
             places = (-work).argsort(kind="stable")
         while len(places):
@@ -142,7 +146,7 @@ class VectorizedEngine(Engine):
                 count = min(count, max(1, CACHED_FLOATS // (min(longest, group.batch) * group.floats_per_sample)))
             if uneven:
                 padded = longest * np.arange(1, len(places) + 1)
-                count = min(count, int((padded <= 2 * work[places].cumsum()).sum()))
+                count = min(count, int((padded <= room * work[places].cumsum()).sum()))
             chunk, places = places[:count], places[count:]
             yield chunk, int(sizes[chunk].max()) if on_cpu else None
 
