@@ -59,7 +59,7 @@ def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArr
         best, outline = _written(written)
     elif (folder / LAYOUT).exists():
         outline = Outline.model_validate_json((folder / LAYOUT).read_bytes())
-    if snapshot is None:
+    if snapshot is None or not snapshot.params:
         last = folder / LAST
         return best, outline, _written(last)[0] if (last / CARD).exists() else best
     final = unpack(snapshot.params)["w"]

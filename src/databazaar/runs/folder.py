@@ -174,7 +174,8 @@ class RunFolder:
         """The parameters of the best model and of the last, once the store no longer has them."""
         from databazaar.learning.models import model_from_bytes
 
-        if self._store is None or self._store.snapshot() is not None or not self.weights.exists():
+        snapshot = None if self._store is None else self._store.snapshot()
+        if (snapshot is not None and snapshot.params) or not self.weights.exists():
             return None
         last = self.path / LAST / self.weights.name
         paths = (self.weights, last if last.exists() else self.weights)
