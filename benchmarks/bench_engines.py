@@ -63,6 +63,7 @@ SHAPES = {
     "flights, mlp 256-64": Shape(CARRIERS, 300, (256, 64), LocalSGD()),
     "flights, whole epochs": Shape(CARRIERS[7:], 300, (32,), LocalSGD(steps=None)),
     "flights, full gradient": Shape(CARRIERS[7:], 300, (32,), FullGradient()),
+    "flights, Adam": Shape(CARRIERS, 300, (32,), LocalSGD(0.01, optimizer="adam")),
     "small, logistic": Shape((100,) * 20, 8, (), LocalSGD(batch_size=16)),
     "small, mlp 32": Shape((200,) * 20, 20, (32,), LocalSGD()),
     "unequal, mlp 32": Shape(UNEQUAL, 30, (32,), LocalSGD(steps=None), 8),

@@ -265,6 +265,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "remove batch_size or change the kind",
         ),
         ([("oracle", {"kind": "stochastic-gradient", "batch_size": 0})], "oracle.batch_size = 0", "change it"),
+        ([("oracle.optimizer", "adam"), ("oracle.momentum", 0.5)], "oracle.momentum belongs to optimizer sgd", "take"),
         ([("oracle.momentum", 1.0)], "oracle.momentum = 1.0 must be at least 0 and below 1", "change it"),
         ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
         ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),

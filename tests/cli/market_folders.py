@@ -67,5 +67,5 @@ def write_flights(folder: Path, suffix: str = ".csv") -> Path:
     tables = {"own": flights(150, 0)} | {f"carrier_{c}": flights(40, s, c) for s, c in enumerate(CARRIERS, 1)}
     for name, frame in tables.items():
         write = frame.to_parquet if suffix == ".parquet" else frame.to_csv
-        write(folder / f"{name}{suffix}", index=False)  # type: ignore[operator]
+        write(folder / f"{name}{suffix}", index=False)
     return folder

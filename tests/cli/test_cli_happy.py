@@ -17,8 +17,10 @@ from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, 
 from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
-COMMANDS = ("demo", "init", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce")
-COMMANDS += ("predict", "evaluate", "export")
+COMMANDS = (
+    *("demo", "init", "check", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce"),
+    *("predict", "evaluate", "export"),
+)
 
 
 @pytest.fixture(scope="module")

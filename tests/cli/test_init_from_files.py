@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from market_folders import CARRIERS, flights, write_customers, write_flights
 
+from databazaar.cli.init import ask
 from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
 from databazaar.config.guesses import guess_target, guess_task
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
@@ -26,7 +29,7 @@ from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 
 
-def write_tables(folder: Path, *names: str, **columns: list[object]) -> Path:
+def write_tables(folder: Path, *names: str, **columns: Sequence[object]) -> Path:
     """Files that all have the columns x and y, or those given."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -48,7 +51,7 @@ def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     assert "test.csv is left to you" in told.out
     market = load_market(folder / "market.toml")
     assert (market.name, market.data.holdout, market.data.target) == ("Kunden", Path("own.csv"), "gekündigt")
-    assert market.data.task == "classification"
+    assert market.data.task == "classification" and market.consumer.train == 0.5
     assert {p.id: str(p.file) for p in market.providers} == {n: f"{n}.csv" for n in ("nord", "ost", "süd")}
     assert market.data.features is not None and "Kundennummer" not in market.data.features
     shorten(folder / "market.toml")
@@ -69,9 +72,12 @@ def test_sixteen_carriers(tmp_path: Path, suffix: str) -> None:
 
 
 def test_both_a_hold_out_and_a_file_to_train_from(tmp_path: Path) -> None:
-    files = tables_at([write_tables(tmp_path, "hold-out.csv", "our_rows.csv", "north.csv")])
-    holdout, train = consumer_files(files, Wishes())
-    assert (holdout.name, train and train.name) == ("hold-out.csv", "our_rows.csv")
+    write_tables(tmp_path, "hold-out.csv", "our_rows.csv", "north.csv", x=[0.1 * i for i in range(40)], y=[0, 1] * 20)
+    assert "hold-out.csv judges, our_rows.csv is where training starts" in bazaar("init", tmp_path).out
+    market = load_market(tmp_path / "market.toml")
+    assert (market.data.holdout, market.consumer.train) == (Path("hold-out.csv"), Path("our_rows.csv"))
+    told = bazaar("check", tmp_path / "market.toml")
+    assert told.code == 0 and "training rows" in told.out and "40 of your 40 hold-out rows" in told.out
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,7 @@ def test_the_user_says_which_file_is_the_own(tmp_path: Path) -> None:
     assert bazaar("init", ".", "--own", "b.csv", cwd=tmp_path).code == 0
     market = load_market(tmp_path / "market.toml")
     assert (str(market.data.holdout), [p.id for p in market.providers]) == ("b.csv", ["a", "c"])
+    assert market.consumer.train == 0  # of two rows none can be spared
     files = [Path("holdout.csv"), Path("b.csv"), Path("ours.csv")]
     assert consumer_files(files, Wishes(own=Path("b.csv"))) == (Path("holdout.csv"), Path("b.csv"))
     assert consumer_files(files, Wishes(own=Path("holdout.csv"))) == (Path("holdout.csv"), None)
@@ -132,11 +139,13 @@ def test_what_is_no_providers_table_is_left_out_and_said(tmp_path: Path) -> None
     write_tables(tmp_path, "own.csv", "north.csv", "south.csv", "east.csv", x=[1.5, 2.5], z=[1, 2], fraud=[0, 1])
     write_tables(tmp_path, "new.csv", x=[1.5], z=[2])
     write_tables(tmp_path, "west.csv", x=[1.5], fraud=[1])
+    write_tables(tmp_path, "airports.csv", code=["JFK"])
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "readme.txt").write_text("Three files came by mail.\n")
     told = bazaar("init", ".", cwd=tmp_path)
     assert told.code == 0, told
-    assert "new.csv is left out: it has no column 'fraud'" in told.out
+    assert "new.csv has all columns but 'fraud': predict that with `bazaar predict`" in told.out
+    assert "airports.csv is left out: it has no column 'fraud'" in told.out
     assert "west.csv is left out: it has no column 'z'" in told.out
     assert "empty.csv' is left out" in told.out and "the file is empty" in told.out
     assert "readme.txt" in told.out
@@ -148,6 +157,24 @@ def test_a_column_that_most_providers_lack_is_left_out(tmp_path: Path) -> None:
     write_tables(tmp_path, "north.csv", "south.csv", x=[1.5, 2.5], label=["a", "b"])
     assert "'mine' is left out of `features`: most providers do not have it" in bazaar("init", tmp_path).out
     assert load_market(tmp_path / "market.toml").data.features == ("x",)
+
+
+def test_columns_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
+    """Typing errors and identifiers; what remains is listed, on lines of a sensible length."""
+    rows = 60
+    columns: dict[str, list[object]] = {
+        f"a feature of many words, number {i}": [i * k for k in range(rows)] for i in range(9)
+    }
+    columns |= {"amount": ["oops", *range(1, rows)], "customer": [f"c{k}" for k in range(rows)], "y": [0, 1] * 30}
+    write_tables(tmp_path, "own.csv", "north.csv", **columns)
+    told = bazaar("init", tmp_path)
+    assert "'customer' is left out of `features`: it is different in every row" in told.out
+    assert "'amount' is left out of `features`: column 'amount' holds the text 'oops'" in told.out
+    market = load_market(tmp_path / "market.toml")
+    assert market.data.features == tuple(name for name in columns if name.startswith("a feature"))
+    lines = (tmp_path / "market.toml").read_text().splitlines()
+    assert max(len(line) for line in lines if not line.startswith("#")) <= 120
+    assert bazaar("check", tmp_path / "market.toml").code == 0
 
 
 def test_nobody_sells(tmp_path: Path) -> None:
@@ -226,6 +253,8 @@ def test_an_unsure_target_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BazaarError, match="it may be 'a', 'b', 'c': say which with `--target NAME`"):
         guess_target(frame, [["a", "b", "c"]], "own.csv")
     assert guess_target(frame, [], "own.csv", lambda question, answers: answers[1]) == "b"
+    picked = consumer_files([Path("a.csv"), Path("b.csv")], Wishes(ask=lambda question, answers: answers[1]))
+    assert picked == (Path("b.csv"), None)
     with pytest.raises(BazaarError, match="it may be 'label', 'class'"):
         guess_target(pd.DataFrame({"label": [1], "class": [1]}), [], "own.csv")
 
@@ -244,6 +273,13 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     assert "Which file is your own?" in shown and "'z' is none of them" in shown
     market = load_market(tmp_path / "market.toml")
     assert (str(market.data.holdout), market.data.target) == ("b.csv", "q")
+
+
+def test_a_question_is_asked_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("0\nthree\n2\n"))
+    assert ask("Which?", ["one", "two"]) == "two"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\n"))
+    assert ask("Which?", ["one", "two"]) == "one"
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ def init(
         return
     folder = _folder(places or [], files)
     _free(folder)
-    wishes = Wishes(own, target, task, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    wishes = Wishes(own, target, task, ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
     found = discover(files, folder, wishes)
     path = _write(folder, written_market(found))
-    trains = f", and starts from {found.train}" if found.train else ""
+    trains = f", {found.train} is where training starts" if found.train else ""
     typer.echo(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
     for note in found.notes:
         typer.echo(f"- {note}")
@@ -101,7 +101,7 @@ def _next(path: Path) -> str:
     return f"{path} is written: edit it, then `bazaar run {path}`"
 
 
-def _ask(question: str, answers: Sequence[str]) -> str:
+def ask(question: str, answers: Sequence[str]) -> str:
     """Asks on the terminal until one of the answers, or its number, is given."""
     for number, answer in enumerate(answers, start=1):
         typer.echo(f"  {number}  {answer}", err=True)

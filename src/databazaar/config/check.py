@@ -13,7 +13,7 @@ from databazaar.config.estimate import Estimate, estimate
 from databazaar.config.faults import Faults, TableReader
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_all, read_settings
-from databazaar.config.sections import DataSettings, ProviderSettings, Section
+from databazaar.config.sections import ConsumerSettings, DataSettings, ProviderSettings, Section
 from databazaar.data.market_profile import Table, profile_tables
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError
@@ -70,7 +70,7 @@ def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> Marke
         return None
     reader = TableReader(data, folder, faults)
     holdout = reader.table("hold-out", data.holdout)
-    own = _present(reader.table("training rows", file) for file in _training_file(settings))
+    own = _present(reader.table(role, file) for role, file in _own_files(settings, data))
     providers = _present(
         reader.table(provider.id, provider.file, _who(provider.id))
         for provider in (_section(ProviderSettings, given) for given in settings.get("providers", ()))
@@ -92,11 +92,11 @@ def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> Marke
     )
 
 
-def _training_file(settings: Mapping[str, Any]) -> list[Path]:
-    """The consumer's own training rows, where they are a file."""
-    consumer = settings.get("consumer")
-    train = consumer.get("train") if isinstance(consumer, Mapping) else None
-    return [Path(train)] if isinstance(train, str) else []
+def _own_files(settings: Mapping[str, Any], data: DataSettings) -> list[tuple[str, Path]]:
+    """The consumer's files beside the hold-out: rows to start from, and rows that say what it was worth."""
+    consumer = _section(ConsumerSettings, settings.get("consumer", {}))
+    files = (("training rows", consumer and consumer.train), ("audit rows", data.audit))
+    return [(role, file) for role, file in files if isinstance(file, Path)]
 
 
 def _present(tables: Iterable[Table | None]) -> list[Table]:

@@ -29,10 +29,12 @@ _FIRST_WORD = {"our", "my"}
 
 @dataclass(frozen=True)
 class Found:
-    """What a market.toml is written from. Paths are relative to `folder`; `notes` say what was left out, and why."""
+    """What a market.toml is written from. Paths are relative to `folder`, `rows` are those of the hold-out, and
+    `notes` say what was left out, and why."""
 
     folder: Path
     holdout: Path
+    rows: int
     train: Path | None
     target: str
     task: TaskKind
@@ -88,6 +90,7 @@ def discover(files: Sequence[Path], folder: Path, wishes: Wishes) -> Found:
     return Found(
         folder=folder,
         holdout=_relative(holdout, folder),
+        rows=len(frame),
         train=None if train is None else _relative(train, folder),
         target=market.target,
         task=wishes.task or guess_task(frame[market.target]),
@@ -148,6 +151,8 @@ def _market(frame: pd.DataFrame, holdout: Path, tables: dict[Path, list[str]], w
     for path, columns in tables.items():
         if target in columns:
             sellers[path] = columns
+        elif set(names) - {target} <= set(columns):
+            notes.append(f"{path.name} has all columns but {target!r}: predict that with `bazaar predict`")
         else:
             notes.append(f"{path.name} is left out: it has no column {target!r} ({suggestion(target, columns)})")
     unused = unused_columns(frame, target)

@@ -23,7 +23,7 @@ _KINDS: dict[type, tuple[str, Understood]] = {
     DateColumn: ("dates", "date"),
 }
 """Of each kind of encoder, the schema's name and ours."""
-_REASONS = {"empty": "empty", "constant": "always the same", "identifier": "different in every row"}
+_REASONS = {"empty": "empty", "constant": "always the same", "identifier": "different in nearly every row"}
 
 
 class Faults:

@@ -12,7 +12,7 @@ from databazaar.config.names import writable
 from databazaar.data.columns import Column, kind_of, listed, plain
 from databazaar.data.holdout import LeftOut, fit_column
 from databazaar.data.schema_message import TaskKind
-from databazaar.data.signs import holds_written_numbers, is_identifier
+from databazaar.data.signs import distinct, holds_written_numbers, is_identifier
 from databazaar.errors import BazaarError
 
 Ask = Callable[[str, Sequence[str]], str]
@@ -45,7 +45,7 @@ def guess_target(
             return candidates[0]
         if candidates:
             return _chosen(candidates, where, ask)
-    few = [name for name in shared if 2 <= frame[name].nunique() <= FEW]
+    few = [name for name in shared if 2 <= distinct(frame[name]) <= FEW]
     if few and few[-1] == names[-1]:
         return names[-1]
     return _chosen([*few, *(name for name in shared[-1:] if name not in few)], where, ask)
@@ -75,10 +75,10 @@ def guess_task(target: Column) -> TaskKind:
     """
     values = plain(target.dropna())
     if kind_of(values) != "number" or types.is_bool_dtype(values.dtype):
-        many_numbers = values.nunique() > FEW and holds_written_numbers(values)
+        many_numbers = distinct(values) > FEW and holds_written_numbers(values)
         return "regression" if many_numbers else "classification"
     whole = bool((values == values.round()).all())
-    return "classification" if whole and values.nunique() <= FEW else "regression"
+    return "classification" if whole and distinct(values) <= FEW else "regression"
 
 
 def unused_columns(frame: pd.DataFrame, target: str) -> dict[str, str]:

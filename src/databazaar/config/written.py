@@ -8,6 +8,8 @@ from pathlib import Path
 from databazaar.config.discover import Found
 
 WIDTH = 110
+SPARE = 40
+"""From so many rows of the hold-out on, a share of them is spared to start from."""
 
 
 def written_market(found: Found) -> str:
@@ -64,10 +66,14 @@ def quoted(text: str) -> str:
 
 
 def _consumer(found: Found) -> str:
-    """Where training starts from: a share of the hold-out's rows, or a file of its own."""
-    train = "0.5" if found.train is None else quoted(found.train.as_posix())
-    what = "the share of your own rows to start from; or a file" if found.train is None else "the rows to start from"
-    return f'[consumer]\nname = "consumer"          # you, as statements call you\n{_line("train", train, what)}\n\n'
+    """Where training starts from: a file of its own, or a share of the hold-out if that has rows to spare."""
+    if found.train is not None:
+        train = _text("train", found.train.as_posix(), "your own rows to start from")
+    elif found.rows >= SPARE:
+        train = _line("train", "0.5", "the share of your own rows to start from; or a file")
+    else:
+        train = _line("train", "0.0", "your own rows to start from: a share, or a file; there are few to spare")
+    return f"[consumer]\n{_text('name', 'consumer', 'you, as statements and the ledger call you')}\n{train}\n\n"
 
 
 def _text(name: str, value: str, comment: str) -> str:

@@ -45,7 +45,10 @@ class Found(NamedTuple):
 
 
 def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
-    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does."""
+    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does.
+
+    Lines that lack fields are looked for at the beginning and at the very end.
+    """
     text, notes = _as_utf8(raw, format.encoding)
     excel = _EXCEL_LINE.match(text)
     if excel:
@@ -57,6 +60,10 @@ def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
     records = _records(sample, separator, quote)
     decimal = format.decimal or _decimal(records[1:], separator)
     header = [name.strip() for name in records[0]] if records else []
+    if len(text) > SAMPLE:
+        records += _records(text[-SAMPLE:].decode("utf-8", "replace").rstrip().rsplit("\n", 1)[-1], separator, quote)
+    if any(len(record) < len(header) for record in records):
+        notes += ("it has lines with fewer fields than the header, as where it was cut off: these count as missing",)
     return Found(text, header, separator, decimal, quote, notes)
 
 

@@ -11,7 +11,7 @@ from databazaar.data.columns import listed, plain
 from databazaar.data.comparable import spelling
 from databazaar.data.profile import Measured, Yardstick
 from databazaar.data.profile_record import Understood
-from databazaar.data.signs import holds_written_dates, is_constant, is_identifier
+from databazaar.data.signs import distinct, holds_written_dates, is_constant, is_identifier
 
 MUCH_MISSING = 0.3
 MUCH_UNSEEN = 0.05
@@ -57,9 +57,9 @@ def _column_signs(frame: pd.DataFrame, understood: Mapping[str, Understood]) -> 
             )
         elif kind == "category" and holds_written_dates(column):
             yield f"column {name!r} holds dates and is read as categories: take it out of `categorical`"
-        elif kind == "hashed" and 2 * column.nunique() > len(column):
+        elif kind in ("category", "hashed") and 2 * distinct(column) > len(column):
             yield (
-                f"column {name!r} has {column.nunique():,} different texts in {len(column):,} rows, too many to tell "
+                f"column {name!r} has {distinct(column):,} different texts in {len(column):,} rows, too many to tell "
                 "anything by: leave it out of `features`, or group its values"
             )
 
@@ -164,8 +164,9 @@ def _balance(measured: Measured, own: Measured) -> Iterator[str]:
                 else "correct them, or add such rows to your own"
             )
         )
-    if len(here) == 1 < len(usual):
-        yield f"all its rows are of the class {next(iter(here))!r}: ask for rows of the other classes"
+    present = [name for name, share in here.items() if share]
+    if len(present) == 1 < len(usual):
+        yield f"all its rows are of the class {present[0]!r}: ask for rows of the other classes"
         return
     far = max(usual, key=lambda name: abs(here.get(name, 0.0) - usual[name]))
     if abs(here.get(far, 0.0) - usual[far]) > OTHER_BALANCE:

@@ -46,6 +46,18 @@ def holds_written_dates(column: Column) -> bool:
     return bool(texts) and bool(days_in(texts).unreadable.mean() < 0.1)
 
 
+def distinct(column: Column) -> int:
+    """How many different values there are; values that cannot be compared, such as lists, all differ.
+
+    >>> distinct(pd.Series(["a", "b", "a", None])), distinct(pd.Series([[1], [1]]))
+    (2, 2)
+    """
+    try:
+        return int(column.nunique())
+    except TypeError:
+        return int(column.notna().sum())
+
+
 def is_identifier(column: Column) -> bool:
     """Whether every row has a value of its own that says nothing: unique text, or numbers that are called an id.
 
@@ -53,7 +65,7 @@ def is_identifier(column: Column) -> bool:
     (True, False)
     """
     values = plain(column.dropna())
-    if len(values) < LEAST_FOR_IDENTIFIER or not values.is_unique:
+    if len(values) < LEAST_FOR_IDENTIFIER or distinct(values) < len(values):
         return False
     if kind_of(values) == "text":
         return not (holds_written_numbers(values) or holds_written_dates(values))
@@ -65,4 +77,4 @@ def is_constant(column: Column) -> bool:
     >>> is_constant(pd.Series([3, 3, 3])), is_constant(pd.Series([3, None, 3]))
     (True, False)
     """
-    return len(column) > 1 and column.nunique(dropna=False) <= 1
+    return len(column) > 1 and distinct(column) == 1 and not column.hasnans

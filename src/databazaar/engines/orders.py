@@ -143,11 +143,8 @@ def sample_orders(keys: Tensor, sizes: Tensor, width: int, epochs: int, first: i
     counters = torch.arange(epochs, device=keys.device)[:, None] * EPOCH + sample
     ranks = _mix(keys[:, None, None] + counters * _signed(GOLDEN))
     ranks.masked_fill_(sample >= sizes[:, :, None], LAST)
-    if first is not None and 2 * first <= width:
-        order = ranks.topk(first, largest=False).indices
-    else:
-        on_cpu = ranks.device.type == "cpu"  # where NumPy sorts faster
-        order = torch.from_numpy(ranks.numpy().argsort()) if on_cpu else ranks.argsort()
+    on_cpu = ranks.device.type == "cpu"  # where NumPy sorts faster
+    order = torch.from_numpy(ranks.numpy().argsort()) if on_cpu else ranks.argsort()
     return order[..., :first].reshape(len(keys), -1)
 
 

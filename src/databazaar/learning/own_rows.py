@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from databazaar.errors import BazaarError
-from databazaar.learning.inputs import Examples
+from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
@@ -71,8 +71,13 @@ def refit(task: Task, start: Tensor, rows: Examples, found: OwnFit, fitted: int)
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """Examples of several tables as one."""
-    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+    """Rows of several tables as one."""
+    y = torch.cat([y for _, y in parts])
+    named = [x for x, _ in parts if isinstance(x, NamedInputs)]
+    plain = [x for x, _ in parts if isinstance(x, Tensor)]
+    if named:
+        return NamedInputs({name: torch.cat([x.tensors[name] for x in named]) for name in named[0].tensors}), y
+    return torch.cat(plain), y
 
 
 def _pass(task: Task, rows: Examples, params: Tensor, step: float, number: int) -> Tensor:
