@@ -179,10 +179,7 @@ class Arbiter(Displayed):
             with told.during(self.terms()):
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
-                    if saved is None:
-                        self._take(self.begin(ledger).state)
-                    else:
-                        self._best, self._params = saved
+                    self._best, self._params = saved or _models(self.begin(ledger).state)
                 else:
                     kept.note_layout(self.consumer.task)
                     self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
@@ -194,11 +191,7 @@ class Arbiter(Displayed):
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)
         play([run], self.engine)
-        self._take(run.state)
-
-    def _take(self, state: State) -> None:
-        """The best model and the last, from a run's state."""
-        self._best, self._params = state.best.params, state.params
+        self._best, self._params = _models(run.state)
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
@@ -242,6 +235,11 @@ def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: 
     """OSMD.from_theory, with the budget counted in accesses at the providers' mean price."""
     accesses = consumer.budget * len(providers) // max(1, sum(p.price for p in providers))
     return OSMD.from_theory(max(1, len(providers)), max(accesses, consumer.per_round), consumer.per_round, switches)
+
+
+def _models(state: State) -> tuple[Tensor, Tensor]:
+    """The best model of a run and its last."""
+    return state.best.params, state.params
 
 
 def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from torch import nn
 
 from databazaar.errors import BazaarError
@@ -14,6 +14,9 @@ from databazaar.runs.model_card import ModelCard
 from databazaar.runs.model_folder import CARD, StoredModel, read_model, read_weights
 from databazaar.runs.report import Report
 from databazaar.runs.trained import TrainedModel, load_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class FinishedRun(TrainedModel):

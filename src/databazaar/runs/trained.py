@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
@@ -20,11 +19,13 @@ from databazaar.learning.models import Layout, build_model
 from databazaar.runs.model_folder import StoredModel, read_model
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from databazaar.data.schema import Schema
 
 CHUNK = 2**16
 """Rows that pass the model at a time."""
-Features = pd.DataFrame | ArrayLike
+Features: TypeAlias = "pd.DataFrame | ArrayLike"
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,9 @@ class TrainedModel(Displayed):
         Of a classification, the likeliest class by its own name, and `probability_NAME` of each; of a regression, the
         number in the target's own units. The table needs no target, and other columns than the model's are ignored.
         """
-        answers = self.answers(data, where)
-        index = data.index if isinstance(data, pd.DataFrame) else None
+        import pandas as pd
+
+        answers, index = self.answers(data, where), _index_of(data)
         if self.task == "regression":
             return pd.DataFrame({"prediction": answers}, index=index)
         labels = list(self._names(answers.shape[1]) if self.schema is None else self.schema.classes)
@@ -91,7 +93,7 @@ class TrainedModel(Displayed):
         """`probability_NAME` of each class for every row."""
         if self.task != "classification":
             raise BazaarError(f"{self.path} has no probabilities, because it is no classification: use predict")
-        return self._shares(self.answers(data, where), data.index if isinstance(data, pd.DataFrame) else None)
+        return self._shares(self.answers(data, where), _index_of(data))
 
     def evaluate(self, data: pd.DataFrame | tuple[ArrayLike, ArrayLike], where: str = "the table") -> dict[str, float]:
         """Accuracy, log loss, AUC and Brier score, or RMSE, MAE and R² in the target's units, on rows with a target.
@@ -146,7 +148,7 @@ class TrainedModel(Displayed):
 
     def encode(self, data: Features, where: str = "the table") -> NDArray[np.float32]:
         """The model's inputs [n, …]: a table through the preprocessing, or arrays as they are."""
-        if self.schema is not None and isinstance(data, pd.DataFrame):
+        if self.schema is not None and _is_table(data):
             encoded = self.schema.encode_features(data, where)
         else:
             try:
@@ -173,6 +175,8 @@ class TrainedModel(Displayed):
         return self.class_names or tuple(str(place) for place in range(classes))
 
     def _shares(self, answers: NDArray[np.float64], index: Any) -> pd.DataFrame:
+        import pandas as pd
+
         names = [f"probability_{name}" for name in self._names(answers.shape[1])]
         return pd.DataFrame(answers, columns=names, index=index)
 
@@ -188,6 +192,16 @@ class TrainedModel(Displayed):
             "inputs": "arrays (no preprocessing is kept)" if self.schema is None else listed(self.schema.columns, 8),
             "hash": f"{self.card.model_hash[:16]}, written {self.card.written} by {self.card.by}",
         }
+
+
+def _index_of(data: Features) -> Any:
+    """A table's own, so that its answers can be joined to it."""
+    return data.index if _is_table(data) else None
+
+
+def _is_table(data: Features) -> TypeGuard[pd.DataFrame]:
+    """Asked without pandas, which arrays do not need."""
+    return hasattr(data, "columns")
 
 
 def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
