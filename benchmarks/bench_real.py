@@ -92,7 +92,9 @@ def flight_market(by: Callable[[pd.DataFrame], pd.Series], dirty: int = 0) -> Ca
     return make
 
 
-def toy_market(load: Callable[..., object], own: int, test: int, providers: int, dirty: bool) -> Callable[[int], Tables]:
+def toy_market(
+    load: Callable[..., object], own: int, test: int, providers: int, dirty: bool
+) -> Callable[[int], Tables]:
     """One of scikit-learn's tables; the dirty providers' shares of wrong labels go from 0 to 90 %."""
 
     def make(seed: int) -> Tables:

@@ -265,6 +265,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "remove batch_size or change the kind",
         ),
         ([("oracle", {"kind": "stochastic-gradient", "batch_size": 0})], "oracle.batch_size = 0", "change it"),
+        ([("oracle.optimizer", "adam"), ("oracle.momentum", 0.5)], "oracle.momentum belongs to optimizer sgd", "take"),
         ([("oracle.momentum", 1.0)], "oracle.momentum = 1.0 must be at least 0 and below 1", "change it"),
         ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
         ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),
@@ -369,6 +370,26 @@ def test_tables_and_their_digests(shop: Path) -> None:
     assert data.holdout.y.tolist() == [0, 1, 0]
 
 
+def test_a_market_says_how_its_files_are_written_and_what_was_left_out(shop: Path) -> None:
+    for name in ("holdout", "north", "south"):
+        (shop / f"{name}.csv").write_bytes(
+            "a:b:d:y\n1,5:x:01/02/2024:no\n-:\xe4:03/04/2024:yes\n3:x:05/06/2024:\n".encode("cp1252")
+        )
+    written = {"separator": ":", "decimal": ",", "missing": ["-"], "dates": "day-first"}
+    market = parse_market(changed(*((f"data.{name}", value) for name, value in written.items())))
+    data = load_data(market, shop)
+    assert data.schema.class_names == ("no", "yes")
+    assert data.schema.feature_names[:4] == ("a", "a (missing)", "b=x", "b=ä")
+    assert data.schema.dates[0].day_first
+    assert [note.split(": ")[1] for note in data.notes] == [
+        *("it is not UTF-8 and is read as Windows-1252", "1 of 3 rows have no 'y' and are left out") * 3
+    ]
+    spelled = load_data(parse_market(market.model_dump(mode="json", by_alias=True)), shop)
+    assert spelled.schema == data.schema
+    marked = changed(("data.separator", ":"), ("data.encoding", "cp1252"))
+    assert len(load_data(parse_market(marked), shop).notes) == 3
+
+
 def test_remote_providers_are_left_out(shop: Path) -> None:
     assert load_data(parse_market(changed(*FEDERATED)), shop).providers == {}
 
@@ -378,10 +399,11 @@ def test_remote_providers_are_left_out(shop: Path) -> None:
     [
         ("south.csv", None, ["provider 'south'", "south.csv", "does not exist", "correct the path"]),
         ("south.csv", "a,b,y\n", ["provider 'south'", "south.csv", "no rows", "add data"]),
-        ("south.csv", "a,b,c,y\n1,x,2,0\n", ["provider 'south'", "other columns", "'c'", "features"]),
+        ("south.csv", "a,B2,y\n1,x,0\n", ["provider 'south'", "feature column 'b'", "rename"]),
+        ("south.csv", "a,b,y\n1,x,\n", ["provider 'south'", "'y' is empty in every row", "fill it in"]),
         ("south.csv", "a,b,y\n1,x,0\ninf,x,0\n", ["provider 'south'", "'a'", "data row 2", "correct it"]),
         ("holdout.csv", "a,b,z\n1,x,0\n", ["holdout.csv", "target column 'y'", "correct `target`"]),
-        ("holdout.csv", "a,b,y\n1,x,no\n2,x,yes\n", ["holdout.csv", "'y'", "'no'", "write a number"]),
+        ("holdout.csv", "a,b,y\n1,x,no\n2,x,no\n", ["holdout.csv", "'y'", "single class no", "add hold-out rows"]),
     ],
 )
 def test_a_bad_file_of_a_market(shop: Path, file: str, content: str | None, parts: list[str]) -> None:

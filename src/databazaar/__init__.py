@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from databazaar.errors import BazaarError, LedgerError
     from databazaar.learning.models import build_model
     from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
+    from databazaar.learning.partial_fit import PartialFit
     from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
@@ -61,6 +62,7 @@ __all__ = [
     "Memory",
     "NoProgress",
     "Offer",
+    "PartialFit",
     "Payment",
     "PricePerAccess",
     "Progress",
@@ -109,6 +111,7 @@ _MODULES = {
     "FullGradient": "learning.oracles",
     "LocalSGD": "learning.oracles",
     "StochasticGradient": "learning.oracles",
+    "PartialFit": "learning.partial_fit",
     "Cosine": "learning.task",
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",

@@ -10,6 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, write_market
 
@@ -86,6 +87,27 @@ def test_a_market_runs_on_users_files(tmp_path: Path, task: str, suffix: str) ->
     assert told["status"] == "settled" and told["spent"] + told["refunded"] == 3000
     assert told["final_loss"] < 1.0 and 0 < told["final_utility"] <= 1
     assert bazaar("audit", tmp_path / "run").code == 0
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_market_runs_on_files_that_nobody_prepared(tmp_path: Path) -> None:
+    """Semicolons, decimal commas, dates, gaps, other columns, labels by name, and rows without one."""
+    write_market(tmp_path)
+    for path in tmp_path.glob("*.csv"):
+        frame = pd.read_csv(path)
+        frame["target"] = frame["target"].map({0: "no", 1: "yes"}).where(frame.index != 5)
+        frame["since"] = [f"{1 + place % 28:02}.{1 + place % 12:02}.2024" for place in frame.index]
+        frame["amount"] = frame["amount"].map("{:.2f} €".format).str.replace(".", ",").where(frame.index % 7 != 0)
+        frame["channel"] = frame["channel"].where(frame.index % 9 != 0)
+        if path.stem != "holdout":
+            frame[f"only in {path.stem}"] = 1
+        frame.to_csv(path, index=False, sep=";", decimal=",", encoding="cp1252")
+    done = bazaar("run", "market.toml", "--out", "run", cwd=tmp_path)
+    assert done.code == 0, done
+    assert done.err.count("rows have no 'target' and are left out") == 4
+    assert "holdout.csv: 1 of 80 rows" in done.err
+    quiet = bazaar("run", "market.toml", "--out", "quiet", "--quiet", cwd=tmp_path)
+    assert (quiet.code, quiet.err) == (0, "")
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cli_markets import bazaar, contents, edit, executable, write_market
 
+from databazaar import Arbiter, Progress
+from databazaar.config.jobs import market_job
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.folder import RunFolder
 
 Spoil = Callable[[Path], object]
 
@@ -99,17 +104,13 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         column("north.csv", "hour", "minute"),
         ("'north'", "north.csv: the feature column 'hour'", "add or rename"),
     ),
-    "provider has more columns": (
-        rows("north.csv", lambda lines: [line + tail for line, tail in zip(lines, [",x", *[",1"] * 99], strict=False)]),
-        ("'north'", "north.csv: the file has other columns", "'x'", "drop them"),
-    ),
-    "text target": (
+    "one class": (
         rows("holdout.csv", lambda lines: [lines[0], *(line[:-1] + "yes" for line in lines[1:])]),
-        ("holdout.csv: column 'target' holds the text 'yes' in data row 1", "write a number"),
+        ("holdout.csv: column 'target' has the single class yes", "add hold-out rows"),
     ),
     "text target of a provider": (
         cell("north.csv", 3, "fraud"),
-        ("'north'", "north.csv: column 'target' holds the text 'fraud' in data row 1", "write a number"),
+        ("'north'", "north.csv: column 'target' has the class fraud in data row 1", "correct the label"),
     ),
     "class that the hold-out lacks": (
         cell("north.csv", 3, "7"),
@@ -119,9 +120,9 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         cell("north.csv", 0, "inf"),
         ("'north'", "north.csv: column 'amount' is not a finite number in data row 1", "drop the row"),
     ),
-    "NaN": (
-        cell("north.csv", 0, "NaN"),
-        ("'north'", "north.csv: column 'amount' has no value in data row 1", "fill it in"),
+    "no targets": (
+        rows("north.csv", lambda lines: [lines[0], *(line[:-1] for line in lines[1:])]),
+        ("'north'", "north.csv: the target column 'target' is empty in every row", "fill it in"),
     ),
     "infinite hold-out": (
         cell("holdout.csv", 0, "-inf"),
@@ -129,7 +130,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     ),
     "text among numbers": (
         cell("holdout.csv", 0, "12,5".replace(",", "o")),
-        ("holdout.csv: column 'amount' holds the text '12o5'", "write a number"),
+        ("holdout.csv: column 'amount' holds the text '12o5'", "list it as `missing`"),
     ),
     "budget under K": (
         setting('"30.00"', '"1.99"'),
@@ -289,7 +290,7 @@ def test_an_unfinished_run_has_a_report_that_says_so(unfinished: Path) -> None:
     done = bazaar("report", "run", cwd=unfinished)
     assert (done.code, done.out) == (0, "run/report.html\n")
     page = (unfinished / "run" / "report.html").read_text(encoding="utf-8")
-    assert "not finished" in page and "nothing here is final until the run has been resumed" in page
+    assert "not finished" in page and "nothing here is final until the run is resumed to its end, or closed" in page
     assert json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)["rounds"] == 3
 
 
@@ -316,6 +317,48 @@ def test_an_unfinished_run_can_be_audited_and_resumed(unfinished: Path) -> None:
     assert json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)["closed"]
 
 
+def other_data(folder: Path) -> None:
+    """Another table, and its digest in run.json: only the chain knows better."""
+    before = hashlib.sha256((folder / "south.csv").read_bytes()).hexdigest()
+    cell("south.csv", 0, "1.5")(folder)
+    edit(folder / "run/run.json", before, hashlib.sha256((folder / "south.csv").read_bytes()).hexdigest())
+
+
+def test_a_rewritten_digest_is_found_by_the_audit_of_any_run(unfinished: Path) -> None:
+    assert bazaar("audit", "run", cwd=unfinished).code == 0
+    shutil.copytree(unfinished / "run", unfinished / "kept")
+    other_data(unfinished)
+    told = bazaar("audit", "run", cwd=unfinished)
+    assert told.code == 1 and "run.json tells of another market, consumer or data" in told.out
+    shutil.rmtree(unfinished / "run")
+    (unfinished / "kept").rename(unfinished / "run")
+    assert bazaar("close", "run", "--quiet", cwd=unfinished).code == 0
+    edit(unfinished / "run/run.json", '"title": "Small market"', '"title": "Large market"')
+    assert bazaar("audit", "run", cwd=unfinished).code == 1
+    assert "because the audit fails" in bazaar("statement", "run", cwd=unfinished).err
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+    """Its run.json has no date and fewer settings, and its ledger neither names nor digests."""
+    job = market_job(write_market(tmp_path, budget='"8.00"'))
+    recipe = json.loads(json.dumps({**job.recipe, "title": job.title}))
+    del recipe["market"]["consumer"]
+    folder = RunFolder.create(tmp_path / "run", recipe)
+    kept = {name: value for name, value in folder.recipe.items() if name != "began"}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(kept))
+
+    def stop(progress: Progress) -> None:
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    old = Arbiter(job.consumer, job.providers, job.sampler, seed=job.seed, device="cpu", **job.rules())
+    with pytest.raises(KeyboardInterrupt):
+        old.run(RunFolder(tmp_path / "run"), tell=stop)
+    assert bazaar("resume", "run", "--quiet", cwd=tmp_path).code == 0
+    assert bazaar("audit", "run", cwd=tmp_path).code == 0
+    assert RunFolder(tmp_path / "run").report().ledger_head == old.run().ledger_head
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -324,8 +367,9 @@ def test_an_unfinished_run_can_be_audited_and_resumed(unfinished: Path) -> None:
         (remove("north.csv"), ("north.csv: the file does not exist",)),
         (lambda folder: edit(folder / "run/run.json", '"budget": "30.00"', '"budget": "90.00"'), ("terms",)),
         (lambda folder: edit(folder / "run/run.json", '"scale": 1', '"scale": 2'), ("run.json",)),
+        (other_data, ("begun with other terms", "data")),
     ],
-    ids=["provider", "hold-out", "missing", "budget", "schema"],
+    ids=["provider", "hold-out", "missing", "budget", "schema", "digest"],
 )
 def test_resume_refuses_other_data_or_terms(unfinished: Path, spoil: Spoil, words: tuple[str, ...]) -> None:
     spoil(unfinished)

@@ -117,7 +117,7 @@ def test_equals_algorithm_1_on_a_torch_model_with_a_schedule(engine: str) -> Non
     paper = algorithm_1(3, 45, 3, 0.5, 0.1, gamma, start, oracle, utility, 4)
     assert [[a.provider for a in r.accesses] for r in report.rounds] == [S.tolist() for S in paper["S"]]
     np.testing.assert_allclose(report.distributions, paper["p"], atol=1e-4)
-    np.testing.assert_allclose(arbiter.parameters, paper["w"], atol=1e-4)
+    np.testing.assert_allclose(arbiter.last_parameters, paper["w"], atol=1e-4)
     assert [payout.accesses for payout in report.payouts] == paper["N"].tolist()
 
 

@@ -51,7 +51,7 @@ def test_seeds_in_lockstep_make_the_draws_that_they_make_alone() -> None:
         assert audit.ok and audit.closed, audit.message
         drawn = [[access.provider for access in played.accesses] for played in audit.history]
         assert drawn == [[access.provider for access in played.accesses] for played in report.rounds]
-        np.testing.assert_allclose(run.state.params, alone.parameters, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(run.state.params, alone.last_parameters, rtol=1e-4, atol=1e-5)
 
 
 def test_consumers_with_their_own_holdouts_budgets_and_rules_share_an_engine() -> None:
@@ -79,7 +79,7 @@ def test_consumers_with_their_own_holdouts_budgets_and_rules_share_an_engine() -
             p.provider: p.pay for p in report.payouts if p.pay
         }
         assert run.state.round == len(report.rounds)
-        np.testing.assert_allclose(run.state.params, arbiter.parameters, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(run.state.params, arbiter.last_parameters, rtol=1e-4, atol=1e-5)
     lengths = sorted(run.state.round for run in runs)
     assert len(set(lengths)) == 3, "the three runs end in different rounds"
     assert shared.together == [sum(length > t for length in lengths) for t in range(lengths[-1])]

@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "unknown utility": (lambda: consumer(utility="joy"), "utility 'joy' is unknown: use one of negative-loss, acc"),
     "unknown loss": (
         lambda: consumer(loss="hinge"),
-        "loss 'hinge' is unknown: use one of cross-entropy, squared",
+        "loss 'hinge' is unknown: use one of cross-entropy, binary-cross-entropy, squared",
     ),
     "empty vector": (lambda: vector([]), "model: a parameter vector must be finite and not empty"),
     "vector with NaN": (lambda: vector([0.0, np.nan]), "model: a parameter vector must be finite and not empty"),
@@ -68,7 +68,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "epochs under zero": (lambda: LocalSGD(epochs=-1), "epochs = -1 must be positive"),
     "step that is no number": (lambda: LocalSGD(step=float("nan")), "step = nan must be positive"),
     "no steps": (lambda: LocalSGD(steps=0), "steps = 0 must be positive"),
-    "an optimizer nobody knows": (lambda: LocalSGD(optimizer="adamm"), "optimizer 'adamm' is unknown: use one of sgd"),
+    "an optimizer nobody knows": (
+        lambda: LocalSGD(optimizer="adamm"),  # type: ignore[arg-type]
+        "optimizer 'adamm' is unknown: use one of sgd",
+    ),
     "adam with momentum": (lambda: LocalSGD(optimizer="adam", momentum=0.5), "belongs to optimizer sgd"),
     "weights that grow": (lambda: LocalSGD(weight_decay=-1), "weight_decay = -1 must be zero or more"),
     "momentum of one": (lambda: LocalSGD(momentum=1.0), "momentum = 1.0 must lie in [0, 1): 0 turns it off"),

@@ -110,6 +110,21 @@ def test_codes_keep_their_zeros(tmp_path: Path, rows: int, gap: str) -> None:
     assert frame["zero"].eq(0).all() and frame["x"].eq(0.5).all()
 
 
+def test_a_field_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    text = "x, y" * SAMPLE
+    frame = read_table(written(tmp_path, f'a;b\n1,5;"{text}"\n2,5;z\n'))
+    assert frame["b"].tolist() == [text, "z"]
+
+
+@pytest.mark.parametrize("rows", [2, SAMPLE // 5])
+def test_a_file_that_was_cut_off_is_said_to_be(tmp_path: Path, rows: int) -> None:
+    whole = "a,b,c\n" + "1,22,3\n" * rows
+    assert notes_of(read_table(written(tmp_path, whole))) == ()
+    cut = read_table(written(tmp_path, whole + "1,2"))
+    assert "fewer fields than the header" in notes_of(cut)[0]
+    assert cut["c"].isna().sum() == 1
+
+
 def test_zeros_inside_a_text_change_nothing(tmp_path: Path) -> None:
     frame = read_table(written(tmp_path, 'a,b\n1,"x,007,y"\n2,z\n'))
     assert frame["a"].tolist() == [1, 2]

@@ -355,14 +355,14 @@ def test_a_bad_holdout_gets_one_sentence(change: Change, arguments: dict[str, An
 
 def test_an_identifier_is_left_out_unless_it_is_asked_for() -> None:
     rows = 1001
-    frame = pd.DataFrame({"id": [f"t{place}" for place in range(rows)], "n": 1.0, "y": np.arange(rows) % 2})
+    frame = pd.DataFrame({"id": [f"t{max(place, 20)}" for place in range(rows)], "n": 1.0, "y": np.arange(rows) % 2})
     fit: dict[str, Any] = {"target": "y", "task": "classification", "where": "mine.csv"}
     schema = Schema.fit(frame, **fit)
     assert [(column.name, column.why) for column in schema.left_out] == [("id", "identifier")]
     assert schema.columns == ("n",) and schema.extra_columns(frame) == ()
     assert Schema.fit(frame, features=["id"], **fit).width == Schema.fit(frame, categorical=["id"], **fit).width - 1
     text = sentence_of(Schema.fit, frame[["id", "y"]], **fit)
-    assert "mine.csv: no feature column tells anything ('id' is different in every row)" in text
+    assert "mine.csv: no feature column tells anything ('id' is different in nearly every row)" in text
 
 
 def test_too_many_classes_are_a_number_to_predict() -> None:

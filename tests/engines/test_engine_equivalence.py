@@ -28,7 +28,7 @@ from databazaar import (
     check_engine,
 )
 from databazaar.engines import vectorized as vectorized_module
-from databazaar.learning.losses import cross_entropy, squared_error
+from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
@@ -66,6 +66,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {
     "logistic": (lambda: build_model("logistic", [6], 3), (6,), True),
     "mlp": (lambda: build_model("mlp", [2, 3], 3, hidden=[7, 5]), (2, 3), True),
     "mlp-regression": (lambda: build_model("mlp", [6], 1, hidden=[4]), (6,), False),
+    "one-logit": (lambda: build_model("mlp", [6], 1, hidden=[4]), (6,), True),
     "no-bias": (lambda: nn.Sequential(nn.Linear(6, 4, bias=False), nn.Tanh(), nn.Linear(4, 3)), (6,), True),
     "cnn": (lambda: build_model("cnn", [1, 8, 8], 3), (1, 8, 8), True),
     "custom": (_custom, (6,), True),
@@ -99,19 +100,22 @@ def make(name: str, oracles: Sequence[Oracle], sizes: list[int], seed: int = 0) 
     build, shape, classes = MODELS[name]
     torch.manual_seed(0)
     model, rng = build(), np.random.default_rng(seed)
-    outputs = 2 if name == "linear" else 1
+    outputs, kinds = 2 if name == "linear" else 1, 2 if name == "one-logit" else 3
     providers = [
         Provider(
             f"p{i}",
             data=(
                 rng.normal(size=(size, *shape)).astype(np.float32),
-                rng.integers(0, 3, size) if classes else rng.normal(size=(size, outputs)).astype(np.float32),
+                rng.integers(0, 2 if name == "one-logit" else 3, size)
+                if classes
+                else rng.normal(size=(size, outputs)).astype(np.float32),
             ),
             oracle=oracle,
         )
         for i, (oracle, size) in enumerate(zip(oracles, sizes, strict=True))
     ]
-    return Task(model, cross_entropy if classes else squared_error), providers
+    by_class = binary_cross_entropy if name == "one-logit" else cross_entropy
+    return Task(model, by_class if classes else squared_error), providers
 
 
 def start(task: Task) -> Tensor:

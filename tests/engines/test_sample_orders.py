@@ -5,13 +5,24 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from databazaar import Ask, FullGradient, LocalSGD, LoopEngine, Provider, StochasticGradient, VectorizedEngine
-from databazaar.engines.orders import Planner, Rows, sample_orders
+from databazaar import (
+    Ask,
+    FullGradient,
+    LocalSGD,
+    LoopEngine,
+    Provider,
+    StochasticGradient,
+    VectorizedEngine,
+    check_engine,
+)
+from databazaar.engines import vectorized as vectorized_module
+from databazaar.engines.orders import Planner, Rows, first_of_each, sample_orders
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
@@ -125,6 +136,30 @@ def test_torch_gives_numpys_orders(rows: list[tuple[int, int]], epochs: int, spa
             assert sorted(order[epoch].tolist()) == list(range(width))
 
 
+@given(keys_of_all_kinds, st.integers(1, 60), st.integers(0, 3), st.integers(1, 60))
+@example(0, 5000, 1, 64)
+def test_the_first_of_an_order_are_found_without_the_rest(key: int, samples: int, epoch: int, first: int) -> None:
+    assert sample_order(key, samples, epoch, first).tolist() == sample_order(key, samples, epoch)[:first].tolist()
+
+
+@given(
+    st.lists(st.tuples(keys_of_all_kinds, st.integers(1, 40)), min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 40),
+)
+def test_torch_too_finds_the_first_alone(rows: list[tuple[int, int]], epochs: int, first: int) -> None:
+    width = max(*(size for _, size in rows), first)
+    keys, sizes = (torch.tensor(column) for column in zip(*rows, strict=True))
+    for orders in (
+        sample_orders(keys, sizes[:, None], width, epochs, first),
+        first_of_each(keys, sizes[:, None], epochs, first),
+    ):
+        for (key, size), order in zip(rows, orders.view(len(rows), epochs, first), strict=True):
+            for epoch in range(epochs):
+                expected = sample_order(key, size, epoch)[:first].tolist()
+                assert order[epoch, : len(expected)].tolist() == expected
+
+
 oracles = st.one_of(
     st.just(FullGradient()),
     st.builds(StochasticGradient, batch_size=st.integers(1, 15)),
@@ -144,10 +179,14 @@ def test_a_plan_does_what_the_oracle_says(oracle: Oracle, sizes: list[int], data
     keys = [oracle_key(0, row, "p") for row in range(len(providers))]
     steps = torch.arange(1.0, len(providers) + 1)
     planner = Planner(oracle, torch.tensor(sizes), max(sizes))
-    plan = planner(Rows(torch.tensor(providers), torch.tensor(keys), steps))
+    said = data.draw(st.booleans())
+    largest = max(sizes[provider] for provider in providers) if said else None
+    plan = planner(Rows(torch.tensor(providers), torch.tensor(keys), steps, largest))
     assert plan.providers.tolist() == providers
     assert plan.local.dtype == torch.int64 and plan.weights.dtype == plan.steps.dtype == torch.float32
-    assert plan.local.shape == plan.weights.shape == (len(providers), *planner.shape)
+    assert plan.local.shape == plan.weights.shape == (len(providers), *plan.steps.shape[1:], plan.local.shape[2])
+    assert said or plan.local.shape[1:] == planner.shape
+    assert plan.local.shape[1] <= planner.shape[0] and plan.local.shape[2] <= planner.shape[1]
     for row, (provider, key) in enumerate(zip(providers, keys, strict=True)):
         batches = [batch[batch >= 0].tolist() for batch in oracle.batches(sizes[provider], key)]
         for s, (local, weights) in enumerate(zip(plan.local[row], plan.weights[row], strict=True)):
@@ -157,7 +196,7 @@ def test_a_plan_does_what_the_oracle_says(oracle: Oracle, sizes: list[int], data
             assert float(weights.sum()) == float(weights[: len(batch)].sum())
             assert float(plan.steps[row, s]) == (row + 1 if batch else 0)
             assert int(local.min()) >= 0 and int(local.max()) < sizes[provider]
-        assert len(batches) <= planner.shape[0]
+        assert len(batches) <= plan.local.shape[1]
 
 
 class Listed:
@@ -189,7 +228,7 @@ def test_a_schedule_is_asked_once_a_round_and_fails_its_own_rows_only() -> None:
     assert schedule.asked == [0, 2]
     good, bad, also_good = engine.query_many([asks[0], Ask(w, [2, 0], 1, 1), asks[1]])
     assert not good.failures and not also_good.failures
-    assert bad.failures == {i: f"provider p{i}, round 1: KeyError: 1" for i in (2, 0)}
+    assert bad.failures == dict.fromkeys((2, 0), "KeyError: 1")
     assert (bad.updates == 0).all()
     torch.testing.assert_close(also_good.updates, loop.query(asks[1]).updates)
 
@@ -213,3 +252,35 @@ def test_nobody_asked_is_nobody_answered() -> None:
     assert somebody.updates.shape == (1, len(w)) and not somebody.failures
     in_the_loop = LoopEngine(task, providers, CPU).query(Ask(w, [], 0, 0))
     assert in_the_loop.updates.shape == (0, len(w)) and not in_the_loop.failures
+
+
+def test_rows_are_parted_by_their_work_and_little_of_a_stack_is_padding() -> None:
+    """Sizes as unequal as of real providers: every row is computed once, and no stack is more than half padding."""
+    rng = np.random.default_rng(0)
+    sizes = [900, 3, 800, 40, 5, 2, 450, 60, 1, 7]
+    model = build_model("logistic", [4], 2)
+    task = Task(model, cross_entropy)
+    for oracle in (LocalSGD(0.1, 4, steps=None), FullGradient(), LocalSGD(0.1, 4, steps=3), LocalSGD(0.1, 4, 2)):
+        providers = [
+            Provider(f"p{i}", (rng.normal(size=(size, 4)), rng.integers(0, 2, size)), oracle)
+            for i, size in enumerate(sizes)
+        ]
+        engine = VectorizedEngine(task, providers, CPU)
+        group, rows = engine._groups[0], np.arange(len(sizes))
+        chunks = list(engine._chunks(group, rows))
+        assert sorted(place for places, _ in chunks for place in places.tolist()) == rows.tolist()
+        for places, largest in chunks:
+            assert largest == max(sizes[place] for place in places)
+            assert len(places) * group.work[places].max() <= 2 * group.work[places].sum()
+        check_engine(engine, task, providers, task.layout.flatten(model))
+
+
+def test_large_batches_are_stacked_only_as_far_as_caches_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, providers, w = market(FullGradient())
+    engine = VectorizedEngine(task, providers, CPU)
+    everybody = np.arange(3)
+    assert [places.tolist() for places, _ in engine._chunks(engine._groups[0], everybody)] == [[0, 1, 2]]
+    whole = engine.query(Ask(w, [0, 1, 2], 0, 0)).updates
+    monkeypatch.setattr(vectorized_module, "CACHED_FLOATS", 2 * 8 * 4)
+    assert [places.tolist() for places, _ in engine._chunks(engine._groups[0], everybody)] == [[0, 1], [2]]
+    torch.testing.assert_close(engine.query(Ask(w, [0, 1, 2], 0, 0)).updates, whole)

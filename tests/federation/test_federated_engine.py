@@ -11,10 +11,11 @@ import pytest
 import torch
 from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, Provider, check_engine
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
@@ -26,12 +27,14 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from databazaar.federation.policy import Policy, width
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, Table
 from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
+from databazaar.learning.oracles import build_oracle
+from databazaar.learning.task import Task
 
 NAMES = ["bank1", "bank2", "bank3"]
 
@@ -179,6 +182,8 @@ def changed(**changes: object) -> TaskMessage:
     [
         (changed(model={"kind": "mlp", "hidden": (10**7, 10**7)}), "task not allowed"),
         (changed(oracle={"epochs": 10**6}), "task not allowed"),
+        (changed(oracle={"epochs": 10**6, "steps": 10**6}), "task not allowed"),
+        (changed(oracle={"optimizer": "adam"}), "task does not fit the data"),  # ORACLE has momentum, and adam its own
         (changed(model={"inputs": (5,)}), "task does not fit the data"),
         (changed(model={"outputs": 1}), "task does not fit the data"),
         (changed(model={"kind": "cnn", "inputs": (1, 2, 2)}), "task does not fit the data"),
@@ -192,6 +197,27 @@ def test_a_provider_refuses_what_it_does_not_allow_or_cannot_do(task: TaskMessag
     transport = LocalTransport({"bank1": ProviderWorker("bank1", examples("bank1"), policy)})
     engine = FederatedEngine(task, ["bank1"], transport)
     assert engine.query(ask(0, [0])).failures == {0: f"refused: {code}"}
+
+
+BOUNDED = {"epochs": 10**6, "steps": 5}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [BOUNDED, {"momentum": 0.0, "optimizer": "adam", "weight_decay": 0.1}, {"weight_decay": 0.2, "steps": 3}],
+)
+def test_a_provider_does_afar_what_it_does_at_home(settings: dict[str, object]) -> None:
+    """Also where only the bound on its steps makes the work one that its policy allows."""
+    policy = Policy(max_samples=100)
+    handlers = {name: ProviderWorker(name, examples(name), policy) for name in NAMES}
+    task = changed(oracle=settings)
+    far = FederatedEngine(task, NAMES, LocalTransport(handlers)).query(ask())
+    assert not far.failures
+    oracle = build_oracle(**task.oracle.model_dump())
+    providers = [Provider(name, examples(name), oracle) for name in NAMES]
+    model = build_model("logistic", [4], 2)
+    home = LoopEngine(Task(model, cross_entropy), providers, torch.device("cpu")).query(ask())
+    assert torch.equal(far.updates, home.updates)
 
 
 def test_a_batch_of_a_thousand_million_rows_is_one_of_all_rows() -> None:

@@ -20,10 +20,10 @@ from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
 from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.failures import SET_ASIDE
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow

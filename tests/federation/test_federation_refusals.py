@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from cryptography.hazmat.primitives import hashes, serialization
@@ -20,6 +21,8 @@ from typer.testing import CliRunner
 from databazaar import Ask
 from databazaar.cli import joining
 from databazaar.cli.app import app
+from databazaar.data.schema import Schema
+from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, pki
 from databazaar.federation.check import check
@@ -27,7 +30,7 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
 from databazaar.federation.privacy import Accountant
-from databazaar.federation.records import Record, earnings
+from databazaar.federation.records import SCHEMA, Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError, Table
 from databazaar.files import lock
@@ -200,6 +203,22 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert "ok   data         2 rows with amount, fraud" in looked.output
     assert joining.source(table, None) == Table(table.resolve())
+    table.write_text("amount,fraud\n1.5,0\ninf,1\n")
+    looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
+    assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output
+
+
+def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> None:
+    own = pd.DataFrame({"amount": [1.0, 2.0, 4.0], "fraud": ["no", "yes", "no"]})
+    asked = SchemaMessage.model_validate(Schema.fit(own, target="fraud", task="classification").to_dict())
+    path = root / "bank1.csv"
+    path.write_text("amount;fraud\n1,5;yes\n2,5;no\n;no\n3,5;\n")
+    table = Table(path, root / "bank1" / SCHEMA)
+    assert table.examples(asked)[1].tolist() == [1, 0, 0]
+    command = ["provider", "check", str(root / "bank1"), "--data", str(path)]
+    assert "ok   data         3 of 4 rows fit" in CliRunner().invoke(app, command).output
+    path.write_text("amount,fraud\n1.5,perhaps\n")
+    assert f"BAD  data         {path}: column 'fraud' has the class perhaps" in CliRunner().invoke(app, command).output
 
 
 def answer(source: Any, task: TaskMessage = TASK, width: int = 10) -> dict[int, str]:

@@ -14,17 +14,19 @@ from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError
+from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
-from databazaar.learning.task import Task, as_dataset
+from databazaar.learning.oracles import build_oracle, compute_update
+from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
 
 NAMES = ["bank1", "bank2", "bank3"]
-DATA = as_dataset(examples("bank1"), "bank1")
+DATA = as_table(examples("bank1"), "bank1")
 
 
 def a_task(kind: str = "logistic") -> Task:
@@ -67,6 +69,18 @@ def test_the_noise_has_the_scale_that_the_account_is_charged_for(tmp_path: Path)
     exact = -clipped_sum(task, DATA, w, 0.5) / 30
     assert torch.allclose(updates.mean(0), exact, atol=5 * 2.0 * 0.5 / 30 / 20)
     assert float(updates.std(0).mean()) == pytest.approx(2.0 * 0.5 / 30, rel=0.05)
+
+
+@pytest.mark.parametrize("asked", [{"steps": 2}, {"momentum": 0.0, "optimizer": "adam", "weight_decay": 0.1}])
+def test_a_private_answer_takes_the_steps_that_the_oracle_asks_for(tmp_path: Path, asked: dict[str, object]) -> None:
+    """Without noise to speak of, and with every row in each step, it is the plain oracle."""
+    oracle = ORACLE.model_copy(update={"batch_size": 30, "epochs": 3, **asked})
+    task, w = a_task(), torch.zeros(10)
+    mechanism = private(tmp_path, noise=1e-7, clip=1e3, cap=math.inf)
+    plain = compute_update(build_oracle(**oracle.model_dump()), task, DATA, w, 0, 0)
+    torch.testing.assert_close(mechanism.update(oracle, task, DATA, w), plain, rtol=1e-2, atol=1e-3)
+    history = json.loads((tmp_path / "privacy.json").read_text())["history"]
+    assert history == [[1e-7, 1.0, asked.get("steps", 3)]]
 
 
 def test_the_account_is_opacus_s_and_survives_a_restart(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from markets import a_consumer, afar, examples, federated
 from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.engines import Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
+from databazaar.engines.quarantine import Quarantine, Standing
 from databazaar.federation import messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Failures, Lost, Replies
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import Reply, decode_request, encode_reply
-from databazaar.federation.quarantine import Quarantine, Standing
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 

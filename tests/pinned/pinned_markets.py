@@ -11,7 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar import Arbiter, Consumer, Halving, LocalSGD, Provider, Report, Uniform
+from databazaar import OSMD, Arbiter, Consumer, Halving, LocalSGD, Provider, Report, Sampler, Uniform, build_model
+from databazaar.config.jobs import market_job
+from databazaar.data.fraud import fraud_banks, write_fraud_files
+from databazaar.data.tables import Schema
+from databazaar.market.arbiter import theory_sampler
 
 Played = tuple[Report, Tensor]
 
@@ -37,28 +41,63 @@ def examples(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _played(arbiter: Arbiter) -> Played:
     report = arbiter.run()
-    return report, arbiter.parameters
+    return report, arbiter.last_parameters
+
+
+def first_demo(budget: int, sampler: Sampler) -> Played:
+    """The demo as it was at first: from a model that knows nothing, judged by all of the consumer's rows."""
+    story = fraud_banks(0)
+    schema = Schema.fit(story.holdout, target="fraud", task="classification")
+    model = build_model("mlp", [schema.width], schema.outputs, hidden=[16], seed=0)
+    consumer = Consumer(model, budget=budget, holdout=schema.encode(story.holdout, "holdout"), per_round=5)
+    providers = [Provider(b.id, schema.encode(b.frame, b.id), LocalSGD(0.05, 32)) for b in story.banks]
+    return _played(Arbiter(consumer, providers, sampler, device="cpu"))
 
 
 def demo() -> Played:
-    from databazaar.config.jobs import demo_job
-
-    return _played(demo_job(1000, 0).arbiter())
+    return first_demo(1000, OSMD(1.0, 0.1))
 
 
 def demo_uniform() -> Played:
-    from databazaar.config.jobs import demo_job
+    return first_demo(300, Uniform())
 
-    return _played(demo_job(300, 0).arbiter(Uniform()))
+
+PAPERS = """\
+[market]
+name = "fraud"
+budget = BUDGET
+per_round = 5
+
+[consumer]
+train = 0
+
+[data]
+holdout = "holdout.csv"
+target = "fraud"
+audit = 0
+
+[model]
+hidden = [16]
+
+[oracle]
+step = 0.05
+
+[sampler]
+kind = "osmd"
+
+[engine]
+kind = "ENGINE"
+
+"""
+"""The paper's market in the words of today."""
 
 
 def market_toml(engine: str = "vectorized", budget: int = 1000) -> Played:
-    from databazaar.config.jobs import market_job
-    from databazaar.data.fraud import write_fraud_files
-
     with tempfile.TemporaryDirectory() as folder:
         path = write_fraud_files(Path(folder) / "fraud")
-        return _played(market_job(path, {"engine": {"kind": engine}, "market": {"budget": budget}}).arbiter())
+        providers = path.read_text()[path.read_text().index("[[providers]]") :]
+        path.write_text(PAPERS.replace("BUDGET", str(budget)).replace("ENGINE", engine) + providers)
+        return _played(market_job(path).arbiter())
 
 
 def market_toml_loop() -> Played:
@@ -78,7 +117,8 @@ def federated() -> Played:
     transport = LocalTransport({name: ProviderWorker(name, examples(name)) for name in names})
     engine = FederatedEngine(task, names, transport, step=Halving(0.2, every=4))
     consumer = Consumer("logistic", holdout=examples("holdout1"), budget=36, per_round=3)
-    return _played(Arbiter(consumer, [Provider(name) for name in names], engine=engine, seed=3))
+    providers = [Provider(name) for name in names]
+    return _played(Arbiter(consumer, providers, theory_sampler(consumer, providers), engine=engine, seed=3))
 
 
 def with_failures() -> Played:
@@ -99,7 +139,7 @@ def with_failures() -> Played:
 
     consumer = Consumer(np.zeros(3), budget=90, per_round=3, utility=utility, step=0.3)
     providers = [Provider(name, oracle=oracle(name, pull)) for name, pull in (("a", 1.0), ("b", 1.2), ("c", 0.0))]
-    return _played(Arbiter(consumer, providers, engine="loop"))
+    return _played(Arbiter(consumer, providers, theory_sampler(consumer, providers), engine="loop"))
 
 
 def from_python() -> Played:
@@ -116,7 +156,7 @@ def from_python() -> Played:
         Provider(f"bank-{i}", bank(100 + 10 * i, wrong), LocalSGD(0.1, 16, 2, 0.3))
         for i, wrong in enumerate([0, 0.2, 0.5, 0.9])
     ]
-    return _played(Arbiter(consumer, providers, device="cpu"))
+    return _played(Arbiter(consumer, providers, theory_sampler(consumer, providers), device="cpu"))
 
 
 MARKETS: dict[str, Callable[[], Played]] = {

@@ -24,7 +24,7 @@ def test_the_model_is_the_one_that_was_noted_down(name: str) -> None:
     assert report.spent == noted["spent"]
     assert {payout.provider: payout.pay for payout in report.payouts} == noted["pay"]
     if markets.canary() == NOTED["canary"]:
-        assert report.model_hash == noted["model"]
+        assert report.last_model_hash == noted["model"]
 
 
 def test_every_noted_market_is_played() -> None:

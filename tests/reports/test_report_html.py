@@ -239,7 +239,7 @@ def test_the_page_says_when_the_run_was_and_what_its_utility_is() -> None:
     report = sample_report()
     dated = replace(report, run="0af3", consumer="<Bank>", began="2026-01-02T03:04:05+00:00", settled="2026-01-03")
     words = Page(render(dated, title="A run")).words
-    assert "Run 0af3, began 2026-01-02T03:04:05+00:00, settled 2026-01-03. Bought by <Bank>." in words
+    assert "Run 0af3, began 2026-01-02 03:04:05 UTC, settled 2026-01-03. Bought by <Bank>." in words
     assert "Utility is exp(−loss)" in words
     negative = replace(report, final_utility=-0.25, final_loss=0.25)
     assert "Utility is the loss with its sign turned" in Page(render(negative, title="A run")).words

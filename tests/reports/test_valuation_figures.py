@@ -141,7 +141,8 @@ def test_mean_amounts_keep_one_digit_more() -> None:
 def test_the_page_opens_with_who_is_paid_and_who_agrees() -> None:
     page = Page(render_comparison(sample_comparison(seeds=3), title="t", currency=EUR)).words
     lead = page.split("At a glance")[0]
-    assert "is paid most by" in lead and "their rank correlation is" in lead and "fastest" not in lead
+    assert "is paid most by osmd, g-shapley, fedsv, loo." in lead and "uniform pays everybody alike" in lead
+    assert "their rank correlation is" in lead and "fastest" not in lead
     assert "The fastest was" in page.split("What it cost")[1]
 
 

@@ -8,28 +8,27 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 from databazaar import BazaarError, build_model, load_model
-from databazaar.data.schema import Schema
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
-from databazaar.runs.model_folder import Outline, write_model
+from databazaar.runs.model_card import Outline
+from databazaar.runs.model_folder import write_model
 from databazaar.runs.onnx import export_onnx
 from databazaar.runs.trained import TrainedModel
 
 
-def trained(folder: Path, model: nn.Module, loss: str, schema: Schema | None = None) -> TrainedModel:
-    write_model(folder, Layout.of(model).flatten(model).numpy(), Outline.of(Task(model, LOSSES[loss])), schema)
+def trained(folder: Path, model: nn.Module) -> TrainedModel:
+    write_model(folder, Layout.of(model).flatten(model).numpy(), Outline.of(Task(model, LOSSES["cross-entropy"])))
     return load_model(folder)
 
 
 def test_a_network_of_images_is_exported(tmp_path: Path) -> None:
-    found = trained(tmp_path, build_model("cnn", (3, 9, 8), 4), "cross-entropy")
+    found = trained(tmp_path, build_model("cnn", (3, 9, 8), 4))
     difference = export_onnx(found, tmp_path / "model.onnx")
     assert difference is not None and difference < 1e-5
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
@@ -40,21 +39,8 @@ def test_a_network_of_images_is_exported(tmp_path: Path) -> None:
         assert logits.shape == (rows, 4)
 
 
-def test_a_regression_is_exported_in_its_own_units(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"size": rng.normal(80, 20, 50), "rooms": rng.integers(1, 6, 50)})
-    frame["price"] = 3000 * frame["size"] + 1e4 * frame["rooms"]
-    schema = Schema.fit(frame, target="price", task="regression")
-    found = trained(tmp_path, build_model("linear", [schema.width], 1), "squared-error", schema)
-    export_onnx(found, tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-    (prices,) = session.run(None, {"features": schema.encode_features(frame, "new")})
-    np.testing.assert_allclose(prices[:, 0], found.predict(frame)["prediction"], rtol=1e-5)
-    assert prices.mean() == pytest.approx(frame["price"].mean(), rel=0.5)
-
-
 def test_a_model_of_ones_own_is_exported_by_oneself(tmp_path: Path) -> None:
-    found = trained(tmp_path, nn.Linear(2, 2), "cross-entropy")
+    found = trained(tmp_path, nn.Linear(2, 2))
     with pytest.raises(BazaarError, match=r"torch\.onnx\.export writes it from your module"):
         export_onnx(found, tmp_path / "model.onnx")
 
@@ -69,7 +55,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *absent: str) -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path, build_model("logistic", [2], 2), "cross-entropy")
+    found = trained(tmp_path, build_model("logistic", [2], 2))
     without(monkeypatch, "onnx", "onnxscript")
     with pytest.raises(BazaarError, match=r"onnx and onnxscript is needed .* pip install 'databazaar\[onnx\]'"):
         export_onnx(found, tmp_path / "model.onnx")
@@ -77,7 +63,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
 
 
 def test_answers_that_differ_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path, build_model("logistic", [2], 2), "cross-entropy")
+    found = trained(tmp_path, build_model("logistic", [2], 2))
     export = torch.onnx.export
     made: list[object] = []
 

@@ -29,7 +29,7 @@ def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_
     assert len(calls) == 2  # one a round, for four draws
     assert report.payouts[0].accesses == report.payouts[0].pay == 8
     np.testing.assert_allclose(
-        arbiter.parameters, 0.2 * np.ones(3), atol=1e-6
+        arbiter.last_parameters, 0.2 * np.ones(3), atol=1e-6
     )  # (γ/K) Σ over draws, not over providers
 
 

@@ -66,7 +66,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON, and nothing else.")] = False,
 ) -> None:
     """What Shapley values and their relatives would pay, beside the market itself: payouts, agreement and cost."""
-    from databazaar.cli import compare_tables
+    from databazaar.cli import compare_tables, play
     from databazaar.valuation import compare as compare_methods
 
     names = _names(DEFAULT if methods is None else methods)
@@ -83,6 +83,7 @@ def compare(
     job = _job(market, seed, engine, device)
     if methods is None and not _is_a_method(job.sampler):
         names.insert(0, "market")
+    play.say_remarks(job, quiet)
     _refuse_impossible(names, job)
     with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
         with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress:

@@ -16,7 +16,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
-from databazaar.federation.records import ANSWERS, Record
+from databazaar.federation.records import ANSWERS, SCHEMA, Record
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
@@ -64,6 +64,8 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     loaded = load_kit(kit)
     held = lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first")
     record = Record(loaded.folder / ANSWERS)
+    if isinstance(source, Table):
+        source.kept = loaded.folder / SCHEMA
     worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
     with held, ProviderNode(kit, worker) as node:
         typer.echo(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)

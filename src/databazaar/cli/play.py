@@ -98,9 +98,14 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title})
         if profile is not None:
             folder.note_profile(profile)
-        for remark in () if output.quiet else job.remarks:
-            typer.echo(f"note: {remark}", err=True)
+        say_remarks(job, output.quiet)
         _finish(job, arbiter, folder, output)
+
+
+def say_remarks(job: Job, quiet: bool) -> None:
+    """What was assumed of the files, and which rows were left out."""
+    for remark in () if quiet else job.remarks:
+        typer.echo(f"note: {remark}", err=True)
 
 
 def resume(job: Job, folder: RunFolder, output: Output) -> None:

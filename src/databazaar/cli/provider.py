@@ -86,18 +86,12 @@ def join(
 def check(kit: Kit, data: Data = None) -> None:
     """Looks at key, certificate, policy, name, connection, clock and data before anything is at stake."""
     need_packages()
-    from databazaar.federation.check import Finding
     from databazaar.federation.check import check as look
+    from databazaar.federation.check import check_data
 
     found = look(kit)
     if data is not None:
-        from databazaar.data.tables import read_table
-
-        try:
-            table = read_table(data)
-            found.append(Finding("data", True, f"{len(table)} rows with {', '.join(map(str, table.columns))}"))
-        except BazaarError as error:
-            found.append(Finding("data", False, str(error)))
+        found.append(check_data(kit, data))
     for finding in found:
         typer.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
     if not all(finding.ok for finding in found):

@@ -178,7 +178,7 @@ def as_texts(column: Column, where: str) -> Texts:
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
         return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
-    return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values])
+    return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values.tolist()])
 
 
 def refuse_unreadable(

@@ -183,7 +183,7 @@ Encoder: TypeAlias = NumericColumn | CategoricalColumn | HashedColumn | DateColu
 
 
 def bucket_of(text: str, buckets: int) -> int:
-    """The first 8 bytes of the text's BLAKE2b-64 digest in UTF-8, as a little-endian number, modulo `buckets`.
+    """The BLAKE2b digest of 8 bytes of the text in UTF-8, as a little-endian number, modulo `buckets`.
 
     >>> bucket_of("N14228", 64)
     22

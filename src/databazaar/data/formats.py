@@ -12,7 +12,8 @@ from databazaar.errors import BazaarError
 
 SEPARATORS = ("\t", ";", "|", ",")
 """From the least to the most common inside a field: where two fit as well, the first is taken."""
-SAMPLE = 256 * 1024
+SAMPLE = 128 * 1024
+"""The bytes that are looked at; no field in them is longer than the csv module takes."""
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _EXCEL_LINE = re.compile(rb"sep=(.)\r?\n")
 _NUMBER = re.compile(r"[+-]?\d+([.,])(\d+)")
@@ -44,7 +45,10 @@ class Found(NamedTuple):
 
 
 def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
-    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does."""
+    """How a file is written, by `format` and else by its beginning; `usual` separates where nothing else does.
+
+    Lines that lack fields are looked for at the beginning and at the very end.
+    """
     text, notes = _as_utf8(raw, format.encoding)
     excel = _EXCEL_LINE.match(text)
     if excel:
@@ -56,6 +60,10 @@ def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
     records = _records(sample, separator, quote)
     decimal = format.decimal or _decimal(records[1:], separator)
     header = [name.strip() for name in records[0]] if records else []
+    if len(text) > SAMPLE:
+        records += _records(text[-SAMPLE:].decode("utf-8", "replace").rstrip().rsplit("\n", 1)[-1], separator, quote)
+    if any(len(record) < len(header) for record in records):
+        notes += ("it has lines with fewer fields than the header, as where it was cut off: these count as missing",)
     return Found(text, header, separator, decimal, quote, notes)
 
 
@@ -76,13 +84,11 @@ def _as_utf8(raw: bytes, encoding: str | None) -> tuple[bytes, tuple[str, ...]]:
         return raw, ()
     except UnicodeDecodeError:
         pass
-    for name, called in (("cp1252", "Windows-1252"), ("latin-1", "ISO 8859-1")):
-        try:
-            text = raw.decode(name).encode()
-        except UnicodeDecodeError:
-            continue
-        return text, (f"it is not UTF-8 and is read as {called}: if its letters look wrong, set `encoding`",)
-    raise AssertionError("every byte is a letter in ISO 8859-1")
+    try:
+        text, called = raw.decode("cp1252"), "Windows-1252"
+    except UnicodeDecodeError:
+        text, called = raw.decode("latin-1"), "ISO 8859-1"
+    return text.encode(), (f"it is not UTF-8 and is read as {called}: if its letters look wrong, set `encoding`",)
 
 
 def _beginning(text: bytes) -> str:
@@ -95,10 +101,7 @@ def _beginning(text: bytes) -> str:
 
 def _records(sample: str, separator: str, quote: str) -> list[list[str]]:
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator, quotechar=quote, skipinitialspace=True)
-    try:
-        return [record for record in reader if record]
-    except csv.Error:
-        return []
+    return [record for record in reader if record]
 
 
 def _separator(sample: str, quote: str, usual: str) -> str:

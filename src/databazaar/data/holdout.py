@@ -34,6 +34,8 @@ LONGEST_CATEGORY = 200
 BUCKETS = 64
 RARE_ROWS, RARE_SHARE = 10, 0.01
 """A category with fewer rows than both is rare, and grouped with the other rare ones."""
+IDENTIFIERS = 0.95
+"""A column of names of which more than this share of the rows differ has nothing to recognise in other rows."""
 TYPING_ERRORS = 0.05
 """The largest share of a column's values that is taken for typing errors among numbers or dates."""
 
@@ -99,7 +101,8 @@ def fit_column(
     read = _read(column, found, day_first, where) if kind == "text" else None
     if read is not None:
         return read
-    if not (names or wanted) and len(found.texts) > MOST_CATEGORIES and found.counts.max() == 1:
+    many = len(found.texts) > max(MOST_CATEGORIES, IDENTIFIERS * found.counts.sum())
+    if many and not (names or wanted):
         return LeftOut(name, "identifier")
     return _categories(name, found)
 

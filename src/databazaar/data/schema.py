@@ -226,5 +226,5 @@ _COLUMNS: dict[str, Any] = {
     "dates": DateColumn,
     "left_out": LeftOut,
 }
-_REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in every row"}
+_REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in nearly every row"}
 _REGRESSION = "a regression's target must be numbers"

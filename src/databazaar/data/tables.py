@@ -109,10 +109,9 @@ def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFram
 def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]) -> list[str]:
     """The columns of whole numbers of which some begin with zeros, as 00123: names that pandas takes for amounts."""
     separator = re.escape(found.separator.encode())
-    if not re.search(rb"(?:^|[\n\"' ]|%b)0[0-9]+[\"' ]*(?:%b|\r?\n|$)" % (separator, separator), found.text):
-        return []
+    zeros = rb"(?:^|[\n\"' ]|%b)0[0-9]+[\"' ]*(?:%b|\r?\n|$)" % (separator, separator)
     whole = [name for name in frame.columns if _could_be_codes(frame[name])]
-    if not whole:
+    if not whole or not re.search(zeros, found.text):
         return []
     written = pd.read_csv(io.BytesIO(found.text), usecols=whole, dtype=str, **options)
     return [name for name in whole if written[name].str.fullmatch(r"\s*0\d+\s*").any()]

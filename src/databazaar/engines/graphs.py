@@ -31,8 +31,8 @@ class Captured:
         count = len(params)
         size = _rounded_up(count)
         if size not in self._captures:
-            padded = Rows(*(_padded(part, size).to(params.device) for part in rows.tensors))
-            self._captures[size] = self._capture(_padded(params, size), padded)
+            providers, keys, steps = (_padded(part, size).to(params.device) for part in rows.tensors)
+            self._captures[size] = self._capture(_padded(params, size), Rows(providers, keys, steps))
         held = self._captures[size]
         for target, source in zip((held.params, *held.rows.tensors), (params, *rows.tensors), strict=True):
             target[:count].copy_(source, non_blocking=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from databazaar.engines.protocol import Ask, Engine, Replies, as_update
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.parties.provider import Provider
@@ -16,7 +17,7 @@ from databazaar.randomness import oracle_key
 
 
 class LoopEngine(Engine):
-    """Runs each oracle by itself. A failing one is named with its round, and the others go on."""
+    """Runs each oracle by itself. A failing one is a reply that says why, and the others go on."""
 
     name = "loop"
 
@@ -31,10 +32,7 @@ class LoopEngine(Engine):
                 )
             if task.model is None and isinstance(provider.oracle, Oracle):
                 raise BazaarError(f"provider {provider.id}'s oracle needs a torch model, not a plain vector")
-        self._data = [
-            tuple(part.to(device) for part in provider.data) if provider.data is not None else None
-            for provider in providers
-        ]
+        self._data = [_on(device, task, provider.data) if provider.data is not None else None for provider in providers]
 
     def query(self, ask: Ask) -> Replies:
         return Replies.of(ask, [self._answer(ask, index) for index in ask.providers])
@@ -51,7 +49,12 @@ class LoopEngine(Engine):
             return as_update(provider.oracle(ask.params.cpu().numpy().copy()), ask.params)
         except Exception as reason:
             text = " ".join(str(reason).split())[:200]
-            return f"provider {provider.id}, round {ask.round}: {type(reason).__name__}: {text}"
+            return f"{type(reason).__name__}: {text}"
 
     def close(self) -> None:
         pass
+
+
+def _on(device: torch.device, task: Task, examples: Examples) -> Examples:
+    x, y = examples
+    return task.inputs(x).to(device), task.targets(y).to(device)

@@ -41,7 +41,8 @@ class Rows:
         return cls(torch.from_numpy(providers), torch.from_numpy(keys), torch.from_numpy(steps), largest)
 
     def to(self, device: torch.device) -> Rows:
-        return Rows(*(part.to(device, non_blocking=True) for part in self.tensors), largest=self.largest)
+        providers, keys, steps = (part.to(device, non_blocking=True) for part in self.tensors)
+        return Rows(providers, keys, steps, self.largest)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,7 +98,12 @@ class Planner:
         if not self._shuffles:
             local = lane
         else:
-            orders = sample_orders(rows.keys, sizes, longest, begun, width)
+            one_by_one = 2 * width <= longest and rows.keys.device.type == "cpu"
+            orders = (
+                first_of_each(rows.keys, sizes, begun, width)
+                if one_by_one
+                else sample_orders(rows.keys, sizes, longest, begun, width)
+            )
             if begun > 1:
                 places = (epoch * width + within)[:, :, None] + lane
                 orders = orders.gather(1, (places * used).flatten(1))
@@ -133,23 +139,17 @@ def sample_orders(keys: Tensor, sizes: Tensor, width: int, epochs: int, first: i
 
     With `first`, only so many of each epoch: [R, epochs · first].
     """
-    on_cpu = keys.device.type == "cpu"  # where NumPy sorts faster
-    cut = first is not None and 2 * first <= width
-    if first is not None and cut and on_cpu:
-        return _first_of_each(keys, sizes, epochs, first)
     sample = torch.arange(width, device=keys.device)
     counters = torch.arange(epochs, device=keys.device)[:, None] * EPOCH + sample
     ranks = _mix(keys[:, None, None] + counters * _signed(GOLDEN))
     ranks.masked_fill_(sample >= sizes[:, :, None], LAST)
-    if first is not None and cut:
-        order = ranks.topk(first, largest=False).indices
-    else:
-        order = torch.from_numpy(ranks.numpy().argsort()) if on_cpu else ranks.argsort()
+    on_cpu = ranks.device.type == "cpu"  # where NumPy sorts faster
+    order = torch.from_numpy(ranks.numpy().argsort()) if on_cpu else ranks.argsort()
     return order[..., :first].reshape(len(keys), -1)
 
 
-def _first_of_each(keys: Tensor, sizes: Tensor, epochs: int, first: int) -> Tensor:
-    """Row by row, so that nobody's samples are ranked up to the largest provider's number."""
+def first_of_each(keys: Tensor, sizes: Tensor, epochs: int, first: int) -> Tensor:
+    """As `sample_orders`, row by row: on a CPU nobody's samples are ranked up to the largest provider's number."""
     orders = np.zeros((len(keys), epochs, first), dtype=np.int64)
     for row, key, size in zip(orders, keys.tolist(), sizes[:, 0].tolist(), strict=True):
         for epoch in range(epochs):

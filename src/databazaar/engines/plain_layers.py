@@ -1,4 +1,4 @@
-"""Gradients written out by hand for the plainest stacked networks: linear layers, ReLU and tanh, two losses.
+"""Gradients written out by hand for the plainest stacked networks: linear layers, ReLU and tanh, three losses.
 
 A step of local SGD on a small batch is a dozen tiny products. Autograd and vmap around them cost several times more
 than the products themselves, so where every layer is one of these, the chain rule is applied here directly.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from databazaar.learning.losses import Loss, cross_entropy, squared_error
+from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy, squared_error
 
 Slope = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Outputs [R, b, …], targets [R, b, …] and weights [R, b] → ∂ Σ weight·loss / ∂ outputs."""
@@ -27,7 +27,16 @@ def _squared_error_slope(outputs: Tensor, targets: Tensor, weights: Tensor) -> T
     return errors.reshape(outputs.shape)
 
 
-SLOPES: dict[Loss, Slope] = {cross_entropy: _cross_entropy_slope, squared_error: _squared_error_slope}
+def _binary_slope(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    errors = (outputs.reshape(targets.shape).sigmoid() - targets) * weights
+    return errors.reshape(outputs.shape)
+
+
+SLOPES: dict[Loss, Slope] = {
+    cross_entropy: _cross_entropy_slope,
+    binary_cross_entropy: _binary_slope,
+    squared_error: _squared_error_slope,
+}
 
 
 class PlainLayers:

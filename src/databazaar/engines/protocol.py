@@ -12,6 +12,9 @@ from torch import Tensor
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
+NO_UTILITY = "the updated model has no finite utility"
+TOO_FAR = "the gain in utility is beyond what a float can hold"
+"""A market's reasons to void an update that an engine found to be in good order."""
 BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 
 
@@ -73,6 +76,8 @@ class Engine(Protocol):
 
     name: str
     device: torch.device
+    quarantines: bool = False
+    """Whether it sets providers aside by itself; for any other engine the market does."""
 
     def query(self, ask: Ask) -> Replies:
         """Asks every provider of `ask` once. A provider's failure is a reply, never an exception."""

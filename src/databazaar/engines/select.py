@@ -11,6 +11,8 @@ from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Engine
 from databazaar.engines.vectorized import NotVectorizableError, VectorizedEngine
 from databazaar.errors import BazaarError
+from databazaar.learning.fit import outputs_on, refuse_targets
+from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 from databazaar.parties.provider import Provider
 
@@ -30,6 +32,7 @@ def pick_device(name: str) -> torch.device:
 def make_engine(name: str, task: Task, providers: Sequence[Provider], device: str = "auto") -> Engine:
     """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked."""
     where = pick_device(device)
+    _refuse_misfits(task, providers)
     if name == "loop":
         return LoopEngine(task, providers, where)
     if name != "vectorized":
@@ -39,3 +42,19 @@ def make_engine(name: str, task: Task, providers: Sequence[Provider], device: st
     except NotVectorizableError as reason:
         warnings.warn(f"engine falls back from vectorized to loop: {reason}", stacklevel=2)
         return LoopEngine(task, providers, where)
+
+
+def _refuse_misfits(task: Task, providers: Sequence[Provider]) -> None:
+    """Targets that the model has no output for are named before anything is paid. Inputs that it cannot take fail when
+    they are asked for, as replies do."""
+    outputs = None
+    for provider in providers:
+        if task.model is None or not isinstance(provider.oracle, Oracle) or provider.data is None:
+            continue
+        x, y = provider.dataset
+        if outputs is None:
+            try:
+                outputs = outputs_on(task.model, task.inputs(x), f"provider {provider.id}")
+            except BazaarError:
+                continue
+        refuse_targets(task, task.targets(y), outputs, f"provider {provider.id}")

@@ -16,6 +16,7 @@ from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Row
 from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
 from databazaar.parties.provider import Provider
@@ -68,7 +69,7 @@ class VectorizedEngine(Engine):
         self.device = device
         self._providers = list(providers)
         model, oracles = _stackable(task, providers)
-        work = Workload(Task(model.to(device), task.loss), _end_to_end(providers, device))
+        work = Workload(Task(model.to(device), task.loss), _end_to_end(task, providers, device))
         self._sizes = work.data.sizes.cpu().numpy()
         self._tags = provider_tags([provider.id for provider in providers])
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
@@ -181,7 +182,7 @@ class VectorizedEngine(Engine):
         provider = self._providers[index]
         assert isinstance(provider.oracle, Oracle)
         step = _step(provider.oracle, ask.round)
-        return f"provider {provider.id}, round {ask.round}: {step}" if isinstance(step, str) else None
+        return step if isinstance(step, str) else None
 
     def close(self) -> None:
         self._groups.clear()
@@ -231,11 +232,21 @@ def _steps(oracle: Oracle, rounds: Whole) -> NDArray[np.float32]:
     return np.array([np.nan if isinstance(step, str) else step for step in found], dtype=np.float32)[row_of]
 
 
-def _end_to_end(providers: Sequence[Provider], device: torch.device) -> Data:
-    sets = [provider.dataset for provider in providers]
+def _end_to_end(task: Task, providers: Sequence[Provider], device: torch.device) -> Data:
+    sets: list[tuple[Tensor, Tensor]] = []
+    for provider in providers:
+        x, y = task.inputs(provider.dataset[0]), task.targets(provider.dataset[1])
+        if isinstance(x, NamedInputs):
+            raise NotVectorizableError(f"provider {provider.id}'s inputs have names, and a stack takes a single tensor")
+        sets.append((x, y))
     first = sets[0]
     for provider, (x, y) in zip(providers, sets, strict=True):
-        if x.shape[1:] != first[0].shape[1:] or y.dtype != first[1].dtype or y.shape[1:] != first[1].shape[1:]:
+        if (
+            x.shape[1:] != first[0].shape[1:]
+            or x.dtype != first[0].dtype
+            or y.dtype != first[1].dtype
+            or y.shape[1:] != first[1].shape[1:]
+        ):
             raise NotVectorizableError(f"provider {provider.id}'s samples have another shape than {providers[0].id}'s")
     sizes = torch.tensor([len(x) for x, _ in sets], device=device)
     starts = sizes.cumsum(0) - sizes

@@ -1,6 +1,6 @@
 """A market whose providers stay on their own machines, reached through NVIDIA FLARE.
 
-The arbiter's side is `engine`, which asks through a `transport` and sets aside who keeps failing (`quarantine`). The
+The arbiter's side is `engine`, which asks through a `transport` and sets aside who keeps failing (`engines.quarantine`). The
 provider's side is `worker`, which answers from its own data by its own `policy` and `privacy`, and `provider`, which
 keeps it connected. Both speak `messages`. `onboarding` and `server` are the operator's. Only `site` imports FLARE.
 """

@@ -18,6 +18,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.kits import PROVIDER_COMPONENT
 from databazaar.federation.onboarding import Kit, load_kit
 from databazaar.federation.pki import common_name
+from databazaar.federation.records import SCHEMA
 
 _SKEW = 300.0
 
@@ -44,11 +45,35 @@ def check(folder: Path, timeout: float = 5.0) -> list[Finding]:
     return found
 
 
+def check_data(folder: Path, data: Path) -> Finding:
+    """The provider's file, read as for an answer: by the schema that the market last asked with, if it has asked."""
+    return _try("data", lambda kit: _data(kit, data), load_kit(folder))
+
+
 def _try(what: str, look: Callable[[Kit], str], kit: Kit) -> Finding:
     try:
         return Finding(what, True, look(kit))
     except BazaarError as error:
         return Finding(what, False, str(error))
+
+
+def _data(kit: Kit, data: Path) -> str:
+    from databazaar.data.columns import as_numbers, kind_of
+    from databazaar.data.schema_message import SchemaMessage
+    from databazaar.data.tables import read_table
+    from databazaar.federation.worker import Table
+
+    table = read_table(data)
+    try:
+        schema = SchemaMessage.model_validate_json((kit.folder / SCHEMA).read_bytes())
+    except (OSError, ValueError):
+        for name in table.columns:
+            if kind_of(table[name]) == "number":
+                as_numbers(table[name], str(data), "numbers were expected")
+        shown = f"{len(table)} rows with {', '.join(map(str, table.columns))}"
+        return f"{shown}; the market has not asked yet, so whether they fit it is not known"
+    rows = len(Table(data).encoded(schema)[0])
+    return f"{rows} of {len(table)} rows fit what the market asked for last, with {schema.target!r} as the target"
 
 
 def _key(kit: Kit) -> str:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from databazaar.engines.protocol import Ask, Beginning, Engine, NotePrivacy, Replies
+from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import SET_ASIDE, Failure, Kind
+from databazaar.federation.failures import SET_ASIDE, Failure, Kind, is_honest
 from databazaar.federation.messages import (
     MessageError,
     Request,
@@ -18,7 +19,6 @@ from databazaar.federation.messages import (
     decode_reply,
     encode_request,
 )
-from databazaar.federation.quarantine import Quarantine
 from databazaar.federation.transport import Transport
 from databazaar.learning.task import Schedule, step_at
 
@@ -37,6 +37,7 @@ class FederatedEngine(Engine):
     """
 
     name = "federated"
+    quarantines = True
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class FederatedEngine(Engine):
         self._run, self._note_privacy = beginning.run, beginning.note_privacy
         self._quarantine.standings.clear()
         for round, provider, reason in dict.fromkeys(beginning.ended):  # whoever was drawn twice was asked once
-            self._quarantine.note(self._names[provider], round, reason)
+            self._quarantine.note(self._names[provider], round, reason, honest=is_honest(reason))
         absent = self._transport.wait_for(self._names, self._wait)
         here = [name for name in self._names if name not in absent]
         unwilling = dict.fromkeys(absent, Failure(Kind.LOST, Lost.NOT_CONNECTED))
@@ -87,7 +88,8 @@ class FederatedEngine(Engine):
             answers.append(answer if isinstance(answer, Tensor) else str(answer))
         checked = Replies.of(ask, answers)
         for index, name in zip(ask.providers, names, strict=True):
-            self._quarantine.note(name, ask.round, checked.failures.get(index))
+            reason = checked.failures.get(index)
+            self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
         return checked
 
     def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Failure]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import get_args
 
+from databazaar.engines import quarantine
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.federation.exchange import Lost
 from databazaar.federation.messages import FAULTS, Code
@@ -52,7 +53,7 @@ class Failure:
         return _BY_WORDS.get(words)
 
 
-SET_ASIDE = Failure(Kind.SET_ASIDE, "set aside after repeated failures")
+SET_ASIDE = Failure(Kind.SET_ASIDE, quarantine.SET_ASIDE)
 
 _CODES = [code for code in get_args(Code) if code]
 _BY_WORDS = {
@@ -64,3 +65,9 @@ _BY_WORDS = {
         *(Failure(kind, code) for kind in (Kind.FAILED, Kind.REFUSED) for code in _CODES),
     )
 }
+
+
+def is_honest(words: str | None) -> bool:
+    """Whether these words of the ledger tell of no fault of the provider's: a refusal, or a reason of the market's."""
+    failure = None if words is None else Failure.read(words)
+    return failure is None or failure.kind is Kind.REFUSED

@@ -12,6 +12,7 @@ from pathlib import Path
 from databazaar.errors import BazaarError
 
 ANSWERS = "answers.jsonl"
+SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True)

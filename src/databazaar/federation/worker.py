@@ -31,10 +31,12 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record
+from databazaar.files import write_whole
+from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle, build_oracle, compute_update
-from databazaar.learning.task import Task, as_dataset
+from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
 Data = tuple[Tensor, Tensor]
@@ -69,26 +71,35 @@ class Privacy(Protocol):
 
 @dataclass
 class Table:
-    """The provider's file. It is encoded as the market's schema says, once for every schema."""
+    """The provider's file. It is encoded as the market's schema says, once for every schema.
+
+    The last schema is written to `kept`, so that `bazaar provider check` can read a file as an answer would.
+    """
 
     path: Path
+    kept: Path | None = None
     _schema: SchemaMessage | None = None
     _data: Data | None = None
 
     def examples(self, schema: SchemaMessage | None) -> Data:
-        from databazaar.data.tables import Schema, labelled, read_table
-
         if schema is None:
             raise RefusedError("task does not fit the data")
         if self._data is None or schema != self._schema:
-            known, frame = Schema.from_dict(schema.model_dump()), read_table(self.path)
-            rows = labelled(frame, known.target, known.task, str(self.path))
-            if len(rows) < len(frame):
-                gone = len(frame) - len(rows)
-                log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
-            self._data = as_dataset(known.encode(rows, str(self.path)), str(self.path))
-            self._schema = schema
+            if self.kept is not None:
+                write_whole(self.kept, schema.model_dump_json().encode())
+            self._data, self._schema = self.encoded(schema), schema
         return self._data
+
+    def encoded(self, schema: SchemaMessage) -> Data:
+        """The rows of which the target is known, by this schema."""
+        from databazaar.data.tables import Schema, labelled, read_table
+
+        known, frame = Schema.from_dict(schema.model_dump()), read_table(self.path)
+        rows = labelled(frame, known.target, known.task, str(self.path))
+        if len(rows) < len(frame):
+            gone = len(frame) - len(rows)
+            log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
+        return as_table(known.encode(rows, str(self.path)), str(self.path))
 
 
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
@@ -107,7 +118,7 @@ class ProviderWorker:
         privacy: Privacy | None = None,
     ) -> None:
         self.id = id
-        self._source = as_dataset(source, id) if isinstance(source, tuple) else source
+        self._source = as_table(source, id) if isinstance(source, tuple) else source
         self._policy = policy or Policy()
         self._record = record
         self._privacy = privacy

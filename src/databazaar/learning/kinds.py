@@ -1,4 +1,4 @@
-"""The names of the built-in models, oracles and optimizers, and the sizes of a model's layers, without torch."""
+"""The names of built-in models, oracles and optimizers, and the sizes of a model's layers. Needs no torch or NumPy."""
 
 from __future__ import annotations
 
@@ -72,6 +72,14 @@ class ModelForm:
     inputs: tuple[int, ...]
     outputs: int
     hidden: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> str:
+        """
+        >>> ModelForm("cnn", (3, 32, 32), 10).sizes, ModelForm("mlp", (784,), 10, (300,)).sizes
+        ('3×32×32 → 10', '784 → 300 → 10')
+        """
+        return " → ".join(["×".join(map(str, self.inputs)), *map(str, self.hidden), str(self.outputs)])
 
     @property
     def parameter_count(self) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.vectors import hash_array, pack, unpack
 
@@ -81,7 +82,7 @@ class StrongestPatch(nn.Module):
         return torch.relu(responses.amax(2)).mT
 
 
-def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Inputs], Tensor]:
     """A function of (parameters and buffers by name, inputs) that runs the model with them.
 
     Tensors that two layers share are named here, because torch's own way to tie them (tie_weights) leaves a model in
@@ -95,9 +96,10 @@ def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
             if first.setdefault(id(tensor), name) != name:
                 also[name] = first[id(tensor)]
 
-    def run(w: dict[str, Tensor], x: Tensor) -> Tensor:
+    def run(w: dict[str, Tensor], x: Inputs) -> Tensor:
         tied = {name: w[known] for name, known in also.items() if known in w}
-        outputs: Tensor = functional_call(model, {**w, **tied}, (x,), tie_weights=False)
+        args, named = ((), dict(x.tensors)) if isinstance(x, NamedInputs) else ((x,), {})
+        outputs: Tensor = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
         return outputs
 
     return run

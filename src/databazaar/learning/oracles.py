@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples
 from databazaar.learning.kinds import OptimizerKind, OracleKind
 from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent, refuse_unfit
@@ -133,7 +134,7 @@ def _positive(**settings: float) -> None:
 def compute_update(
     oracle: Oracle,
     task: Task,
-    data: tuple[Tensor, Tensor],
+    data: Examples,
     params: Tensor,
     round: int,
     key: int,
@@ -152,13 +153,14 @@ def compute_update(
     descend = oracle.descent() if isinstance(oracle, LocalSGD) else Descent()
     x, y = data
     run = caller(task.model.train())
+    counters = {n: b.clone() for n, b in task.model.named_buffers() if not b.is_floating_point()}  # of this ask alone
     batches = oracle.batches(len(x), key)
     with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own key
         torch.manual_seed(key)
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
-            outputs = run({**w, **leaves}, x[rows])
+            outputs = run({**counters, **w, **leaves}, x[rows])
             loss = task.loss(outputs, y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             descend(moved, gradients, rate)

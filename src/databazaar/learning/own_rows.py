@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import oracle_key
 
-Rows = tuple[Tensor, Tensor]
 STEPS = (0.3, 0.1, 0.03)
 """The learning rates that are tried."""
 MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
@@ -35,7 +35,7 @@ class OwnFit:
     loss: float
 
 
-def fit_own_rows(task: Task, start: Tensor, train: Rows, judge: Rows) -> OwnFit:
+def fit_own_rows(task: Task, start: Tensor, train: Examples, judge: Examples) -> OwnFit:
     """SGD from `start` over `train`, stopped early: of every rate and pass, the model that `judge` likes best.
 
     Stopping early is all the regularisation there is. `judge` picks the pass, so its loss is a little too good; a
@@ -61,7 +61,7 @@ def fit_own_rows(task: Task, start: Tensor, train: Rows, judge: Rows) -> OwnFit:
     return best
 
 
-def refit(task: Task, start: Tensor, rows: Rows, found: OwnFit, fitted: int) -> Tensor:
+def refit(task: Task, start: Tensor, rows: Examples, found: OwnFit, fitted: int) -> Tensor:
     """The same fit on more rows: as many passes over them as `found` made over the `fitted` rows it was found on."""
     passes = round(found.steps / -(-fitted // BATCH))
     params = start
@@ -70,12 +70,17 @@ def refit(task: Task, start: Tensor, rows: Rows, found: OwnFit, fitted: int) -> 
     return params if bool(torch.isfinite(params).all()) else found.params
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[Examples]) -> Examples:
     """Rows of several tables as one."""
-    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+    y = torch.cat([y for _, y in parts])
+    named = [x for x, _ in parts if isinstance(x, NamedInputs)]
+    plain = [x for x, _ in parts if isinstance(x, Tensor)]
+    if named:
+        return NamedInputs({name: torch.cat([x.tensors[name] for x in named]) for name in named[0].tensors}), y
+    return torch.cat(plain), y
 
 
-def _pass(task: Task, rows: Rows, params: Tensor, step: float, number: int) -> Tensor:
+def _pass(task: Task, rows: Examples, params: Tensor, step: float, number: int) -> Tensor:
     oracle = LocalSGD(step=step, batch_size=BATCH, steps=None)
     return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, OWN_ROWS))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
-from databazaar.learning.losses import Loss
+from databazaar.learning.inputs import Inputs, NamedInputs
+from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import Layout
 
 Schedule = Callable[[int], float]
@@ -67,29 +66,27 @@ class Task:
             raise BazaarError("this oracle needs a torch model, and the consumer brought a plain vector")
         return Layout.of(self.model)
 
+    def inputs(self, x: Inputs) -> Inputs:
+        """x as this model takes it. Whole numbers stay whole for a model with an embedding, else they become floats;
+        named inputs stay as they are."""
+        if isinstance(x, NamedInputs) or x.is_floating_point():
+            return x
+        embeds = self.model is not None and any(
+            isinstance(part, nn.Embedding | nn.EmbeddingBag) for part in self.model.modules()
+        )
+        return x if embeds else x.to(torch.float32)
+
+    def targets(self, y: Tensor) -> Tensor:
+        """y as this loss takes it: whole numbers to be predicted as numbers, and classes that were written as floats,
+        where all of them are whole."""
+        if self.loss is squared_error:
+            return y.to(torch.float32)
+        by_class = self.loss in (cross_entropy, binary_cross_entropy)
+        if by_class and y.is_floating_point() and bool((y == y.round()).all()):
+            classes = y.to(torch.int64)
+            return classes[:, 0] if classes.dim() == 2 and classes.shape[1] == 1 else classes
+        return y
+
     @property
     def optional_layout(self) -> Layout | None:
         return None if self.model is None else self.layout
-
-
-def as_dataset(data: tuple[Any, Any], owner: str) -> tuple[Tensor, Tensor]:
-    """(x, y) as tensors: x in float32; y in int64 where it holds integers (classes), else in float32."""
-    x, y = (_as_tensor(part, owner) for part in data)
-    x = x.to(torch.float32)
-    y = y.to(torch.float32) if y.is_floating_point() else y.to(torch.int64)
-    if len(x) == 0 or len(x) != len(y):
-        raise BazaarError(
-            f"{owner}: {len(x)} rows of features and {len(y)} targets: give one of each per row, and at least one"
-        )
-    if not (torch.isfinite(x).all() and (not y.is_floating_point() or torch.isfinite(y).all())):
-        raise BazaarError(f"{owner}: the data hold NaN or infinity: remove or replace those rows")
-    return x, y
-
-
-def _as_tensor(part: Any, owner: str) -> Tensor:
-    if isinstance(part, Tensor):
-        return part.detach()
-    try:
-        return torch.from_numpy(np.array(part))
-    except (TypeError, ValueError) as reason:
-        raise BazaarError(f"{owner}: the data are not numbers in rows ({reason}): convert them first") from None

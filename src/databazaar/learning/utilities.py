@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples, Inputs
+from databazaar.learning.losses import threshold_of
 from databazaar.learning.models import caller, split_fixed_prefix
 from databazaar.learning.task import Task
 
@@ -25,6 +27,9 @@ BUILT_IN = {"negative-loss": False, "accuracy": True, "exp-loss": True}
 
 CHUNK_FLOATS = 2**28
 """Activations of one batched pass are kept under this many floats (1 GiB)."""
+
+BELOW_ZERO = -1e-3
+"""exp(−loss) of a mean loss below this, which rounding does not explain, is no utility in [0, 1], and so none."""
 
 
 class FastOutputs(Protocol):
@@ -56,7 +61,7 @@ class Evaluator:
     def __init__(
         self,
         task: Task,
-        holdout: tuple[Tensor, Tensor] | None,
+        holdout: Examples | None,
         utility: str | Utility,
         device: torch.device,
         fast_outputs: FastOutputs | None = None,
@@ -73,11 +78,12 @@ class Evaluator:
             if utility == "accuracy" and holdout[1].is_floating_point():
                 raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
             self._y = holdout[1].to(device)
-            self._x = holdout[0].to(device)
+            self._x: Inputs = holdout[0].to(device)
             if fast_outputs is not None:
                 self._floats_per_sample = fast_outputs.floats_per_sample
             else:
-                self._module, self._x = split_fixed_prefix(self._module, self._x)
+                if isinstance(self._x, Tensor):
+                    self._module, self._x = split_fixed_prefix(self._module, self._x)
                 self._floats_per_sample = _activations(self._module, self._x[:1])
             self.floats_per_model = len(self._x) * self._floats_per_sample
             self._layout, self._run = task.layout, caller(self._module)
@@ -105,7 +111,9 @@ class Evaluator:
         losses, hits = self._measure(stack)
         if self._utility == "accuracy":
             return hits
-        return torch.exp(-losses) if self._utility == "exp-loss" else -losses
+        return (
+            torch.exp(-losses.masked_fill(losses < BELOW_ZERO, torch.nan)) if self._utility == "exp-loss" else -losses
+        )
 
     @property
     def module(self) -> nn.Module | None:
@@ -113,7 +121,7 @@ class Evaluator:
         return self._module
 
     @property
-    def holdout(self) -> tuple[Tensor, Tensor]:
+    def holdout(self) -> Examples:
         """What a built-in utility judges by, on this evaluator's device."""
         return self._x, self._y
 
@@ -121,7 +129,10 @@ class Evaluator:
         """The built-in utility of models with these mean losses and accuracies."""
         if self._utility == "accuracy":
             return Scores(hits, losses)
-        return Scores(np.exp(-losses) if self._utility == "exp-loss" else -losses, losses)
+        if self._utility == "negative-loss":
+            return Scores(-losses, losses)
+        bounded = np.where(losses < BELOW_ZERO, np.nan, losses)
+        return Scores(np.exp(-bounded), losses)
 
     def _ask_callable(self, params: Tensor) -> float:
         assert callable(self._utility)
@@ -153,8 +164,15 @@ class Evaluator:
         losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
         if self._utility != "accuracy" or targets.is_floating_point():
             return losses, torch.zeros_like(losses)
-        right = (outputs.argmax(-1) == targets).sum(1, dtype=torch.float64)
+        right = (self._answers(outputs, targets) == targets).flatten(1).sum(1, dtype=torch.float64)
         return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+
+    def _answers(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The class that each output says: the largest of several; of a single one, the side that it is on."""
+        if outputs[0].numel() == targets.numel():
+            single = outputs.reshape(len(outputs), *targets.shape)
+            return (single > threshold_of(self._task.loss)).to(targets.dtype)
+        return outputs.argmax(-1)
 
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if self._batched:
@@ -172,9 +190,10 @@ class Evaluator:
             stacklevel=3,
         )
 
-    def _outputs(self, stack: Tensor, x: Tensor) -> Tensor:
+    def _outputs(self, stack: Tensor, x: Inputs) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
         if self._fast_outputs is not None:
+            assert isinstance(x, Tensor)
             return self._fast_outputs(stack, x)
         layout, run = self._layout, self._run
         assert self._module is not None
@@ -198,7 +217,7 @@ def _brief(reason: BaseException) -> str:
 
 
 @torch.no_grad()
-def _activations(module: nn.Module, sample: Tensor) -> int:
+def _activations(module: nn.Module, sample: Inputs) -> int:
     """Floats that one sample's forward pass makes, to size the chunks by."""
     total = sample.numel()
 
@@ -208,7 +227,7 @@ def _activations(module: nn.Module, sample: Tensor) -> int:
             total += output.numel()
 
     hooks = [part.register_forward_hook(count) for part in module.modules()]
-    module.eval()(sample)
+    caller(module.eval())({}, sample)
     for hook in hooks:
         hook.remove()
     return total

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
+from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
@@ -124,7 +126,25 @@ class Arbiter(Displayed):
             else State.restored(snapshot, params)
         )
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
-        return MarketRun(self.rules, self.aggregator, self.consumer.step, evaluator, accounts, state, on_round, own)
+        quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        return MarketRun(
+            self.rules,
+            self.aggregator,
+            self.consumer.step,
+            evaluator,
+            accounts,
+            state,
+            on_round=on_round,
+            own_update=own,
+            quarantine=quarantine,
+        )
+
+    def _quarantine(self, accounts: Accounts) -> Quarantine:
+        """Who is set aside by what the ledger tells of earlier asks."""
+        quarantine, ids = Quarantine(), self.rules.terms.roster.ids
+        for round, provider, reason in _ended(accounts) if isinstance(accounts, Ledger) else ():
+            quarantine.note(ids[provider], round, reason, honest=reason in (NO_UTILITY, TOO_FAR))
+        return quarantine
 
     def run(
         self,

@@ -19,7 +19,8 @@ def play(runs: Sequence[MarketRun], engine: Engine) -> None:
     going = list(runs)
     while going := _close_ended(going):
         drawn = [run.draw() for run in going]
-        replies = engine.query_many(list(map(MarketRun.ask, going, drawn)))
+        answers = engine.query_many(list(map(MarketRun.ask, going, drawn)))
+        replies = list(map(MarketRun.hear, going, drawn, answers))
         proposed = list(map(MarketRun.propose, going, drawn, replies))
         scores = score_together([run.evaluator for run in going], [own.models for own in proposed])
         concluded = list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))

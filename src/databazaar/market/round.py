@@ -26,13 +26,11 @@ from torch import Tensor
 
 from databazaar.aggregators import Aggregator
 from databazaar.engines import Replies
+from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
 from databazaar.vectors import pack, unpack
-
-NO_UTILITY = "the updated model has no finite utility"
-TOO_FAR = "the gain in utility is beyond what a float can hold"
 
 
 @dataclass(frozen=True)

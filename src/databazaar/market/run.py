@@ -11,6 +11,7 @@ from torch import Tensor
 from databazaar.aggregators import Aggregator
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
+from databazaar.engines.quarantine import SET_ASIDE, Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
@@ -54,7 +55,7 @@ OwnUpdate = Callable[[Tensor, int], Tensor]
 class MarketRun:
     """A run under way. `state` is what its next round starts from; everything else stays as it is.
 
-    A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, then
+    A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, `hear`,
     `propose`, then `conclude`, then `settle`; and in the end, `close`.
     """
 
@@ -66,6 +67,7 @@ class MarketRun:
     state: State
     on_round: OnRound | None = None
     own_update: OwnUpdate | None = None
+    quarantine: Quarantine | None = None
     _untold: Progress | None = None
 
     @property
@@ -85,7 +87,27 @@ class MarketRun:
         return drawn
 
     def ask(self, drawn: Drawn) -> Ask:
-        return Ask(self.state.params, drawn.asked, self.state.round, self.rules.terms.seed)
+        """The question to those drawn that are not set aside."""
+        asked = [i for i in drawn.asked if not self._sets_aside(i)]
+        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
+
+    def hear(self, drawn: Drawn, replies: Replies) -> Replies:
+        """Replies for all that were drawn; those set aside failed without being asked. Notes who failed."""
+        if self.quarantine is None:
+            return replies
+        ids, number, asked = self.rules.terms.roster.ids, self.state.round, self.ask(drawn).providers
+        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
+        for i in asked:
+            self.quarantine.note(ids[i], number, replies.failures.get(i))
+        if not aside:
+            return replies
+        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
+        updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
+        return Replies(updates, {**replies.failures, **aside})
+
+    def _sets_aside(self, provider: int) -> bool:
+        held, name = self.quarantine, self.rules.terms.roster.ids[provider]
+        return held is not None and held.holds(name) and not held.probes(name, self.state.round)
 
     def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
         """The models to score."""

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
-from databazaar.learning.losses import LOSSES, Loss, unnamed_loss
+from databazaar.learning.fit import is_one_logit, outputs_on, refuse_misfit
+from databazaar.learning.inputs import Examples, as_dataset, as_table
+from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
-from databazaar.learning.task import Schedule, Task, as_dataset
+from databazaar.learning.task import Schedule, Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
@@ -34,10 +36,11 @@ class Consumer(Displayed):
 
     `model`: a torch module; or linear, logistic, mlp or cnn, sized by the hold-out; or, for a model that is not
     torch, its first parameters as a NumPy vector. `utility`: negative-loss, accuracy, exp-loss, or a callable.
-    `loss`: implied by the hold-out's targets (integers: cross-entropy, else squared error), or a callable that
-    gives one loss per sample. `step` is the paper's γ, a number or a schedule of the round. `budget` is in minor
-    units of `currency`. The hold-out's rows stay here: providers get the model and the loss, and in a
-    federation the schema of the columns and the seed.
+    `holdout`: (x, y), where x may be a dict of inputs by name; or a torch Dataset or DataLoader. `loss`: implied by
+    the hold-out's targets (integers: cross-entropy, that of two classes where the model has a single output; else
+    squared error), or named, a loss of torch.nn, or a callable that gives one number per sample. `step` is the paper's
+    γ, a number or a schedule of the round. `budget` is in minor units of `currency`. The hold-out's rows stay here:
+    providers get the model and the loss, and in a federation the schema of the columns and the seed.
 
     `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
     on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
@@ -50,7 +53,7 @@ class Consumer(Displayed):
 
     model: str | nn.Module | NDArray[Any]
     budget: int
-    holdout: tuple[Any, Any] | None = None
+    holdout: Any = None
     utility: str | Utility = "exp-loss"
     loss: str | Loss | None = None
     per_round: int = 10
@@ -69,15 +72,40 @@ class Consumer(Displayed):
         if not callable(self.utility) and self.utility not in BUILT_IN:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
         if self.holdout is not None:
-            object.__setattr__(self, "holdout", as_dataset(self.holdout, "holdout"))
-        for name in ("train", "audit"):
-            rows = getattr(self, name)
-            if rows is not None:
-                if self.holdout is None:
-                    raise BazaarError(f"{name} = (x, y) needs a holdout = (x, y) to judge by: give both")
-                object.__setattr__(self, name, as_dataset(rows, name))
-        object.__setattr__(self, "loss", self._choose_loss())
-        object.__setattr__(self, "model", self._choose_model())
+            self._set(holdout=as_dataset(self.holdout, "holdout"))
+        self._set(loss=self._choose_loss())
+        self._fit("holdout")
+        self._set(model=self._choose_model())
+        for rows in ("holdout", "train", "audit"):
+            self._fit(rows)
+            if isinstance(self.model, nn.Module) and getattr(self, rows) is not None:
+                self._refuse_misfit(self.model, getattr(self, rows), rows)
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _fit(self, rows: str) -> None:
+        """Makes these rows what the loss, and then the model, take."""
+        given = getattr(self, rows)
+        if given is None:
+            return
+        if self.holdout is None:
+            raise BazaarError(f"{rows} = (x, y) needs a holdout = (x, y) to judge by: give both")
+        x, y = as_dataset(given, rows)
+        self._set(**{rows: (self.task.inputs(x), self.task.targets(y))})
+
+    def _refuse_misfit(self, model: nn.Module, rows: Examples, name: str) -> None:
+        outputs = outputs_on(model, rows[0], name)
+        if self.loss is cross_entropy and is_one_logit(outputs):
+            self._set(loss=binary_cross_entropy)
+        refuse_misfit(self.task, rows[1], outputs, name, exp_loss=self.utility == "exp-loss")
+        one_class = is_one_logit(outputs) or (outputs.dim() == 2 and rows[1].dim() == 1)
+        if self.utility == "accuracy" and self.classifies and not one_class:
+            raise BazaarError(
+                f"utility 'accuracy' needs one class per row and an output for each, not targets of shape "
+                f"{list(rows[1].shape)} and {list(outputs.shape[1:])} outputs per row: give a utility of your own"
+            )
 
     def _choose_loss(self) -> Loss:
         if self.loss is None and self.holdout is None:
@@ -85,7 +113,7 @@ class Consumer(Displayed):
         if self.loss is None:
             return LOSSES["cross-entropy" if self.classifies else "squared-error"]
         if callable(self.loss):
-            return self.loss
+            return per_sample(self.loss)
         if self.loss not in LOSSES:
             raise BazaarError(f"loss {self.loss!r} is unknown: use one of {', '.join(LOSSES)}, or a callable")
         return LOSSES[self.loss]
@@ -100,21 +128,21 @@ class Consumer(Displayed):
             return vector
         if self.holdout is None:
             raise BazaarError(f"model {self.model!r} is sized by the hold-out: give holdout = (x, y)")
-        x, y = self.holdout
+        x, y = as_table(self.holdout, "holdout")
         wanted = {"linear": False, "logistic": True}.get(self.model)
         if wanted is not None and wanted != self.classifies:
             raise BazaarError(
                 f"model {self.model!r} does not fit these targets: use logistic for classes (integers), "
                 "linear for regression"
             )
-        outputs = int(y.max()) + 1 if self.classifies else int(y[0].numel())
+        outputs = max(2, int(y.max()) + 1) if self.classifies else int(y[0].numel())
         return build_model(self.model, tuple(x.shape[1:]), outputs)
 
     def _facts(self) -> dict[str, str]:
-        judged = {} if self.holdout is None else {"holdout": size_of(self.holdout)}
+        rows = {name: getattr(self, name) for name in ("holdout", "train", "audit")}
         return {
-            "model": f"{type(self.model).__name__} of {len(self.initial_parameters()):,} parameters",
-            **judged,
+            "model": f"{type(self.model).__name__} of {len(self.untrained_parameters()):,} parameters",
+            **{name: size_of(given) for name, given in rows.items() if given is not None},
             "utility": getattr(self.utility, "__name__", str(self.utility)),
             "budget": self.currency.format(self.budget),
             "accesses a round": f"{self.per_round:,}",

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Examples, as_dataset
 from databazaar.learning.oracles import CallableOracle, LocalSGD, Oracle
-from databazaar.learning.task import as_dataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Provider(Displayed):
     """One seller of updates. One owner may run several; `price` is what an access costs, in minor units.
 
-    Give `data` = (x, y), and an oracle if local SGD with its defaults does not suit; or give as `oracle` any
+    Give `data` = (x, y), where x may be a dict of inputs by name, or a torch Dataset or DataLoader; and an oracle if
+    local SGD with its defaults does not suit. Or give as `oracle` any
     callable that takes the parameters as a NumPy vector and returns the update as one. A provider with neither
     is one that answers from its own premises.
 
@@ -26,7 +25,7 @@ class Provider(Displayed):
     """
 
     id: str
-    data: tuple[Any, Any] | None = None
+    data: Any = None
     oracle: Oracle | CallableOracle | None = None
     owner: str = ""
     price: int = 1
@@ -61,7 +60,8 @@ class Provider(Displayed):
         return {name: fact for name, fact in facts.items() if name not in absent}
 
     @property
-    def dataset(self) -> tuple[Tensor, Tensor]:
+    def dataset(self) -> Examples:
         if self.data is None:
             raise BazaarError(f"provider {self.id} keeps its data to itself: it only answers through its oracle")
-        return self.data
+        examples: Examples = self.data
+        return examples

@@ -45,6 +45,7 @@ def _environment(package: str) -> Environment:
         amount=wording.amount,
         asset=asset,
         count=wording.count,
+        date=wording.date,
         digest=digest,
         money=money,
         number=wording.number,

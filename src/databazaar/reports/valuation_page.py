@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -36,6 +37,7 @@ def render_comparison(comparison: Comparison, *, title: str, currency: Currency)
         comparison=comparison,
         methods=[outcome.method for outcome in comparison.outcomes],
         favourites=favourites(comparison),
+        even=[outcome.method for outcome in comparison.outcomes if pays_alike(outcome)],
         agreement_pairs=agreement_pairs(comparison),
         sure=comparison.outcomes[0].stability is not None,
         fewest_seeds=FEWEST_SEEDS,
@@ -94,23 +96,31 @@ def interval(currency: Currency, outcome: MethodOutcome, place: int) -> str:
     return f"({low}–{high})"
 
 
+def pays_alike(outcome: MethodOutcome) -> bool:
+    """Whether a method pays everybody alike: by its sampler but for luck, or by its amounts to within a tenth."""
+    drawn = {result.settings.get("sampler", {}).get("kind") for result in outcome.results}
+    means = outcome.payouts.mean(0)
+    return drawn == {"uniform"} or float(np.ptp(means)) <= 0.1 * float(means.max())
+
+
 def favourites(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Whom methods pay most, each with the methods that do; those that pay everybody alike have no favourite."""
     found: dict[str, list[str]] = {}
     for outcome in comparison.outcomes:
-        means = outcome.payouts.mean(0)
-        if len(means) > 1 and np.ptp(means) > 0:
-            found.setdefault(comparison.providers[int(means.argmax())], []).append(outcome.method)
+        if not pays_alike(outcome):
+            best = comparison.providers[int(outcome.payouts.mean(0).argmax())]
+            found.setdefault(best, []).append(outcome.method)
     return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
 def agreement_pairs(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """The two methods whose orders are most alike, and the two whose are least, with their rank correlation."""
-    names, matrix = [outcome.method for outcome in comparison.outcomes], comparison.rank_correlation
+    """The two methods whose orders are most alike, and the two whose are least, with their rank correlation. Those
+    that pay everybody alike have no order but by luck."""
+    outcomes, matrix = comparison.outcomes, comparison.rank_correlation
+    judging = [place for place, outcome in enumerate(outcomes) if not pays_alike(outcome)]
     pairs = [
-        (float(matrix[i, j]), names[i], names[j])
-        for i in range(len(names))
-        for j in range(i + 1, len(names))
+        (float(matrix[i, j]), outcomes[i].method, outcomes[j].method)
+        for i, j in itertools.combinations(judging, 2)
         if not np.isnan(matrix[i, j])
     ]
     ends = [max(pairs, key=lambda pair: pair[0]), min(pairs, key=lambda pair: pair[0])] if pairs else []

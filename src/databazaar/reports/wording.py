@@ -62,6 +62,15 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
+def date(written: str) -> str:
+    """A date and time as run.json has it, for people.
+
+    >>> date("2026-01-02T03:04:05+00:00")
+    '2026-01-02 03:04:05 UTC'
+    """
+    return written.replace("T", " ").replace("+00:00", " UTC")
+
+
 def count(quantity: int, noun: str, plural: str | None = None) -> str:
     """
     >>> count(1, "access", "accesses"), count(2500, "round")

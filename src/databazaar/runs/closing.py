@@ -13,7 +13,8 @@ from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LAST, LAYOUT, MODEL, RunFolder
-from databazaar.runs.model_folder import CARD, WEIGHTS, Outline, read_card, read_weights
+from databazaar.runs.model_card import Outline
+from databazaar.runs.model_folder import CARD, WEIGHTS, read_card, read_weights
 from databazaar.runs.report import Report
 from databazaar.vectors import unpack
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from torch import nn
 
 from databazaar.errors import BazaarError
 from databazaar.runs.folder import MODEL, OLD_MODEL, RUN, RunFolder
-from databazaar.runs.model_folder import CARD, ModelCard, StoredModel, read_model, read_weights
+from databazaar.runs.model_card import ModelCard
+from databazaar.runs.model_folder import CARD, StoredModel, read_model, read_weights
 from databazaar.runs.report import Report
 from databazaar.runs.trained import TrainedModel, load_model
 
@@ -29,12 +29,11 @@ class FinishedRun(TrainedModel):
         return self.folder.report()
 
     def to_frame(self) -> pd.DataFrame:
-        """Pay by provider: owner, price, accesses, pay and failures. Money is in minor units, as in the ledger."""
-        return pd.DataFrame([asdict(payout) for payout in self.report.payouts]).set_index("provider")
+        """Who was paid what: a row for each provider, money in units of the currency."""
+        return self.report.to_frame()
 
-    def _lines(self) -> list[str]:
-        told = self.folder.summary()
-        return [*super()._lines(), f"  run      {told.get('message')!s:.200}", "  pay      .to_frame(), .report"]
+    def _facts(self) -> dict[str, str]:
+        return {**super()._facts(), "run": str(self.folder.summary().get("message")), "pay": ".to_frame(), .report"}
 
 
 def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:

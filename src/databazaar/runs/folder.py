@@ -31,6 +31,7 @@ from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
+from databazaar.runs.recipe import contradicts
 from databazaar.runs.report import Report
 from databazaar.runs.worth import Worth
 from databazaar.vectors import hash_packed
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
-    from databazaar.runs.model_folder import Outline
+    from databazaar.runs.model_card import Outline
 
 LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
 OLD_MODEL = "model.safetensors"
@@ -121,7 +122,7 @@ class RunFolder:
 
     def note_layout(self, task: Task) -> None:
         """Keeps what only the consumer's task knows of the model, for a close that does without it."""
-        from databazaar.runs.model_folder import Outline
+        from databazaar.runs.model_card import Outline
 
         if task.model is not None and not (self.path / LAYOUT).exists():
             write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
@@ -131,13 +132,14 @@ class RunFolder:
 
         May be done again after a crash.
         """
-        from databazaar.runs.model_folder import Outline
+        from databazaar.runs.model_card import Outline
 
         return self.finish_with(best.detach().cpu().numpy(), Outline.of(task), last.detach().cpu().numpy())
 
     def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """The same without torch."""
-        from databazaar.runs.model_folder import Tables, write_model
+        from databazaar.runs.model_card import Tables
+        from databazaar.runs.model_folder import write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
@@ -358,7 +360,7 @@ class RunFolder:
     def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
         if head is not None and head != audit.head:
             return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
-        if audit.terms is not None and self._tells_of_others(audit.terms):
+        if audit.terms is not None and contradicts(self.recipe, audit.terms):
             return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
         if not self.finished:
             return None
@@ -376,16 +378,6 @@ class RunFolder:
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None
-
-    def _tells_of_others(self, terms: Terms) -> bool:
-        """Whether run.json contradicts the ledger's terms, in what both say. Earlier versions wrote less down there."""
-        market: dict[str, Any] = self.recipe.get("market", {})
-        names = (self.recipe.get("title"), market.get("market", {}).get("name"))
-        if terms.market and any(name not in (None, terms.market) for name in names):
-            return True
-        if terms.consumer and market and (market.get("consumer") or {}).get("name") != terms.consumer:
-            return True
-        return bool(terms.data and market and self.recipe.get("digests") != terms.data)
 
 
 def _now() -> str:

@@ -22,7 +22,7 @@ def report_from(audit: Audit) -> Report:
         last = audit.history[-1] if audit.history else None
         message = (
             f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
-            "nothing here is final until the run has been resumed and ends"
+            "nothing here is final until the run is resumed to its end, or closed"
         )
         closing = {
             "status": "open",

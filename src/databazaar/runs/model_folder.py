@@ -11,122 +11,28 @@ It may come from anybody: it is data that is checked, and nothing in it is execu
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from databazaar import __version__
-from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.learning.kinds import ModelForm, ModelKind
+from databazaar.learning.kinds import ModelForm
+from databazaar.runs.model_card import FORMAT, ModelCard, Outline, Tables, known_from
 from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
     from databazaar.data.schema import Schema
-    from databazaar.learning.task import Task
 
 WEIGHTS, CARD, SCHEMA, README = "model.safetensors", "model.json", "schema.json", "README.txt"
-FORMAT: Literal[1] = 1
 LARGEST_CARD, LARGEST_SCHEMA = 2**20, 2**26
 """Bytes that model.json and schema.json may have: more is not ours, and is not read."""
-
-_Size = Annotated[int, Field(ge=1, le=2**31)]
-_Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=100)]
-_Shape = Annotated[tuple[int, ...], Field(strict=False)]
-_Word = Annotated[str, Field(min_length=1, max_length=40)]
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Architecture(_Strict):
-    """A built-in model, as `databazaar.build_model` takes it."""
-
-    kind: ModelKind
-    inputs: _Sizes
-    outputs: _Size
-    hidden: _Sizes = ()
-
-    @property
-    def form(self) -> ModelForm:
-        return ModelForm(self.kind, self.inputs, self.outputs, self.hidden)
-
-
-class TargetUnits(_Strict):
-    """A regression's answer in the target's own units is output · scale + mean."""
-
-    mean: _Finite
-    scale: _Finite
-
-
-class Tables(_Strict):
-    """How the market's text files are written, as far as market.toml said so; what is null is found out."""
-
-    separator: _Word | None = None
-    decimal: _Word | None = None
-    encoding: _Word | None = None
-    missing: Annotated[tuple[str, ...], Field(strict=False)] = ()
-
-
-class Outline(_Strict):
-    """What a consumer's task says of its model: the tensors that its vector holds, one after the other, how it is built
-    where it is a built-in one, and what it answers. Without tensors, the model is the vector itself."""
-
-    tensors: Annotated[
-        tuple[tuple[str, Annotated[tuple[int, ...], Field(strict=False)]], ...], Field(strict=False)
-    ] = ()
-    architecture: Architecture | None = None
-    task: TaskKind | None = None
-
-    @classmethod
-    def of(cls, task: Task) -> Outline:
-        from databazaar.learning.losses import LOSSES
-        from databazaar.learning.models import form_of
-
-        layout, form = task.optional_layout, form_of(task.model)
-        kinds: dict[str, TaskKind] = {"cross-entropy": "classification", "squared-error": "regression"}
-        shapes = () if layout is None else zip(layout.names, map(tuple, layout.shapes), strict=True)
-        return cls(
-            tensors=tuple(shapes),
-            architecture=None if form is None else Architecture(**vars(form)),
-            task=next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None),
-        )
-
-    def named(self, params: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """A parameter vector as weights by name; a plain vector is called w."""
-        if not self.tensors:
-            return {"w": params}
-        ends = np.cumsum([math.prod(shape) for _, shape in self.tensors])
-        pieces = np.split(params, ends[:-1])
-        return {name: piece.reshape(shape) for (name, shape), piece in zip(self.tensors, pieces, strict=True)}
-
-
-class ModelCard(_Strict):
-    """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers."""
-
-    format: Literal[1] = FORMAT
-    model_hash: str
-    architecture: Architecture | None = None
-    task: TaskKind | None = None
-    target: str | None = None
-    classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    units: TargetUnits | None = None
-    tables: Tables = Tables()
-    written: str
-    by: str
-
-    @property
-    def form(self) -> ModelForm | None:
-        return None if self.architecture is None else self.architecture.form
 
 
 @dataclass(frozen=True)
@@ -148,7 +54,7 @@ def write_model(
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
         tables=tables or Tables(),
-        **({"task": outline.task} if schema is None else _known_from(schema)),
+        **({"task": outline.task} if schema is None else known_from(schema)),
     )
     write_whole(folder / WEIGHTS, pack(outline.named(params)))
     if schema is not None:
@@ -156,14 +62,6 @@ def write_model(
     write_whole(folder / README, _readme(card).encode())
     write_whole(folder / CARD, json.dumps(card.model_dump(), indent=2).encode())
     return card
-
-
-def _known_from(schema: Schema) -> dict[str, Any]:
-    known: dict[str, Any] = {"task": schema.task, "target": schema.target, "classes": tuple(schema.class_names)}
-    if schema.task == "regression":
-        mean, above = (float(value) for value in schema.in_units(np.array([0.0, 1.0])))
-        known["units"] = TargetUnits(mean=mean, scale=above - mean)
-    return known
 
 
 def read_model(folder: Path) -> StoredModel:
@@ -175,7 +73,7 @@ def read_model(folder: Path) -> StoredModel:
     schema = None
     if card.target is not None or (folder / SCHEMA).exists():
         schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA), str(folder / SCHEMA))
-    if schema is not None and any(getattr(card, name) != value for name, value in _known_from(schema).items()):
+    if schema is not None and any(getattr(card, name) != value for name, value in known_from(schema).items()):
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
     if form is not None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.runs.model_folder import ModelCard, TargetUnits
+from databazaar.runs.model_card import ModelCard, TargetUnits
 from databazaar.runs.trained import TrainedModel
 
 ROWS = 16

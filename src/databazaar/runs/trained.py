@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model
@@ -46,7 +47,7 @@ class Evaluation:
         return intervals(self.task, self.answers, self.y)
 
 
-class TrainedModel:
+class TrainedModel(Displayed):
     """A model folder that was read. `model` is a torch module, or None where the architecture is its maker's own.
 
     `parameters` are the weights by name, `schema` is the preprocessing, where there is one. Then `predict`,
@@ -84,13 +85,13 @@ class TrainedModel:
             return pd.DataFrame({"prediction": answers}, index=index)
         labels = list(self._names(answers.shape[1]) if self.schema is None else self.schema.classes)
         likeliest = pd.Series([labels[place] for place in answers.argmax(1)], index=index, name="prediction")
-        return pd.concat([likeliest.to_frame(), self._table(answers, index)], axis=1)
+        return pd.concat([likeliest.to_frame(), self._shares(answers, index)], axis=1)
 
     def predict_proba(self, data: Features, where: str = "the table") -> pd.DataFrame:
         """`probability_NAME` of each class for every row."""
         if self.task != "classification":
             raise BazaarError(f"{self.path} has no probabilities, because it is no classification: use predict")
-        return self._table(self.answers(data, where), data.index if isinstance(data, pd.DataFrame) else None)
+        return self._shares(self.answers(data, where), data.index if isinstance(data, pd.DataFrame) else None)
 
     def evaluate(self, data: pd.DataFrame | tuple[ArrayLike, ArrayLike], where: str = "the table") -> dict[str, float]:
         """Accuracy, log loss, AUC and Brier score, or RMSE, MAE and R² in the target's units, on rows with a target.
@@ -171,32 +172,22 @@ class TrainedModel:
     def _names(self, classes: int) -> tuple[str, ...]:
         return self.class_names or tuple(str(place) for place in range(classes))
 
-    def _table(self, answers: NDArray[np.float64], index: Any) -> pd.DataFrame:
+    def _shares(self, answers: NDArray[np.float64], index: Any) -> pd.DataFrame:
         names = [f"probability_{name}" for name in self._names(answers.shape[1])]
         return pd.DataFrame(answers, columns=names, index=index)
 
-    def __repr__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> list[str]:
+    def _facts(self) -> dict[str, str]:
         form, count = self.card.form, sum(array.size for array in self.parameters.values())
-        sizes = "" if form is None else " → ".join(str(s) for s in (form.inputs, *form.hidden, form.outputs))
-        sizes = sizes.replace("(", "").replace(",)", "").replace(")", "").replace(", ", "×")
-        names = ", ".join(f"{name:.20}" for name in self.class_names[:8]) + (" …" if len(self.class_names) > 8 else "")
-        answers = f"{self.task}" + (f" of {self.card.target!r:.60}" if self.card.target else "")
-        return [
-            f"{type(self).__name__} {self.path}",
-            f"  model    {f'{form.kind} {sizes}' if form else 'its maker’s own'}, {count:,} parameters",
-            f"  answers  {answers if self.task else 'not known'}{f': {names}' if names else ''}",
-            f"  inputs   {self._columns()}",
-            f"  hash     {self.card.model_hash[:16]}, written {self.card.written:.25} by {self.card.by:.40}",
-        ]
-
-    def _columns(self) -> str:
-        if self.schema is None:
-            return "arrays (no preprocessing is kept)"
-        names = self.schema.columns
-        return ", ".join(f"{name:.20}" for name in names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
+        kind = "its maker’s own" if form is None else f"{form.kind} of {form.sizes}"
+        answers = f"{self.task}" + (f" of {self.card.target!r}" if self.card.target else "")
+        names = f": {listed(self.class_names, 8)}" if self.class_names else ""
+        return {
+            "folder": str(self.path),
+            "model": f"{kind}, {count:,} parameters",
+            "answers": f"{answers}{names}" if self.task else "not known",
+            "inputs": "arrays (no preprocessing is kept)" if self.schema is None else listed(self.schema.columns, 8),
+            "hash": f"{self.card.model_hash[:16]}, written {self.card.written} by {self.card.by}",
+        }
 
 
 def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel:

@@ -130,7 +130,9 @@ class FirstLayer:
         assert split is not None
         self.layout = consumer.task.layout
         self.name, _, above = split
-        self.x, self.y = evaluator.holdout
+        x, self.y = evaluator.holdout
+        assert isinstance(x, Tensor)  # a model that begins with a linear layer takes nothing else
+        self.x = x
         self.evaluator = evaluator
         own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
         self.above = dict(zip(own, dict(above.named_parameters()), strict=True))

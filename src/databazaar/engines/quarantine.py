@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from databazaar.federation.failures import Failure, Kind
+SET_ASIDE = "set aside after repeated failures"
+"""Why a provider that is set aside gave no update: it was not asked."""
 
 _LONGEST_PAUSE = 64
 
@@ -22,7 +23,8 @@ class Quarantine:
     """Providers that failed `tolerated` times on end are only probed, after pauses of 1, 2, 4, … up to 64 rounds.
 
     The standings follow from how asks ended, in the ledger's words, and from nothing else. So a run that is resumed
-    notes what its ledger holds and stands where it stood.
+    notes what its ledger holds and stands where it stood. In a local run a probe is an ask like any other; a
+    federation first looks for a sign of life.
     """
 
     tolerated: int = 3
@@ -36,16 +38,15 @@ class Quarantine:
         """Is it set aside, and asked in this round whether it is well again?"""
         return self.holds(name) and round >= self._standing(name).try_again
 
-    def note(self, name: str, round: int, reason: str | None) -> None:
+    def note(self, name: str, round: int, reason: str | None, *, honest: bool = False) -> None:
         """How an ask of this round ended: with an update, or for this reason without.
 
-        A provider that is still set aside in a round in which it was probed has failed the probe. A refusal is an
-        honest answer, and so is an update that only the market found a reason to void.
+        A provider that is still set aside in a round in which it was probed has failed the probe. An `honest` reason
+        does not count against it: a refusal, or an update that only the market found a reason to void.
         """
-        failure = None if reason is None else Failure.read(reason)
-        if failure is None or failure.kind is Kind.REFUSED:
+        if reason is None or honest:
             self.standings.pop(name, None)
-        elif failure.kind is not Kind.SET_ASIDE or self.probes(name, round):
+        elif reason != SET_ASIDE or self.probes(name, round):
             failures = self._standing(name).failures + 1
             pause = min(2 ** max(0, failures - self.tolerated), _LONGEST_PAUSE)
             self.standings[name] = Standing(failures, round + pause)

@@ -1,0 +1,20 @@
+"""What run.json says of a run, held against what its ledger says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from databazaar.ledger import Terms
+
+
+def contradicts(recipe: Mapping[str, Any], terms: Terms) -> bool:
+    """Whether a recipe names another market, consumer or data than the terms. What either does not say is no
+    contradiction: earlier versions wrote less into the ledger, and a run from Python has no market.toml."""
+    market: Mapping[str, Any] = recipe.get("market", {})
+    names = (recipe.get("title"), market.get("market", {}).get("name"))
+    if terms.market and any(name not in (None, terms.market) for name in names):
+        return True
+    if terms.consumer and market and (market.get("consumer") or {}).get("name") != terms.consumer:
+        return True
+    return bool(terms.data and market and recipe.get("digests") != terms.data)
