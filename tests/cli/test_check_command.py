@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_markets import bazaar, contents, edit, table, write_market
-from market_folders import write_customers, write_flights
+from market_folders import write_customers
 
 from databazaar.config.estimate import duration
 from databazaar.config.market_file import parse_all
@@ -113,6 +113,22 @@ def test_faults_that_leave_nothing_to_look_at(tmp_path: Path) -> None:
     assert checked(market, 2)["profile"] is None
 
 
+def test_in_a_federation_the_providers_tables_are_not_read(tmp_path: Path) -> None:
+    market = write_market(tmp_path, more='\n[federation]\nfolder = "federation"\n')
+    edit(market, "[engine]", '[engine]\nkind = "federated"')
+    (tmp_path / "north.csv").unlink()
+    outcome = checked(market)
+    assert outcome["profile"]["providers"] == [] and outcome["estimate"]["seconds"] is None
+    assert "rows_per_ask" in outcome["estimate"] and "takes" not in bazaar("check", market).out
+
+
+def test_providers_that_are_no_list(tmp_path: Path) -> None:
+    market = tmp_path / "market.toml"
+    table(40, 0, "classification").to_csv(tmp_path / "h.csv", index=False)
+    market.write_text('providers = 5\n[market]\nbudget = 9\n[data]\nholdout = "h.csv"\ntarget = "target"\n')
+    one(checked(market, 2)["faults"], "providers = 5 must be a list")
+
+
 def test_a_run_refuses_what_only_the_whole_shows(tmp_path: Path) -> None:
     """A picture that the columns do not make is found by building the job."""
     market = write_market(tmp_path)
@@ -183,15 +199,24 @@ WARNINGS: dict[str, tuple[Change, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("seeded", WARNINGS)
-def test_what_is_odd_about_a_provider_is_said(tmp_path: Path, seeded: str) -> None:
-    """And nothing is said of the others, nor is it a fault."""
-    market = write_market(tmp_path)
-    how, parts = WARNINGS[seeded]
-    change(tmp_path / "south.csv", how)
-    outcome = checked(market)
-    one(outcome["warnings"], "south.csv: ", *parts)
-    assert all(warning.startswith("south.csv: ") for warning in outcome["warnings"])
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The warnings of one market in which everything that can be odd is, each at a provider of its own."""
+    folder = tmp_path_factory.mktemp("seeded")
+    providers = ""
+    for place, (name, (how, _)) in enumerate(WARNINGS.items()):
+        how(table(50, place + 10, "classification")).to_csv(folder / f"{name}.csv", index=False)
+        providers += f'\n[[providers]]\nid = "{name}"\nfile = "{name}.csv"\n'
+    return list(checked(write_market(folder, more=providers))["warnings"])
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_what_is_odd_about_a_provider_is_said(seeded: list[str], name: str) -> None:
+    one(seeded, f"{name}.csv: ", *WARNINGS[name][1])
+
+
+def test_nothing_is_said_of_the_others(seeded: list[str]) -> None:
+    assert {warning.partition(".csv: ")[0] for warning in seeded} == set(WARNINGS)
 
 
 OWN: dict[str, tuple[Change, tuple[str, ...]]] = {
@@ -215,13 +240,14 @@ OWN: dict[str, tuple[Change, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("seeded", OWN)
-def test_what_is_odd_about_the_own_rows_is_said(tmp_path: Path, seeded: str) -> None:
+def test_what_is_odd_about_the_own_rows_is_said(tmp_path: Path) -> None:
     market = write_market(tmp_path)
-    how, parts = OWN[seeded]
-    for file in tmp_path.glob("*.csv"):
-        change(file, how)
-    one(checked(market)["warnings"], "holdout.csv: ", *parts)
+    for how, _ in OWN.values():
+        for file in tmp_path.glob("*.csv"):
+            change(file, how)
+    warnings = checked(market)["warnings"]
+    for _, parts in OWN.values():
+        one(warnings, "holdout.csv: ", *parts)
 
 
 def test_a_column_that_tells_nothing_is_left_out(tmp_path: Path) -> None:
@@ -256,14 +282,13 @@ def test_columns_are_shown_as_they_are_read(tmp_path: Path) -> None:
 
 
 def test_a_wide_market_in_the_terminal(tmp_path: Path) -> None:
-    folder = write_flights(tmp_path)
-    for file in folder.glob("*.csv"):
-        change(file, lambda f: f.assign(**{f"more_{i}": f["distance"] * i for i in range(50)}))
-    assert bazaar("init", folder, "--target", "late").code == 0
-    told = bazaar("check", folder / "market.toml")
-    assert told.code == 0 and "more columns stand in the JSON" in told.out
-    edit(folder / "market.toml", 'file = "carrier_YV.csv"', 'file = "gone.csv"')
-    told = bazaar("check", folder / "market.toml")
+    market = write_market(tmp_path)
+    for file in tmp_path.glob("*.csv"):
+        change(file, lambda f: f.assign(**{f"more_{i}": f["hour"] * i for i in range(1, 45)}))
+    told = bazaar("check", market)
+    assert told.code == 0 and "7 more columns stand in the JSON" in told.out
+    edit(market, 'file = "south.csv"', 'file = "gone.csv"')
+    told = bazaar("check", market)
     assert told.code == 2 and "To be mended before a run" in told.out and "1 fault, " in told.out
 
 

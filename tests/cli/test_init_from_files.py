@@ -44,6 +44,12 @@ def shorten(path: Path) -> None:
     edit(path, budget, "budget = 12")
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("databazaar.cli.play.save_png", lambda report, folder: [])
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     folder = write_customers(tmp_path / "Kunden")
     told = bazaar("init", "Kunden", cwd=tmp_path)
@@ -298,6 +304,7 @@ def test_the_task_is_guessed(values: list[object], task: str) -> None:
     assert guess_task(pd.Series(values)) == task
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_regression_from_a_folder_runs(tmp_path: Path) -> None:
     for seed, name in enumerate(("holdout", "north", "south")):
         table(60, seed, "regression").to_csv(tmp_path / f"{name}.csv", index=False)

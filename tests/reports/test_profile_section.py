@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 from html_pages import Page
+from matplotlib.figure import Figure
 from profile_samples import sample_profile
 from report_samples import sample_report
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, visit
-from databazaar.reports import render
+from databazaar.data.profile_record import MarketProfile
+from databazaar.reports import draw_all, render
 
+REPORT = sample_report()
 HOSTILE = "<script>alert(1)</script>\u202e\x00"
 
 
+@cache
+def drawn() -> dict[str, Figure]:
+    return draw_all(REPORT)
+
+
+def page_with(profile: MarketProfile | None) -> str:
+    return render(REPORT, title="A run", profile=profile, drawn=drawn())
+
+
 def test_the_section_says_all_that_is_known() -> None:
-    page = Page(render(sample_report(), title="A run", profile=sample_profile()))
+    page = Page(page_with(sample_profile()))
     for wanted in (
         "The tables before the purchase",
         "no 75.0 %, yes 25.0 %",
@@ -33,17 +46,17 @@ def test_the_section_says_all_that_is_known() -> None:
 
 
 def test_without_a_profile_there_is_no_section() -> None:
-    assert "The tables before" not in render(sample_report(), title="A run")
+    assert "The tables before" not in page_with(None)
 
 
 def test_a_regression_has_no_classes_and_a_clean_market_nothing_odd() -> None:
     clean = sample_profile(names=[], task="regression")
-    words = Page(render(sample_report(), title="A run", profile=clean)).words
+    words = Page(page_with(clean)).words
     assert "Classes" not in words and "What was odd" not in words and "1,200" in words
 
 
 def test_hostile_words_stay_words() -> None:
-    page = Page(render(sample_report(), title="A run", profile=sample_profile([HOSTILE])))
+    page = Page(page_with(sample_profile([HOSTILE])))
     assert "<script>alert(1)</script>" in page.words and "\u202e" not in page.words
     assert not any("<script>" in loose for loose in page.loose)
 
@@ -52,9 +65,7 @@ def test_hostile_words_stay_words() -> None:
 @pytest.mark.browser
 @NEEDS_CHROMIUM[1]
 def test_it_fits_the_screen(tmp_path: Path, width: int) -> None:
-    shown = laid_out(
-        render(sample_report(), title="A run", profile=sample_profile(["n" * 90, HOSTILE])), width, tmp_path / "frame"
-    )
+    shown = laid_out(page_with(sample_profile(["n" * 90, HOSTILE])), width, tmp_path / "frame")
     assert "The tables before the purchase" in shown["text"]
     assert_fits(shown, width)
 
@@ -63,6 +74,6 @@ def test_it_fits_the_screen(tmp_path: Path, width: int) -> None:
 @NEEDS_CHROMIUM[1]
 def test_it_is_silent(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(render(sample_report(), title="A run", profile=sample_profile()), encoding="utf-8")
+    path.write_text(page_with(sample_profile()), encoding="utf-8")
     seen = visit(path, tmp_path / "visit")
     assert seen.console == [] and seen.requests == []

@@ -26,7 +26,7 @@ def init(
         list[Path] | None,
         typer.Argument(
             metavar="[FOLDER|FILE|GLOB]...",
-            help="Tables, or where they are. Without tables, where to write the file.",
+            help="Tables, or the places where they are. Without tables, where to write the file.",
             show_default=False,
         ),
     ] = None,

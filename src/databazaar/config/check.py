@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from databazaar.config.estimate import Estimate, estimate
 from databazaar.config.faults import Faults, TableReader
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_all, read_settings
-from databazaar.config.sections import ConsumerSettings, DataSettings, ProviderSettings, Section
+from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings, Section
 from databazaar.data.market_profile import Table, profile_tables
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError
@@ -73,8 +73,8 @@ def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> Marke
     own = _present(reader.table(role, file) for role, file in _own_files(settings, data))
     providers = _present(
         reader.table(provider.id, provider.file, _who(provider.id))
-        for provider in (_section(ProviderSettings, given) for given in settings.get("providers", ()))
-        if provider is not None and provider.file is not None
+        for provider in _sellers(settings)
+        if provider.file is not None
     )
     if holdout is None:
         return None
@@ -90,6 +90,15 @@ def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> Marke
     return profile_tables(
         [holdout, *own], providers, target=data.target, task=data.task, columns=[use for use, _ in columns]
     )
+
+
+def _sellers(settings: Mapping[str, Any]) -> list[ProviderSettings]:
+    """The providers whose tables are read here: none in a federation, where they stay with their owners."""
+    engine, given = _section(EngineSettings, settings.get("engine", {})), settings.get("providers")
+    if (engine is not None and engine.kind == "federated") or not isinstance(given, Sequence):
+        return []
+    sections = (_section(ProviderSettings, provider) for provider in given)
+    return [section for section in sections if section is not None]
 
 
 def _own_files(settings: Mapping[str, Any], data: DataSettings) -> list[tuple[str, Path]]:
