@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
+    from databazaar.market.worth import judge_purchase
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
     from databazaar.payments import Payment, PricePerAccess
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
+    from databazaar.runs.worth import Worth
     from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.sklearn import MarketClassifier as MarketClassifier
@@ -79,6 +81,7 @@ __all__ = [
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
+    "Worth",
     "build_model",
     "check_aggregator",
     "check_engine",
@@ -86,6 +89,7 @@ __all__ = [
     "check_sampler",
     "check_stop",
     "close_run",
+    "judge_purchase",
     "load_model",
     "load_run",
 ]
@@ -117,6 +121,7 @@ _MODULES = {
     "Arbiter": "market.arbiter",
     "Callback": "market.callback",
     "Progress": "market.run",
+    "judge_purchase": "market.worth",
     "Currency": "money",
     "Consumer": "parties",
     "Provider": "parties",
@@ -132,6 +137,7 @@ _MODULES = {
     "Report": "runs.report",
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",
+    "Worth": "runs.worth",
     "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",

@@ -32,6 +32,7 @@ NAMES = [
     "LoopEngine",
     "MLflowCallback",
     "Mean",
+    "Memory",
     "NoProgress",
     "Offer",
     "PartialFit",
@@ -51,6 +52,7 @@ NAMES = [
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
+    "Worth",
     "build_model",
     "check_aggregator",
     "check_engine",
@@ -58,6 +60,7 @@ NAMES = [
     "check_sampler",
     "check_stop",
     "close_run",
+    "judge_purchase",
     "load_model",
     "load_run",
 ]

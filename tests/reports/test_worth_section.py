@@ -51,7 +51,7 @@ def test_without_a_judgement_there_is_no_section() -> None:
         (-0.05, "It was not worth it: your own rows alone beat the bought model by 0.05 ± 0.01 in log loss"),
         (0.015, "It cannot be told whether it was worth it: the bought model may be ahead, by 0.015 ± 0.01"),
         (-0.015, "It cannot be told whether it was worth it: your own rows alone may be ahead, by 0.015 ± 0.01"),
-        (math.nan, "On 1234 audit rows there is nothing to compare the bought model with."),
+        (math.nan, "On 1,234 audit rows there is nothing to compare the bought model with."),
     ],
 )
 def test_the_verdict_is_honest_about_chance(ahead: float, verdict: str) -> None:

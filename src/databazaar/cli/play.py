@@ -20,6 +20,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import LedgerError
@@ -99,6 +100,8 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
         if profile is not None:
             folder.note_profile(profile)
         say_remarks(job, output.quiet)
+        if output.full:
+            Console(stderr=True).print(estimate(job).sentence, markup=False, highlight=False)
         _finish(job, arbiter, folder, output)
 
 

@@ -59,10 +59,10 @@ class Worth:
         """Whether the market beat the consumer's own rows, in one sentence that is honest about chance."""
         own = self.against(OWN)
         if own is None or own.ahead is None or own.error is None or not math.isfinite(own.ahead):
-            return f"On {self.rows} audit rows there is nothing to compare the bought model with."
+            return f"On {self.rows:,} audit rows there is nothing to compare the bought model with."
         if not math.isfinite(own.error):
             return "One audit row is too few to tell whether it was worth it."
-        size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows} audit rows"
+        size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows:,} audit rows"
         if own.ahead > SURE * own.error:
             return f"It was worth it: the bought model beats your own rows alone by {size}."
         if own.ahead < -SURE * own.error:
