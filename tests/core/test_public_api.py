@@ -32,6 +32,7 @@ NAMES = [
     "LoopEngine",
     "MLflowCallback",
     "Mean",
+    "Memory",
     "NoProgress",
     "Offer",
     "PartialFit",
