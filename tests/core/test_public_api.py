@@ -38,6 +38,7 @@ NAMES = [
     "PartialFit",
     "Payment",
     "PricePerAccess",
+    "PricePerRow",
     "Progress",
     "Provider",
     "Purse",
@@ -52,6 +53,7 @@ NAMES = [
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
+    "Worth",
     "build_model",
     "check_aggregator",
     "check_engine",
@@ -59,6 +61,7 @@ NAMES = [
     "check_sampler",
     "check_stop",
     "close_run",
+    "judge_purchase",
     "load_model",
     "load_run",
 ]
