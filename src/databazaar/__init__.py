@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from databazaar.market.worth import judge_purchase
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
-    from databazaar.payments import Payment, PricePerAccess
+    from databazaar.payments import Payment, PricePerAccess, PricePerRow
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
     from databazaar.runs.closing import close_run
@@ -67,6 +67,7 @@ __all__ = [
     "PartialFit",
     "Payment",
     "PricePerAccess",
+    "PricePerRow",
     "Progress",
     "Provider",
     "Purse",
@@ -127,6 +128,7 @@ _MODULES = {
     "Provider": "parties",
     "Payment": "payments",
     "PricePerAccess": "payments",
+    "PricePerRow": "payments",
     "check_payment": "payments.check",
     "Offer": "roster",
     "Purse": "roster",

@@ -38,6 +38,7 @@ NAMES = [
     "PartialFit",
     "Payment",
     "PricePerAccess",
+    "PricePerRow",
     "Progress",
     "Provider",
     "Purse",

@@ -49,7 +49,7 @@ def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = 
     model = _Answers.of(consumer, arbiter.parameters if bought is None else bought, scale)
     others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
     notes: tuple[str, ...] = ()
-    if getattr(arbiter.engine, "remote", False):
+    if arbiter.engine.remote:
         notes = ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
     elif report.rounds:
         others += _played(arbiter, report, model, scale)

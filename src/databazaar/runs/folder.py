@@ -70,8 +70,11 @@ class RunFolder:
         self._replayed: Audit | None = None
 
     @classmethod
-    def create(cls, path: Path, recipe: dict[str, Any] | None = None) -> RunFolder:
-        """A new folder that holds the recipe and an empty ledger. It appears under its name only when complete."""
+    def create(
+        cls, path: Path, recipe: dict[str, Any] | None = None, profile: MarketProfile | None = None
+    ) -> RunFolder:
+        """A new folder that holds the recipe, what the tables are like where that is known, and an empty ledger. It
+        appears under its name only when complete."""
         if os.path.lexists(path):
             if (path / RUN).exists() and not (path / SUMMARY).exists():
                 raise BazaarError(
@@ -87,6 +90,8 @@ class RunFolder:
             draft.mkdir(parents=True)
             write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
             made = cls(draft)
+            if profile is not None:
+                write_whole(draft / PROFILE, profile.model_dump_json(indent=2).encode())
             made.store()
             made.dispose()
             draft.rename(path)
@@ -302,10 +307,6 @@ class RunFolder:
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self._completed(report_from(self.replay()))
-
-    def note_profile(self, profile: MarketProfile) -> None:
-        """Keeps what the tables are like, for the report."""
-        write_whole(self.path / PROFILE, profile.model_dump_json(indent=2).encode())
 
     def profile(self) -> MarketProfile | None:
         """What the tables were like, None where it was not noted, or not by us."""
