@@ -100,7 +100,7 @@ def toy_market(
     def make(seed: int) -> Tables:
         data = load(as_frame=True)
         frame = pd.DataFrame(data.data).copy()  # type: ignore[attr-defined]
-        target, names = data.target, getattr(data, "target_names", None)  # type: ignore[attr-defined]
+        target, names = data.target, getattr(data, "target_names", [])  # type: ignore[attr-defined]
         classes = target.dtype.kind == "i"
         frame["answer"] = [str(names[value]) for value in target] if classes else target
         rng = np.random.default_rng(seed)

@@ -69,8 +69,8 @@ def test_what_each_bank_sells_is_shown_and_what_the_model_was_worth(played: tupl
     worth = json.loads((folder / "demo/worth.json").read_text())
     assert "Was it worth it? On 2,000 audit rows" in done.out and Worth.from_dict(worth).verdict in done.out
     for judged in (worth["bought"], *worth["others"]):
-        (line,) = [line for line in done.out.splitlines() if line.strip().startswith(f"{TITLES[judged['kind']]}  ")]
-        assert line.split()[-6 if judged["ahead"] is not None else -3 :][:3] == [
+        (row,) = [line for line in done.out.splitlines() if line.strip().startswith(f"{TITLES[judged['kind']]}  ")]
+        assert row.split()[-6 if judged["ahead"] is not None else -3 :][:3] == [
             f"{judged['metrics'][name]:.4f}" for name in ("accuracy", "log_loss", "auc")
         ]
     assert "about 3 rounds and 15 accesses, each on about 616 rows" in done.err and "it takes about" in done.err
