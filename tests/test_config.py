@@ -36,6 +36,7 @@ MINIMAL: dict[str, Any] = {
 PER_ACCESS = {"kind": "price-per-access"}
 OSMD = ("sampler.kind", "osmd")
 GONE = object()
+FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation"}), ("providers.1.file", GONE))
 
 
 def changed(*changes: tuple[str, object]) -> dict[str, Any]:
@@ -227,6 +228,20 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "cannot pay for one round",
             "at least 110 credits",
         ),
+        ([("consumer.train", 1)], "consumer.train = 1 must be a share of the hold-out below 1", "or a file in quotes"),
+        ([("consumer.train", True)], "consumer.train = True must be a share of the hold-out", "or a file in quotes"),
+        ([("data.audit", -0.1)], "data.audit = -0.1 must be a share of the hold-out", "or a file in quotes"),
+        ([("data.audit", "")], "data.audit = '' must be visible text", "change it"),
+        (
+            [("consumer.train", 0.8), ("data.audit", 0.2)],
+            "consumer.train and data.audit take 100% of the hold-out",
+            "lower one of them, or name a file",
+        ),
+        (
+            [("payment.kind", "price-per-row"), *FEDERATED],
+            'payment.kind = "price-per-row" counts the rows of files',
+            'use "price-per-access"',
+        ),
         ([("market.patience", 0)], "market.patience = 0 must be between 1 and", "nobody may answer"),
         ([("market", GONE)], "market is missing", "add a [market] section"),
         ([("data", GONE)], "data is missing", "add a [data] section"),
@@ -319,9 +334,6 @@ def test_the_ledgers_password_is_not_repeated() -> None:
     text = sentence_of(("ledger.url", "user:secret@host"))
     assert "ledger.url" in text and "SQLAlchemy URL" in text
     assert "secret" not in text
-
-
-FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation"}), ("providers.1.file", GONE))
 
 
 def test_a_federated_market_names_its_federation() -> None:

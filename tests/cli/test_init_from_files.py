@@ -63,7 +63,10 @@ def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     shorten(folder / "market.toml")
     done = bazaar("run", "Kunden/market.toml", "--out", "run", "--quiet", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert "The tables before the purchase" in (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "The tables before the purchase" in page and "Was it worth it?" in page
+    assert bazaar("evaluate", "run", "Kunden/test.csv", "--json", cwd=tmp_path).code == 0
+    assert bazaar("predict", "run", "Kunden/test.csv", cwd=tmp_path).out.startswith("prediction,probability_")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".csv.gz"])
