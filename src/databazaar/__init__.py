@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
     from databazaar.market.run import Progress
+    from databazaar.market.worth import judge_purchase
     from databazaar.money import Currency
     from databazaar.parties import Consumer, Provider
-    from databazaar.payments import Payment, PricePerAccess
+    from databazaar.payments import Payment, PricePerAccess, PricePerRow
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
     from databazaar.runs.closing import close_run
     from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
+    from databazaar.runs.worth import Worth
     from databazaar.samplers import OSMD, Memory, Sampler, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.sklearn import MarketClassifier as MarketClassifier
@@ -65,6 +67,7 @@ __all__ = [
     "PartialFit",
     "Payment",
     "PricePerAccess",
+    "PricePerRow",
     "Progress",
     "Provider",
     "Purse",
@@ -79,6 +82,7 @@ __all__ = [
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
+    "Worth",
     "build_model",
     "check_aggregator",
     "check_engine",
@@ -86,6 +90,7 @@ __all__ = [
     "check_sampler",
     "check_stop",
     "close_run",
+    "judge_purchase",
     "load_model",
     "load_run",
 ]
@@ -117,11 +122,13 @@ _MODULES = {
     "Arbiter": "market.arbiter",
     "Callback": "market.callback",
     "Progress": "market.run",
+    "judge_purchase": "market.worth",
     "Currency": "money",
     "Consumer": "parties",
     "Provider": "parties",
     "Payment": "payments",
     "PricePerAccess": "payments",
+    "PricePerRow": "payments",
     "check_payment": "payments.check",
     "Offer": "roster",
     "Purse": "roster",
@@ -132,6 +139,7 @@ _MODULES = {
     "Report": "runs.report",
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",
+    "Worth": "runs.worth",
     "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",

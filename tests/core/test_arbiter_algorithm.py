@@ -11,6 +11,7 @@ import torch
 from scipy.optimize import brentq
 
 from databazaar import OSMD, Arbiter, Consumer, FullGradient, Halving, Provider, Uniform
+from databazaar.market.arbiter import theory_sampler
 from databazaar.randomness import draws_stream
 from small_markets import MakeMarket
 
@@ -80,8 +81,10 @@ def test_equals_algorithm_1_on_a_numpy_vector(make_vector_market: MakeMarket, B:
         np.testing.assert_allclose([access.probability for access in played.accesses], p[S], atol=1e-10)
         assert played.utility == pytest.approx(U)
     assert [payout.accesses for payout in report.payouts] == paper["N"].tolist()
-    np.testing.assert_allclose(arbiter.model, paper["w"], atol=1e-10)
+    np.testing.assert_allclose(arbiter.last_parameters, paper["w"], atol=1e-10)
+    utilities = [*paper["U"], utility(paper["w"])]
     assert isinstance(arbiter.model, np.ndarray)
+    assert utility(arbiter.model) == pytest.approx(max(utilities))  # what the paper's loop passes on the way
     assert report.final_utility == pytest.approx(utility(paper["w"]))
 
 
@@ -123,9 +126,9 @@ def test_equals_algorithm_1_on_a_torch_model_with_a_schedule(engine: str) -> Non
 
 def test_same_seed_same_head_and_model_and_another_seed_another(make_torch_market: MakeMarket) -> None:
     def play(seed: int) -> tuple[str, str]:
-        consumer, providers = make_torch_market()
+        consumer, providers = make_torch_market(per_round=3)
         report = Arbiter(consumer, providers, seed=seed, device="cpu").run()
-        return report.ledger_head, report.model_hash
+        return report.ledger_head, report.last_model_hash
 
     assert play(1) == play(1)
     assert play(1)[0] != play(2)[0]
@@ -159,12 +162,21 @@ def test_osmd_pays_the_better_providers_more(make_torch_market: MakeMarket) -> N
     assert min(pay[:2]) > 2 * max(pay[2:])
 
 
-def test_the_default_sampler_is_that_of_the_theory(make_vector_market: MakeMarket) -> None:
+def test_the_default_sampler_needs_no_rate(make_torch_market: MakeMarket) -> None:
+    consumer, providers = make_torch_market(budget=60, per_round=3)
+    report = Arbiter(consumer, providers, device="cpu").run()
+    assert report.sampler == {"kind": "memory", "alpha": 0.01}
+    assert report.regret_bound is None  # the theory has none for it
+
+
+def test_the_sampler_of_the_theory_counts_accesses_at_the_mean_price(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=60, per_round=3)
-    report = Arbiter(consumer, providers, engine="loop").run()
-    theory = OSMD.from_theory(4, 60, 3)
-    assert report.sampler == {"kind": "osmd", "eta": theory.eta, "alpha": theory.alpha, "switches": 1}
+    assert theory_sampler(consumer, providers) == OSMD.from_theory(4, 60, 3)
+    report = Arbiter(consumer, providers, theory_sampler(consumer, providers, switches=2), engine="loop").run()
+    assert report.sampler["switches"] == 2
     assert report.regret_bound is None  # a callable: nobody knows whether it lies in [0, 1]
+    consumer, providers = make_vector_market(budget=60, per_round=3, prices=[1, 2, 3, 4])
+    assert theory_sampler(consumer, providers) == OSMD.from_theory(4, 24, 3)
 
 
 def test_the_report_shows_the_bound_for_a_bounded_utility(make_torch_market: MakeMarket) -> None:

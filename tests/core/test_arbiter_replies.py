@@ -86,7 +86,7 @@ def test_a_void_reply_counts_as_a_gain_of_zero_and_is_left_out_of_the_average(ma
     report = arbiter.run()
     (played,) = report.rounds
     assert {access.provider for access in played.accesses} == {0, 1}
-    np.testing.assert_allclose(arbiter.model, np.ones(3))
+    np.testing.assert_allclose(arbiter.last_parameters, np.ones(3))
     sampler, draws = OSMD(0.5, 0.1), np.array([a.provider for a in played.accesses])
     gains = np.array([a.gain or 0.0 for a in played.accesses])
     roster = Roster.equal(2)

@@ -88,7 +88,7 @@ def test_a_rule_with_a_memory_moves_the_model_by_it(make_vector_market: MakeMark
     consumer, providers = make_vector_market((0.0,), budget=3, per_round=1, oracles={0: lambda w: np.ones(3)}, step=0.5)
     arbiter = Arbiter(consumer, providers, engine="loop", aggregator=ServerMomentum(0.5))
     report = arbiter.run()
-    np.testing.assert_allclose(arbiter.model, np.full(3, 0.5 + 0.75 + 0.875))
+    np.testing.assert_allclose(arbiter.last_parameters, np.full(3, 0.5 + 0.75 + 0.875))
     assert report.rules["aggregator"]["kind"] == "test-server-momentum"
 
 

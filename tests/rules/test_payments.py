@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, Roster, check_payment
+from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, PricePerRow, Roster, check_payment
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
@@ -65,7 +65,7 @@ class ForFree(IfItHelps):
         return 0 * roster.prices
 
 
-@pytest.mark.parametrize("payment", [PricePerAccess(), IfItHelps()], ids=repr)
+@pytest.mark.parametrize("payment", [PricePerAccess(), PricePerRow((1, 2, 3, 50, 9, 10**6)), IfItHelps()], ids=repr)
 def test_check_payment_passes(payment: Payment) -> None:
     check_payment(payment)
 
@@ -129,3 +129,35 @@ def test_a_run_never_pays_more_than_it_reserved_nor_for_nothing(
 def test_nothing_is_given_away(make_vector_market: MakeMarket) -> None:
     with pytest.raises(BazaarError, match="1 or more"):
         Arbiter(*make_vector_market(), engine="loop", payment=ForFree())
+
+
+def test_a_price_for_every_row_is_what_an_access_costs(make_vector_market: MakeMarket) -> None:
+    consumer, providers = make_vector_market((0.0, 0.5), budget=2000, per_round=2, prices=[2, 5])
+    payment = PricePerRow(rows=(20, 30))
+    arbiter = Arbiter(consumer, providers, engine="loop", payment=payment)
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter.engine)
+    audit = audit_entries(ledger.store.entries())
+    assert audit.ok and audit.terms is not None
+    assert audit.terms.rules["payment"]["kind"] == "price-per-row"
+    assert list(audit.terms.rules["payment"]["rows"]) == [20, 30]
+    paid = {(access.provider, access.paid) for round in audit.history for access in round.accesses}
+    assert paid == {(0, 40), (1, 150)}
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**9)), min_size=1, max_size=6))
+def test_quotes_are_prices_times_rows(offers: list[tuple[int, int]]) -> None:
+    rule = PricePerRow(rows=tuple(rows for rows, _ in offers))
+    roster = Roster.of((f"p{i}", f"p{i}", price) for i, (_, price) in enumerate(offers))
+    assert rule.quote(roster).tolist() == [rows * price for rows, price in offers]
+
+
+def test_rows_that_do_not_fit_the_market_are_refused() -> None:
+    with pytest.raises(BazaarError, match="rows has 2 numbers and the market 3 providers: give one for each"):
+        PricePerRow(rows=(1, 2)).quote(Roster.equal(3))
+    with pytest.raises(BazaarError, match="more than a ledger holds"):
+        PricePerRow(rows=(2**32,)).quote(Roster.equal(1, price=2**31))
+    assert PricePerRow(rows=(2**31,)).quote(Roster.equal(1, price=2**31)).tolist() == [2**62]
+    for rows in ((0,), (1.5,), (True,), (-3,)):
+        with pytest.raises(BazaarError, match="whole numbers of at least 1"):
+            PricePerRow(rows=rows)  # type: ignore[arg-type]

@@ -141,9 +141,14 @@ def outcome(run: Path) -> dict[str, Any]:
     with sqlite3.connect(run / "ledger.sqlite") as database:
         entries = database.execute("SELECT seq, kind, body, hash FROM bazaar_entries ORDER BY seq").fetchall()
     database.close()
-    model = hashlib.sha256((run / "model/model.safetensors").read_bytes()).hexdigest()
+    models = {
+        name: hashlib.sha256((run / name / "model.safetensors").read_bytes()).hexdigest()
+        for name in ("model", "last")
+        if (run / name).exists()
+    }
     lines = [line.split(",")[:8] for line in (run / "statement.csv").read_text().splitlines()]  # what follows is a date
-    return {"summary": summary, "model": model, "entries": entries, "csv": lines}
+    worth = json.loads((run / "worth.json").read_text())
+    return {"summary": summary, "models": models, "entries": entries, "csv": lines, "worth": worth}
 
 
 def assert_same(run: Path, whole: Path) -> None:
@@ -197,7 +202,7 @@ def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
     """At each of the files that a run writes at its end, one after the other."""
     run = zygote.cwd / "ending"
     kills = 0
-    for name in ("run.json", "model/model.safetensors", "summary.json", "statement.csv"):
+    for name in ("run.json", "model/model.safetensors", "summary.json", "worth.json", "statement.csv"):
         if not (run / name).exists():  # the last kill may have come late, on a busy machine
             kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
@@ -219,7 +224,7 @@ def test_killed_before_the_first_entry(zygote: Zygote, whole: Path) -> None:
     """A run's folder comes with a ledger that already forbids changes; nothing was agreed yet."""
     run = zygote.cwd / "empty"
     recipe = json.loads((whole / "run.json").read_text())
-    RunFolder.create(run, {key: value for key, value in recipe.items() if key != "id"})
+    RunFolder.create(run, {key: value for key, value in recipe.items() if key != "id"}, RunFolder(whole).profile())
     with pytest.raises(BazaarError, match="no ledger yet: `bazaar resume"):
         RunFolder(run).audit()
     assert len(made(run)) > 2 and made(run) == made(whole)
@@ -228,30 +233,26 @@ def test_killed_before_the_first_entry(zygote: Zygote, whole: Path) -> None:
 
 
 def test_a_killed_demo_is_resumed(zygote: Zygote) -> None:
-    """In the first run, in the baseline's, and while the report is written."""
+    """In the run, while what it was worth is judged, and while the report is written."""
     zygote.run("demo", "--budget", "60", "--out", "demo", "--quiet")
     run = zygote.cwd / "demo-killed"
     moments: list[Callable[[], Moment]] = [
         lambda: when_there(run),
         lambda: when_written(run / "ledger.sqlite-wal", 4),
-        lambda: when_there(run / "uniform"),
-        lambda: when_written(run / "uniform" / "ledger.sqlite-wal", 4),
-        lambda: when_there(run / "uniform" / "summary.json"),
+        lambda: when_there(run / "summary.json"),
+        lambda: when_there(run / "worth.json"),
     ]
     kills = 0
     for moment in moments:
         args = ("resume", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
         kills += zygote.stopped(moment(), *args, "--quiet")
     assert kills >= 2
-    (run / "uniform" / "summary.json").unlink(missing_ok=True)
-    zygote.run("report", run.name)  # the first run is finished, and is reported without its baseline
+    (run / "worth.json").unlink(missing_ok=True)
+    zygote.run("report", run.name)  # the run is finished, and is reported without what it was worth
     told = json.loads(zygote.run("resume", run.name, "--json"))
-    for part in (".", "uniform"):
-        stopped, never = (json.loads((zygote.cwd / name / part / "summary.json").read_text()) for name in (run, "demo"))
-        assert (stopped["model_hash"], stopped["ledger_head"]) == (never["model_hash"], never["ledger_head"])
-        assert RunFolder(run / part).audit().ok
-    assert (run / "report.html").exists() and told["osmd"].keys() == told["uniform"].keys()
-    assert outcome(run)["csv"] == outcome(zygote.cwd / "demo")["csv"]
+    assert told["worth"] == json.loads((run / "worth.json").read_text())
+    assert (run / "report.html").exists()
+    assert_same(run, zygote.cwd / "demo")
 
 
 def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path) -> None:
@@ -293,7 +294,9 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
         closed = RunFolder(run).report()
         assert closed.closed and closed.spent == before.spent and closed.refunded == closed.budget - closed.spent
         assert RunFolder(run).audit().ok
-        assert {path.name for path in whole.iterdir()} == {path.name for path in run.iterdir()}
+        files, judged = {path.name for path in run.iterdir()}, {"last", "worth.json"}  # without data nothing is judged
+        assert files - {"last"} == {path.name for path in whole.iterdir()} - judged
+        assert ("last" in files) == (closed.last_model_hash != closed.model_hash)
 
 
 def test_a_run_that_another_process_plays_is_neither_closed_nor_played(zygote: Zygote, whole: Path) -> None:

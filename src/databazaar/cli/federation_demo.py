@@ -109,10 +109,6 @@ hidden = [16]
 [oracle]
 step = 0.05
 
-[sampler]
-eta = 1.0
-alpha = 0.1
-
 [engine]
 kind = "federated"
 

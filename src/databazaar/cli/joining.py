@@ -62,15 +62,17 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
         signal.signal(number, lambda *_: done.set())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     loaded = load_kit(kit)
-    held = lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first")
-    record = Record(loaded.folder / ANSWERS)
-    if isinstance(source, Table):
-        source.kept = loaded.folder / SCHEMA
-    worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
-    with held, ProviderNode(kit, worker) as node:
-        typer.echo(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
-        while not done.wait(0.2):
-            if node.connected.is_set():
-                typer.echo("connected", err=True)
-                break
-        done.wait()
+    with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
+        record = Record(loaded.folder / ANSWERS)
+        if isinstance(source, Table):
+            source.kept = loaded.folder / SCHEMA
+        worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
+        with ProviderNode(kit, worker) as node:
+            typer.echo(
+                f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True
+            )
+            while not done.wait(0.2):
+                if node.connected.is_set():
+                    typer.echo("connected", err=True)
+                    break
+            done.wait()

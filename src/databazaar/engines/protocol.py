@@ -78,6 +78,9 @@ class Engine(Protocol):
     device: torch.device
     quarantines: bool = False
     """Whether it sets providers aside by itself; for any other engine the market does."""
+    remote: bool = False
+    """Whether its providers are other parties, who work for every ask: they are asked for what is bought alone, and
+    never for a comparison that nobody pays for."""
 
     def query(self, ask: Ask) -> Replies:
         """Asks every provider of `ask` once. A provider's failure is a reply, never an exception."""

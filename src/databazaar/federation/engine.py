@@ -38,6 +38,7 @@ class FederatedEngine(Engine):
 
     name = "federated"
     quarantines = True
+    remote = True
 
     def __init__(
         self,

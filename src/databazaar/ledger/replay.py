@@ -309,8 +309,10 @@ class _Replay:
         except ValueError:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
         best = None if self.terms.format == 1 else unpack(snapshot.state).get("best")
-        if best is not None and len(best) and self.audit.best is not None and hash_array(best) != self.audit.best.model:
-            raise LedgerError("the stored best model is not the one of the round that reached it")
+        if best is not None and self.audit.best is not None:
+            held = hash_array(best) if len(best) else self.audit.model  # nothing is kept beside the last one if it is best
+            if held != self.audit.best.model:
+                raise LedgerError("the stored best model is not the one of the round that reached it")
 
     def _is_state(self, stored: bytes) -> bool:
         try:

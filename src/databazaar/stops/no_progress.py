@@ -29,7 +29,7 @@ class NoProgress:
     >>> rising = [u + 0.02 * t for t, u in enumerate(flat)]
     >>> NoProgress(rounds=6).reason(History(7, rising, 0, purse, 2))
     >>> NoProgress(rounds=6).reason(History(7, flat, 0, purse, 2))
-    'over the last 6 rounds the utility rose by +0.00286 ± 0.0145, which is not progress beyond chance'
+    'over the last 6 rounds the utility rose by +0 ± 0.0138, which is not progress beyond chance'
     """
 
     rounds: int = 30
