@@ -1,0 +1,266 @@
+"""Whether it was worth it: the bought model and its alternatives on rows that nobody looked at."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from cli_markets import edit, table, write_market
+from sklearn.linear_model import LogisticRegression
+
+from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, Provider, Replies, Worth, judge_purchase, load_run
+from databazaar.config.jobs import market_job
+from databazaar.engines import LoopEngine
+from databazaar.learning.inputs import Examples
+from databazaar.learning.own_rows import fit_own_rows, joined, refit
+from databazaar.learning.split import split_rows
+from databazaar.market.worth import Only, audit_outputs, own_rows_alone
+from databazaar.runs.folder import WORTH, RunFolder
+from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged
+
+
+def rows_of(rng: np.random.Generator, size: int, flip: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes in twelve dimensions, of which few rows say little; a share of the labels is wrong."""
+    x = rng.normal(size=(size, 12)).astype(np.float32)
+    y = (x @ np.linspace(-1, 1, 12) + 0.5 * rng.normal(size=size) > 0).astype(np.int64)
+    return x, np.where(rng.random(size) < flip, 1 - y, y)
+
+
+def market(seed: int = 0, *, train: bool = True, **more: Any) -> tuple[Consumer, list[Provider]]:
+    """Three providers, of which the first is good and the last has all labels wrong."""
+    rng = np.random.default_rng(seed)
+    settings: dict[str, Any] = {"model": "logistic", "budget": 60, "per_round": 3, **more}
+    rows = {"holdout": rows_of(rng, 60), "audit": rows_of(rng, 80)}
+    if train:
+        rows["train"] = rows_of(rng, 20)
+    providers = [Provider(f"p{i}", data=rows_of(rng, 100, flip)) for i, flip in enumerate((0.0, 0.4, 1.0))]
+    return Consumer(**settings, **rows), providers
+
+
+@pytest.fixture(scope="module")
+def bought(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arbiter, Worth, Path]:
+    path = tmp_path_factory.mktemp("worth") / "run"
+    arbiter = Arbiter(*market(), device="cpu")
+    return arbiter, judge_purchase(arbiter, arbiter.run(path)), path
+
+
+def test_the_metrics_are_those_that_anybody_finds_with_the_model_on_the_same_rows(
+    bought: tuple[Arbiter, Worth, Path],
+) -> None:
+    arbiter, worth, path = bought
+    assert arbiter.consumer.audit is not None
+    x, y = (part.numpy() for part in arbiter.consumer.audit)
+    finished = load_run(path)
+    judged = finished.judge((x, y))
+    assert (worth.task, worth.rows, worth.bought.kind) == ("classification", 80, MARKET)
+    assert worth.bought.metrics == pytest.approx(judged.metrics, rel=1e-6)
+    assert worth.intervals.keys() == judged.intervals.keys()
+    for name, interval in judged.intervals.items():
+        assert worth.intervals[name] == pytest.approx(interval, rel=1e-6)
+
+
+def test_every_alternative_is_there_and_how_far_it_is_behind(bought: tuple[Arbiter, Worth, Path]) -> None:
+    arbiter, worth, _ = bought
+    assert [other.kind for other in worth.others] == [OWN, UNIFORM, SINGLE]
+    for other in worth.others:
+        assert other.ahead == pytest.approx(other.metrics["log_loss"] - worth.bought.metrics["log_loss"], abs=1e-9)
+        assert other.error is not None and other.error > 0
+        assert worth.against(other.kind) is other
+    single, uniform = worth.against(SINGLE), worth.against(UNIFORM)
+    assert single is not None and single.detail in {f"p{i}, of the 3 paid most" for i in (0, 1)}
+    assert uniform is not None and uniform.ahead is not None and uniform.ahead > 0, "a third of its draws do harm"
+    assert worth.against("nothing") is None and worth.notes == ()
+    own = worth.against(OWN)
+    assert own is not None and arbiter.consumer.audit is not None
+    outputs = torch.from_numpy(audit_outputs(arbiter.consumer, own_rows_alone(arbiter.consumer)))
+    losses = torch.nn.functional.cross_entropy(outputs, arbiter.consumer.audit[1], reduction="none").numpy()
+    assert own.metrics["log_loss"] == pytest.approx(losses.mean(), rel=1e-6)
+    mine = torch.from_numpy(audit_outputs(arbiter.consumer, arbiter.parameters))
+    ahead = losses - torch.nn.functional.cross_entropy(mine, arbiter.consumer.audit[1], reduction="none").numpy()
+    assert own.error == pytest.approx(ahead.std(ddof=1) / 80**0.5, rel=1e-6)
+
+
+def test_judging_changes_neither_the_model_nor_the_ledger(bought: tuple[Arbiter, Worth, Path]) -> None:
+    arbiter, worth, path = bought
+    before, audit = arbiter.parameters.clone(), RunFolder(path).audit()
+    again = judge_purchase(arbiter, RunFolder(path).report(), bought=before)
+    assert again == worth
+    assert torch.equal(arbiter.parameters, before)
+    assert audit.ok and RunFolder(path).audit().head == audit.head
+
+
+def on(rows: Any) -> Examples:
+    assert rows is not None
+    return rows[0], rows[1]
+
+
+def test_own_rows_alone_are_all_rows_but_the_audits() -> None:
+    consumer, _ = market()
+    assert consumer.own_fit is not None
+    train, holdout, start = on(consumer.train), on(consumer.holdout), consumer.untrained_parameters()
+    both = joined([train, holdout])
+    expected = refit(consumer.task, start, both, consumer.own_fit, 20)
+    assert torch.equal(own_rows_alone(consumer), expected)
+    consumer, _ = market(train=False)
+    x, y = on(consumer.holdout)
+    fit, judge = (torch.from_numpy(part) for part in split_rows(y.numpy(), (0.75, 0.25)))
+    found = fit_own_rows(consumer.task, consumer.untrained_parameters(), (x[fit], y[fit]), (x[judge], y[judge]))
+    alone = own_rows_alone(consumer)
+    order = joined([(x[fit], y[fit]), (x[judge], y[judge])])
+    assert torch.equal(alone, refit(consumer.task, consumer.untrained_parameters(), order, found, len(fit)))
+
+
+def test_own_rows_alone_are_about_as_good_as_a_peer_on_the_same_rows() -> None:
+    """Else the market would be compared with a straw man."""
+    consumer, _ = market(seed=3, train=False)
+    (x, y), (new, true) = on(consumer.holdout), on(consumer.audit)
+    assert isinstance(x, torch.Tensor) and isinstance(new, torch.Tensor)
+    peer = LogisticRegression(max_iter=500).fit(x.numpy(), y.numpy())
+    theirs = float(-np.log(peer.predict_proba(new.numpy())[np.arange(80), true.numpy()]).mean())
+    outputs = torch.from_numpy(audit_outputs(consumer, own_rows_alone(consumer)))
+    assert float(torch.nn.functional.cross_entropy(outputs, true)) < theirs + 0.1
+
+
+def test_only_one_provider_is_ever_asked() -> None:
+    consumer, providers = market()
+    report = Arbiter(consumer, providers, Only(1), device="cpu").run()
+    assert [payout.accesses for payout in report.payouts] == [0, 60, 0]
+    assert [access.probability for access in report.rounds[0].accesses] == [1.0] * 3
+
+
+class Counting(Engine):
+    """The loop engine with a count of its asks; `remote` as it is told."""
+
+    name, device = "counting", torch.device("cpu")
+
+    def __init__(self, inner: LoopEngine, remote: bool) -> None:
+        self.inner, self.remote, self.asks = inner, remote, 0
+
+    def query(self, ask: Ask) -> Replies:
+        self.asks += 1
+        return self.inner.query(ask)
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_real_providers_are_not_asked_again(remote: bool) -> None:
+    consumer, providers = market()
+    engine = Counting(LoopEngine(consumer.task, providers, torch.device("cpu")), remote)
+    arbiter = Arbiter(consumer, providers, engine=engine)
+    report = arbiter.run()
+    asked = engine.asks
+    worth = judge_purchase(arbiter, report)
+    assert (engine.asks == asked) == remote
+    assert [other.kind for other in worth.others] == ([OWN] if remote else [OWN, UNIFORM, SINGLE])
+    assert [note.split(":")[0] for note in worth.notes] == (
+        ["Uniform buying and single providers were not tried"] if remote else []
+    )
+
+
+def test_a_market_of_one_provider_has_no_single_one_beside_it() -> None:
+    consumer, providers = market()
+    arbiter = Arbiter(consumer, providers[:1], device="cpu")
+    assert [other.kind for other in judge_purchase(arbiter, arbiter.run()).others] == [OWN, UNIFORM]
+
+
+def test_a_model_with_one_logit_is_judged_as_two_classes() -> None:
+    consumer, providers = market(model=torch.nn.Linear(12, 1))
+    arbiter = Arbiter(consumer, providers, device="cpu")
+    worth = judge_purchase(arbiter, arbiter.run())
+    (x, y) = on(consumer.audit)
+    with torch.no_grad():
+        logit = arbiter.model(x).reshape(-1)
+    assert worth.bought.metrics["accuracy"] == pytest.approx(float(((logit > 0) == (y > 0)).double().mean()))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logit, y.float())
+    assert worth.bought.metrics["log_loss"] == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_without_audit_rows_it_cannot_be_told(make_vector_market: Any) -> None:
+    consumer, providers = market()
+    bare = Consumer("logistic", holdout=consumer.holdout, budget=6, per_round=3)
+    for arbiter in (Arbiter(bare, providers, device="cpu"), Arbiter(*make_vector_market(), engine="loop")):
+        with pytest.raises(BazaarError, match=r"give Consumer\(…, audit=\(x, y\)\)"):
+            judge_purchase(arbiter, arbiter.run())
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_market_of_files_is_judged_as_its_model_is_evaluated_in_units(task: str, tmp_path: Path) -> None:
+    path = write_market(tmp_path, task)
+    table(50, 77, task).to_csv(tmp_path / "audit.csv", index=False)
+    edit(path, 'holdout = "holdout.csv"', 'holdout = "holdout.csv"\naudit = "audit.csv"')
+    job = market_job(path)
+    folder = RunFolder.create(tmp_path / "run", {**job.recipe, "title": job.title})
+    arbiter = job.arbiter()
+    worth = judge_purchase(arbiter, arbiter.run(folder), scale=job.target_scale)
+    frame = pd.read_csv(tmp_path / "audit.csv")
+    assert (worth.task, worth.rows) == (task, 50)
+    assert worth.bought.metrics == pytest.approx(load_run(tmp_path / "run").evaluate(frame), rel=1e-4)
+    if task == "regression":
+        own = worth.against(OWN)
+        assert own is not None and worth.loss_name == "squared error"
+        assert own.ahead == pytest.approx(own.metrics["rmse"] ** 2 - worth.bought.metrics["rmse"] ** 2, rel=1e-6)
+        assert worth.bought.metrics["rmse"] > 0.1, "in units, the target spreads by about 5"
+
+
+def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> Worth:
+    bought = Judged(MARKET, {"accuracy": 0.9, "auc": math.nan})
+    settings: dict[str, Any] = {"task": "classification", "rows": 50, "bought": bought, **more}
+    return Worth(others=(Judged(OWN, {"accuracy": 0.8, "auc": math.nan}, ahead, error, "on its own"),), **settings)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "sentence"),
+    [
+        (0.21, "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50 audit rows"),
+        (-0.21, "It was not worth it: your own rows alone beat the bought model by 0.21 ± 0.1"),
+        (0.19, "It cannot be told whether it was worth it: the bought model may be ahead, by 0.19"),
+        (-0.19, "It cannot be told whether it was worth it: your own rows alone may be ahead, by 0.19"),
+        (None, "there is nothing to compare the bought model with"),
+        (math.nan, "there is nothing to compare the bought model with"),
+    ],
+)
+def test_the_verdict_is_a_sentence_that_is_honest_about_chance(ahead: float | None, sentence: str) -> None:
+    assert sentence in worth_of(ahead).verdict
+    assert "squared error" not in worth_of(ahead).verdict
+
+
+def test_it_comes_back_from_json_as_it_was() -> None:
+    worth = worth_of(0.3, intervals={"auc": (math.nan, math.nan), "accuracy": (0.7, 1.0)}, notes=("a note",))
+    kept = json.loads(json.dumps(worth.to_dict(), allow_nan=False))
+    assert kept["bought"]["metrics"] == {"accuracy": 0.9, "auc": None}
+    assert kept["intervals"]["auc"] == [None, None]
+    again = Worth.from_dict(kept)
+    assert again.to_dict() == worth.to_dict()
+    assert math.isnan(again.bought.metrics["auc"]) and math.isnan(again.intervals["auc"][0])
+    assert (again.others[0].ahead, again.others[0].error, again.others[0].detail) == (0.3, 0.1, "on its own")
+    assert (again.verdict, again.notes, again.rows) == (worth.verdict, ("a note",), 50)
+    assert again.others[0].title == "your own rows alone"
+
+
+def test_one_audit_row_has_no_error_and_that_too_can_be_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    consumer, providers = market(budget=6)
+    consumer = Consumer("logistic", holdout=consumer.holdout, audit=rows_of(rng, 1), budget=6, per_round=3)
+    arbiter = Arbiter(consumer, providers, device="cpu")
+    report = arbiter.run(tmp_path / "run")
+    worth = judge_purchase(arbiter, report)
+    own = worth.against(OWN)
+    assert own is not None and own.error is not None and math.isnan(own.error)
+    RunFolder(tmp_path / "run").note_worth(worth)
+    kept = RunFolder(tmp_path / "run").worth()
+    assert kept is not None and kept.to_dict() == worth.to_dict()
+    assert kept.verdict and worth.verdict
+    assert RunFolder(tmp_path / "run").report().worth is not None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"task": 1}', '{"task": "t", "rows": 3, "bought": {"kind": "x"}}'])
+def test_what_is_no_judgement_is_not_shown(content: str, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.worth() is None
+    (tmp_path / "run" / WORTH).write_text(content)
+    assert folder.worth() is None
