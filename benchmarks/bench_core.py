@@ -67,7 +67,9 @@ def straightforward(consumer: Consumer, providers: list[Provider]) -> tuple[Tens
         model = copy.deepcopy(consumer.model).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.1)
         order = sample_order(oracle_key(0, 0, provider.id), SAMPLES).tolist()
-        for x, y in DataLoader(TensorDataset(*provider.dataset), batch_size=5, sampler=order):
+        inputs, targets = provider.dataset
+        assert isinstance(inputs, Tensor)
+        for x, y in DataLoader(TensorDataset(inputs, targets), batch_size=5, sampler=order):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def toy_market(
         frame = pd.DataFrame(data.data).copy()  # type: ignore[attr-defined]
         target, names = data.target, getattr(data, "target_names", None)  # type: ignore[attr-defined]
         classes = target.dtype.kind == "i"
-        frame["answer"] = [str(names[value]) for value in target] if classes else target
+        frame["answer"] = [str(names[value]) for value in target] if names is not None and classes else target
         rng = np.random.default_rng(seed)
         frame = frame.iloc[rng.permutation(len(frame))].reset_index(drop=True)
         parts = np.array_split(frame.index[own + test :], providers)
@@ -228,7 +228,7 @@ def pay(seeds: int) -> None:
         for division in range(2):
             with tempfile.TemporaryDirectory() as folder:
                 market = make(division).write(Path(folder))
-                paid = np.array([list(_pay(market_job(market, {"market": {"seed": seed}}))) for seed in range(seeds)])
+                paid = pays_of(market, seeds)
             between = np.corrcoef(paid)[np.triu_indices(seeds, 1)]
             print(
                 f"{name:28} division {division}: correlation of pay {between.mean():.2f} (least {between.min():.2f}); "
@@ -237,8 +237,10 @@ def pay(seeds: int) -> None:
             )
 
 
-def _pay(job: Job) -> Iterator[int]:
-    return (payout.pay for payout in job.arbiter().run().payouts)
+def pays_of(market: Path, seeds: int) -> np.ndarray:
+    """What every provider is paid [seeds, providers] when one market is played with several seeds."""
+    jobs = (market_job(market, {"market": {"seed": seed}}) for seed in range(seeds))
+    return np.array([[payout.pay for payout in job.arbiter().run().payouts] for job in jobs])
 
 
 def whole_flights() -> None:

@@ -75,6 +75,7 @@ class Straightforward:
         """The provider's update: one epoch of mini-batch SGD."""
         provider = self.providers[index]
         x, y = provider.dataset
+        assert isinstance(x, Tensor)
         nn.utils.vector_to_parameters(w.clone(), self.model.parameters())
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.1)
         order = ORACLE.batches(len(x), oracle_key(seed, round, provider.id))

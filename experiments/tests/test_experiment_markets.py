@@ -10,6 +10,7 @@ import torch
 
 from databazaar.engines import VectorizedEngine
 from databazaar.errors import BazaarError
+from databazaar.learning.inputs import Inputs
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import OSMD
 from databazaar_experiments.datasets import Images
@@ -49,7 +50,8 @@ def test_the_draw_of_samples_is_the_authors() -> None:
     dealt = Images(images, np.zeros(60_000, dtype=np.uint8), images[:1], np.zeros(1, dtype=np.uint8))
     market = market_from(dealt, SYNTHETIC, replace(MNIST, normalise=False))
 
-    def numbers_of(x: torch.Tensor) -> list[int]:
+    def numbers_of(x: Inputs) -> list[int]:
+        assert isinstance(x, torch.Tensor)
         high, low = (x * 255).round().int().T
         found: list[int] = (high * 256 + low).tolist()
         return found

@@ -36,7 +36,7 @@ def market(seed: int = 0, *, train: bool = True, **more: Any) -> tuple[Consumer,
     """Three providers, of which the first is good and the last has all labels wrong."""
     rng = np.random.default_rng(seed)
     settings: dict[str, Any] = {"model": "logistic", "budget": 60, "per_round": 3, **more}
-    rows = {"holdout": rows_of(rng, 60), "audit": rows_of(rng, 80)}
+    rows: dict[str, Any] = {"holdout": rows_of(rng, 60), "audit": rows_of(rng, 80)}
     if train:
         rows["train"] = rows_of(rng, 20)
     providers = [Provider(f"p{i}", data=rows_of(rng, 100, flip)) for i, flip in enumerate((0.0, 0.4, 1.0))]
@@ -216,7 +216,10 @@ def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> Wor
 @pytest.mark.parametrize(
     ("ahead", "sentence"),
     [
-        (0.21, "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50 audit rows"),
+        (
+            0.21,
+            "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50",
+        ),
         (-0.21, "It was not worth it: your own rows alone beat the bought model by 0.21 ± 0.1"),
         (0.19, "It cannot be told whether it was worth it: the bought model may be ahead, by 0.19"),
         (-0.19, "It cannot be told whether it was worth it: your own rows alone may be ahead, by 0.19"),
