@@ -33,6 +33,7 @@ from databazaar import (
     build_model,
 )
 from databazaar.engines.scoring import evaluator_for
+from databazaar.learning.inputs import Examples
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
@@ -62,14 +63,12 @@ def straightforward(consumer: Consumer, providers: list[Provider]) -> tuple[Tens
     updates, utilities = [], []
     layout = Layout.of(consumer.model)
     start = layout.flatten(consumer.model)
-    holdout = DataLoader(TensorDataset(*consumer.holdout), batch_size=5)
+    holdout = DataLoader(_tensors(consumer.holdout), batch_size=5)
     for provider in providers:
         model = copy.deepcopy(consumer.model).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.1)
         order = sample_order(oracle_key(0, 0, provider.id), SAMPLES).tolist()
-        inputs, targets = provider.dataset
-        assert isinstance(inputs, Tensor)
-        for x, y in DataLoader(TensorDataset(inputs, targets), batch_size=5, sampler=order):
+        for x, y in DataLoader(_tensors(provider.dataset), batch_size=5, sampler=order):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -77,6 +76,12 @@ def straightforward(consumer: Consumer, providers: list[Provider]) -> tuple[Tens
         utilities.append(_utility(model, holdout))
     utilities.append(_utility(copy.deepcopy(consumer.model), holdout))
     return torch.stack(updates), utilities
+
+
+def _tensors(examples: Examples) -> TensorDataset:
+    x, y = examples
+    assert isinstance(x, Tensor)
+    return TensorDataset(x, y)
 
 
 @torch.no_grad()

@@ -86,7 +86,7 @@ def flight_market(by: Callable[[pd.DataFrame], pd.Series], dirty: int = 0) -> Ca
         own, test, rest = np.split(frame.index, [OWN_ROWS, OWN_ROWS + TEST_ROWS])
         groups = {str(name): group for name, group in frame.loc[rest].groupby(by(frame.loc[rest]))}
         for name in rng.choice(sorted(groups), dirty, replace=False):
-            groups[name] = with_wrong_labels(groups[name], "late", 0.5, rng)
+            groups[name] = with_wrong_labels(groups[name], "late", ["no", "yes"], 0.5, rng)
         return Tables(frame.loc[own], frame.loc[test], groups, "late")
 
     return make
@@ -100,17 +100,16 @@ def toy_market(
     def make(seed: int) -> Tables:
         data = load(as_frame=True)
         frame = pd.DataFrame(data.data).copy()  # type: ignore[attr-defined]
-        target, names = data.target, getattr(data, "target_names", None)  # type: ignore[attr-defined]
-        classes = target.dtype.kind == "i"
-        frame["answer"] = [str(names[value]) for value in target] if names is not None and classes else target
+        target, names = data.target, getattr(data, "target_names", ())  # type: ignore[attr-defined]
+        frame["answer"] = [str(names[value]) for value in target] if target.dtype.kind == "i" else target
         rng = np.random.default_rng(seed)
         frame = frame.iloc[rng.permutation(len(frame))].reset_index(drop=True)
         parts = np.array_split(frame.index[own + test :], providers)
         groups = {f"provider-{i}": frame.loc[part] for i, part in enumerate(parts)}
         if dirty:
-            shares = np.linspace(0, 0.9, providers)
+            labels, shares = sorted(frame["answer"].unique()), np.linspace(0, 0.9, providers)
             groups = {
-                name: with_wrong_labels(group, "answer", share, rng)
+                name: with_wrong_labels(group, "answer", labels, share, rng)
                 for (name, group), share in zip(groups.items(), shares, strict=True)
             }
         return Tables(frame[:own], frame[own : own + test], groups, "answer")
@@ -118,9 +117,11 @@ def toy_market(
     return make
 
 
-def with_wrong_labels(frame: pd.DataFrame, target: str, share: float, rng: np.random.Generator) -> pd.DataFrame:
+def with_wrong_labels(
+    frame: pd.DataFrame, target: str, names: list[str], share: float, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Each label becomes another one with this chance."""
     frame = frame.copy()
-    names = sorted(frame[target].unique())
     wrong = np.flatnonzero(rng.random(len(frame)) < share)
     place = frame[target].map({name: place for place, name in enumerate(names)}).to_numpy().copy()
     place[wrong] = (place[wrong] + rng.integers(1, len(names), len(wrong))) % len(names)

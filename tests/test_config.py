@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.config.market_data import load_data
+from databazaar.config.market_data import AUDIT, TRAIN, load_data
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
 from databazaar.config.rules import (
     MeanSettings,
@@ -34,6 +34,7 @@ MINIMAL: dict[str, Any] = {
     "providers": [{"id": "north", "file": "north.csv"}, {"id": "south", "file": "south.csv"}],
 }
 PER_ACCESS = {"kind": "price-per-access"}
+OSMD = ("sampler.kind", "osmd")
 GONE = object()
 
 
@@ -69,7 +70,8 @@ def test_defaults() -> None:
     oracle |= {"optimizer": "sgd", "weight_decay": 0.0}
     assert market.oracle.model_dump() == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
-    assert market.sampler.model_dump() == {"kind": "osmd", "switches": 1, "eta": None, "alpha": None}
+    assert market.sampler.model_dump() == {"kind": "memory", "alpha": 0.01}
+    assert (market.consumer.train, market.data.audit) == (None, None)
     assert (market.aggregator.model_dump(), market.payment.model_dump()) == ({"kind": "mean"}, PER_ACCESS)
     assert (market.stops, market.settings.patience) == ((), 10)
     assert (market.engine.kind, market.engine.device, market.ledger.url) == ("vectorized", "auto", None)
@@ -84,15 +86,17 @@ def test_the_template_loads_and_shows_the_defaults(tmp_path: Path) -> None:
 
 
 def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
-    text = TEMPLATE.replace('kind = "mlp" ', 'kind = "cnn" ').replace("hidden = [32]", "").replace("switches = 1", "")
+    text = TEMPLATE.replace('kind = "mlp" ', 'kind = "cnn" ').replace("hidden = [32]", "")
+    text = text.replace('kind = "memory" ', 'kind = "osmd" ').replace("switches = 1", "")
     lines = [re.sub(r"^# (?=\[|.* = )", "", line) for line in text.splitlines()]
     market = parse_market(tomllib.loads("\n".join(lines)))
-    assert market.sampler == OSMDSettings(eta=0.05, alpha=0.1)
+    assert market.sampler == OSMDSettings(kind="osmd", eta=0.05, alpha=0.01)
+    assert (market.consumer.train, market.data.audit) == (TRAIN, AUDIT), "the shares where nothing is said"
     assert market.model == CNNSettings(kind="cnn", image=(1, 28, 28))
     assert (market.aggregator, market.payment) == (MeanSettings(), PricePerAccessSettings())
     assert market.stops == (
         TargetUtilitySettings(kind="target-utility", utility=0.9),
-        NoProgressSettings(kind="no-progress", rounds=20, least=0.0),
+        NoProgressSettings(kind="no-progress"),
     )
     assert market.federation is not None and market.federation.wait == 60.0
     assert market.training.halve_every == 50
@@ -122,7 +126,7 @@ def test_money_is_read_in_minor_units() -> None:
 def test_a_market_survives_json(
     budget: int, seed: int, by_hand: tuple[float, float] | None, hidden: list[int], url: str | None
 ) -> None:
-    sampler = {} if by_hand is None else {"eta": by_hand[0], "alpha": by_hand[1]}
+    sampler = {} if by_hand is None else {"kind": "osmd", "eta": by_hand[0], "alpha": by_hand[1]}
     market = parse_market(
         changed(
             ("market.budget", budget),
@@ -141,7 +145,7 @@ def test_a_market_survives_json(
 @pytest.mark.parametrize("oracle", ["full-gradient", "stochastic-gradient", "local-sgd"])
 def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) -> None:
     task = "regression" if kind == "linear" else "classification"
-    for sampler in ("osmd", "uniform", "uniform-without-replacement"):
+    for sampler in ("memory", "osmd", "uniform", "uniform-without-replacement"):
         kinds = (("model.kind", kind), ("oracle.kind", oracle), ("sampler.kind", sampler))
         market = parse_market(changed(*kinds, ("data.task", task), ("market.per_round", 2)))
         assert parse_market(market.model_dump(mode="json", by_alias=True)) == market
@@ -150,16 +154,23 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
 @pytest.mark.parametrize(
     ("changes", "field", "remedy"),
     [
-        ([("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be between 0 and 1", "change it"),
-        ([("sampler.alpha", -0.1)], "sampler.alpha = -0.1 must be between 0 and 1", "change it"),
+        ([("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be above 0 and at most 1", "change it"),
+        ([("sampler.alpha", 0)], "sampler.alpha = 0 must be above 0 and at most 1", "change it"),
+        ([OSMD, ("sampler.alpha", 1.5)], "sampler.alpha = 1.5 must be between 0 and 1", "change it"),
+        ([OSMD, ("sampler.alpha", -0.1)], "sampler.alpha = -0.1 must be between 0 and 1", "change it"),
         ([("sampler.alpha", float("nan"))], "sampler.alpha = nan must be a finite number", "change it"),
         ([("sampler.alpha", "high")], "sampler.alpha = 'high' must be a number", "change it"),
-        ([("sampler.eta", 0)], "sampler.eta = 0 must be above 0", "change it"),
-        ([("sampler.eta", float("inf"))], "sampler.eta = inf must be a finite number", "change it"),
-        ([("sampler.eta", 0.1)], "sampler.eta is given without sampler.alpha", "give both"),
-        ([("sampler.alpha", 0.1)], "sampler.alpha is given without sampler.eta", "give both"),
+        ([OSMD, ("sampler.eta", 0)], "sampler.eta = 0 must be above 0", "change it"),
+        ([OSMD, ("sampler.eta", float("inf"))], "sampler.eta = inf must be a finite number", "change it"),
+        ([OSMD, ("sampler.eta", 0.1)], "sampler.eta is given without sampler.alpha", "give both"),
+        ([OSMD, ("sampler.alpha", 0.1)], "sampler.alpha is given without sampler.eta", "give both"),
         (
-            [("sampler", {"eta": 0.1, "alpha": 0.1, "switches": 2})],
+            [("sampler.eta", 0.1)],
+            'sampler.eta is for kind = "osmd" and sampler.kind = "memory"',
+            "remove eta or change the kind",
+        ),
+        (
+            [("sampler", {"kind": "osmd", "eta": 0.1, "alpha": 0.1, "switches": 2})],
             "sampler.switches and sampler.eta",
             "keep eta and alpha",
         ),
@@ -171,10 +182,10 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),
         ([("sampler", 3)], "sampler = 3 must be a section", "change it"),
         ([("sampler.kind", 3)], "sampler.kind = 3 must be text", "change it"),
-        ([("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
+        ([OSMD, ("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
         (
             [("sampler.kind", "greedy")],
-            "sampler.kind = 'greedy' must be one of 'osmd', 'uniform'",
+            "sampler.kind = 'greedy' must be one of 'memory', 'osmd', 'uniform'",
             "change it",
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),

@@ -99,13 +99,13 @@ def refusal(**sections: Any) -> str:
 def test_rules_of_ours_survive_json() -> None:
     stops = [
         {"kind": "no-progress"},
-        {"kind": "no-progress", "rounds": 4, "least": -1},
+        {"kind": "no-progress", "rounds": 4, "least": -1, "errors": 2},
         {"kind": "target-utility", "utility": 1},
     ]
     market = parse_market({**MARKET, "aggregator": {}, "payment": {}, "stops": stops})
     assert [stop.model_dump() for stop in market.stops] == [
-        {"kind": "no-progress", "rounds": 20, "least": 0.0},
-        {"kind": "no-progress", "rounds": 4, "least": -1.0},
+        {"kind": "no-progress", "rounds": 30, "least": 0.0, "errors": 1.0},
+        {"kind": "no-progress", "rounds": 4, "least": -1.0, "errors": 2.0},
         {"kind": "target-utility", "utility": 1.0},
     ]
     assert parse_market(json.loads(json.dumps(market.model_dump(mode="json", by_alias=True)))) == market
@@ -122,7 +122,8 @@ def test_rules_of_ours_survive_json() -> None:
         ({"stops": [3]}, ["stops[0] = 3 must be a section", "change it"]),
         ({"stops": [{"utility": 0.9}]}, ["stops[0].kind is missing", "add `kind` to stops[0]"]),
         ({"stops": [{"kind": "target-utility"}]}, ["stops[0].utility is missing", "add `utility` to stops[0]"]),
-        ({"stops": [{"kind": "no-progress", "rounds": 1}]}, ["stops[0].rounds = 1 must be between 2", "change it"]),
+        ({"stops": [{"kind": "no-progress", "rounds": 3}]}, ["stops[0].rounds = 3 must be between 4", "change it"]),
+        ({"stops": [{"kind": "no-progress", "errors": -1}]}, ["stops[0].errors = -1 must be at least 0", "change it"]),
         (
             {"stops": [{"kind": "target-utility", "utility": float("nan")}]},
             ["stops[0].utility = nan must be a finite number", "change it"],
@@ -178,7 +179,10 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         ),
         (
             {"sampler": {"kind": "acme-gredy"}},
-            ["must be one of 'osmd', 'uniform', 'uniform-without-replacement', 'acme-absent', 'acme-greedy'", "change"],
+            [
+                "must be one of 'memory', 'osmd', 'uniform', 'uniform-without-replacement', "
+                "'acme-absent', 'acme-greedy': change"
+            ],
         ),
         (
             {"sampler": {"kind": "acme-absent"}},

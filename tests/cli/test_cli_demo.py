@@ -1,4 +1,4 @@
-"""`bazaar demo` in this process: two runs side by side, resumed from wherever they were stopped; and Ctrl-C."""
+"""`bazaar demo` in this process: what it buys, what that is worth, resumed from wherever it was stopped; and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 from cli_markets import Outcome, bazaar, contents, edit, write_market
 
+from databazaar.data.fraud import BANKS
 from databazaar.ledger import Entry, Snapshot
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.worth import OWN, TITLES, UNIFORM, Worth
+from databazaar.vectors import hash_packed
 
 BUDGET = "15"
 INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
@@ -54,23 +58,25 @@ def outcome_of(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in summary.items() if key not in ("ledger_seal", "settled")}
 
 
-def test_both_runs_are_shown_side_by_side_with_what_each_bank_sells(played: tuple[Path, Outcome]) -> None:
+def test_what_each_bank_sells_is_shown_and_what_the_model_was_worth(played: tuple[Path, Outcome]) -> None:
     folder, done = played
     assert done.code == 0, done.err
     told = json.loads(bazaar("statement", "demo", "--json", cwd=folder).out)
-    other = json.loads(bazaar("statement", "demo/uniform", "--json", cwd=folder).out)
-    uniform = {paid["provider"]: str(paid["pay"]) for paid in other["providers"]}
     for paid in told["providers"]:
         (line,) = [line.split() for line in done.out.splitlines() if line.strip().startswith(f"{paid['provider']} ")]
-        assert line[1:4] == [str(paid["accesses"]), str(paid["pay"]), uniform[paid["provider"]]]
-        assert len(line) > 4, "what it sells is missing"
-    for name, run in (("OSMD", "demo"), ("uniform", "demo/uniform")):
-        summary = outcome_of(folder / run)
-        (line,) = [line.split() for line in done.out.splitlines() if line.strip().startswith(f"{name} ")]
-        assert line[1:3] == [f"{summary['final_utility']:.4f}", f"{summary['final_loss']:.4f}"]
-        assert line[3].endswith("%") and 0 < float(line[3][:-1]) <= 100
-    assert "bazaar audit demo" in done.out and "regret bound (Theorem 1)" in done.out
-    assert all(bazaar("audit", run, cwd=folder).code == 0 for run in ("demo", "demo/uniform"))
+        assert line[1:3] == [str(paid["accesses"]), str(paid["pay"])]
+        assert len(line) > 3, "what it sells is missing"
+    worth = json.loads((folder / "demo/worth.json").read_text())
+    assert "Was it worth it? On 2,000 audit rows" in done.out and Worth.from_dict(worth).verdict in done.out
+    for judged in (worth["bought"], *worth["others"]):
+        (row,) = [line for line in done.out.splitlines() if line.strip().startswith(f"{TITLES[judged['kind']]}  ")]
+        assert row.split()[-6 if judged["ahead"] is not None else -3 :][:3] == [
+            f"{judged['metrics'][name]:.4f}" for name in ("accuracy", "log_loss", "auc")
+        ]
+    assert "about 3 rounds and 15 accesses, each on about 616 rows" in done.err and "it takes about" in done.err
+    assert "bazaar audit demo" in done.out and "regret bound" not in done.out
+    assert bazaar("audit", "demo", cwd=folder).code == 0
+    assert not (folder / "demo/uniform").exists()
 
 
 def test_a_finished_demo_is_only_shown_again(played: tuple[Path, Outcome], tmp_path: Path) -> None:
@@ -80,39 +86,95 @@ def test_a_finished_demo_is_only_shown_again(played: tuple[Path, Outcome], tmp_p
     assert quiet == Outcome(0, "demo/report.html\n", "")
     told = json.loads(bazaar("resume", "demo", "--json", cwd=tmp_path).out)
     assert contents(tmp_path) == before
-    for name, run in (("osmd", "demo"), ("uniform", "demo/uniform")):
-        summary = outcome_of(tmp_path / run)
-        assert told[name]["final_utility"] == summary["final_utility"]
-        assert told[name]["final_loss"] == summary["final_loss"]
-        assert 0 < told[name]["test_accuracy"] <= 1
+    assert outcome_of(tmp_path / "demo").items() <= told.items()
+    assert told["worth"] == json.loads((tmp_path / "demo/worth.json").read_text())
+    assert "Was it worth it?" in (tmp_path / "demo/report.html").read_text()
 
 
-@pytest.mark.parametrize("append", [3, 7], ids=["in the run", "in the baseline"])
+@pytest.mark.parametrize("broken", [None, "{}"], ids=["gone", "unreadable"])
+def test_a_finished_demo_that_was_not_judged_is_judged_again(
+    played: tuple[Path, Outcome], tmp_path: Path, broken: str | None
+) -> None:
+    """As after a kill between the summary and the judgement."""
+    shutil.copytree(played[0] / "demo", tmp_path / "demo")
+    before = contents(tmp_path / "demo")
+    (tmp_path / "demo/worth.json").unlink()
+    if broken is not None:
+        (tmp_path / "demo/worth.json").write_text(broken)
+    bazaar("report", "demo", cwd=tmp_path)
+    assert "worth it" not in (tmp_path / "demo/report.html").read_text()
+    assert bazaar("resume", "demo", "--quiet", cwd=tmp_path) == Outcome(0, "demo/report.html\n", "")
+    assert contents(tmp_path / "demo") == before
+
+
+def test_with_its_shipped_budget_it_buys_well(tmp_path: Path) -> None:
+    """The bought model beats own rows and uniform buying beyond chance, and the clean banks are paid most."""
+    done = bazaar("demo", "--out", "demo", "--json", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    told = json.loads(done.out)
+    worth = Worth.from_dict(told["worth"])
+    for kind in (OWN, UNIFORM):
+        other = worth.against(kind)
+        assert other is not None and other.ahead is not None and other.error is not None
+        assert other.ahead > 2 * other.error, kind
+        assert worth.bought.metrics["accuracy"] > other.metrics["accuracy"]
+    assert worth.verdict.startswith("It was worth it: ")
+    clean = {bank.id for bank in BANKS if bank.note in ("clean, same product", "clean, nearly the same product")}
+    ranked = sorted(told["providers"], key=lambda paid: -paid["pay"])
+    assert {paid["provider"] for paid in ranked[:3]} == clean
+    assert sum(paid["pay"] for paid in ranked[:3]) > 0.75 * told["spent"]
+    report = RunFolder(tmp_path / "demo").report()
+    assert report.best is not None and report.best.utility == max(report.utilities)
+    hashes = [
+        hash_packed((tmp_path / "demo" / name / "model.safetensors").read_bytes())
+        for name in ("model", "last" if (tmp_path / "demo/last").exists() else "model")
+    ]
+    assert hashes == [report.best.model, report.last_model_hash] and hashes[0] == told["model_hash"]
+
+
 def test_interrupted_it_names_the_command_that_goes_on_to_the_same_end(
-    played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, append: int
+    played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        interrupted_at(append, patch)
+        interrupted_at(3, patch)
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
     assert done == Outcome(130, "", INTERRUPTED)
-    assert (tmp_path / "demo/summary.json").exists() == (append == 7)
+    assert not (tmp_path / "demo/summary.json").exists()
     assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
-    for run in ("demo", "demo/uniform"):
-        assert outcome_of(tmp_path / run) == outcome_of(played[0] / run)
+    assert outcome_of(tmp_path / "demo") == outcome_of(played[0] / "demo")
+    judged = [folder / "demo/worth.json" for folder in (tmp_path, played[0])]
+    assert judged[0].read_text() == judged[1].read_text()
 
 
-@pytest.mark.parametrize("append", [4, 9], ids=["in the run", "in the baseline"])
-def test_interrupted_it_can_be_closed_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, append: int) -> None:
+def test_interrupted_while_it_is_judged_it_is_finished_and_can_be_judged_later(
+    played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        interrupted_at(append, patch)
+        patch.setattr("databazaar.cli.play.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
+    assert done == Outcome(130, "", INTERRUPTED)
+    assert outcome_of(tmp_path / "demo") == outcome_of(played[0] / "demo")
+    assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
+    assert RunFolder(tmp_path / "demo").worth() is not None
+
+
+def test_interrupted_it_can_be_closed_instead_and_keeps_the_best_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupted_at(4, patch)
         assert bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path).code == 130
     told = bazaar("close", "demo", cwd=tmp_path)
     assert told.code == 0 and "Who was paid what" in told.out and "back to the consumer" in told.out, told
-    closed = outcome_of(tmp_path / "demo" / ("uniform" if append == 9 else "."))
+    closed = outcome_of(tmp_path / "demo")
     assert closed["rounds"] < 3 and "the consumer closed it" in closed["message"]
     assert closed["spent"] + closed["refunded"] == int(BUDGET)
     assert bazaar("audit", "demo", cwd=tmp_path).code == 0
     assert json.loads(bazaar("statement", "demo", "--json", cwd=tmp_path).out)["closed"]
+    report = RunFolder(tmp_path / "demo").report()
+    assert report.best is not None and report.best.utility == max(report.utilities)
+    kept = hash_packed((tmp_path / "demo/model/model.safetensors").read_bytes())
+    assert kept == report.best.model == closed["model_hash"]
     assert "there is nothing to close" in bazaar("close", "demo", cwd=tmp_path).complaint
 
 

@@ -48,7 +48,7 @@ def test_rows_become_the_images_that_a_cnn_takes(tmp_path: Path) -> None:
         frame = pd.DataFrame(rng.normal(size=(20, 72)), columns=[f"c{i:02}" for i in range(72)])
         frame.assign(target=np.arange(20) % 2).to_csv(tmp_path / f"{name}.csv", index=False)
     job = market_job(market)
-    holdout = job.consumer.holdout
-    assert holdout is not None and holdout[0].shape == (20, 2, 6, 6)
-    assert [provider.dataset[0].shape for provider in job.providers] == [torch.Size([20, 2, 6, 6])] * 3
+    own = [part for part in (job.consumer.train, job.consumer.holdout, job.consumer.audit) if part is not None]
+    images = [part[0] for part in (*own, *(provider.dataset for provider in job.providers))]
+    assert [x.shape for x in images if isinstance(x, torch.Tensor)] == [(n, 2, 6, 6) for n in (10, 6, 4, 20, 20, 20)]
     assert job.arbiter().run().status == "settled"

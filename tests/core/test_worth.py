@@ -286,7 +286,7 @@ def test_one_audit_row_has_no_error_and_that_too_can_be_kept(tmp_path: Path) -> 
     RunFolder(tmp_path / "run").note_worth(worth)
     kept = RunFolder(tmp_path / "run").worth()
     assert kept is not None and kept.to_dict() == worth.to_dict()
-    assert kept.verdict == worth.verdict == "On 1 audit rows there is nothing to compare the bought model with."
+    assert kept.verdict == worth.verdict == "One audit row is too few to tell whether it was worth it."
     assert RunFolder(tmp_path / "run").report().worth is not None
 
 

@@ -25,6 +25,7 @@ class Page(HTMLParser):
         self.pairs: dict[str, list[str]] = {}
         self.loose: list[str] = []
         self._term = ""
+        self._heads_row = False
         self.feed(text)
         self.close()
         assert self.open == []
@@ -45,8 +46,9 @@ class Page(HTMLParser):
             self.pairs.setdefault(self._term, []).append("")
         if tag == "span" and "dd" in self.open:
             self.pairs[self._term][-1] += " "
-        if tag == "th" and ("scope", "row") in attrs:
-            self.row_heads.append("")
+        if tag == "th":
+            self._heads_row = ("scope", "row") in attrs
+            self.row_heads += [""] if self._heads_row else []
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._keep(tag, attrs)
@@ -70,5 +72,5 @@ class Page(HTMLParser):
             self._term += data
         if "dd" in self.open and self.pairs:
             self.pairs[self._term][-1] += data
-        if "th" in self.open and self.row_heads:
+        if "th" in self.open and self._heads_row:
             self.row_heads[-1] += data

@@ -8,6 +8,7 @@ import numpy as np
 
 from databazaar.money import Currency
 from databazaar.runs.report import Access, Payout, Report, Round
+from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 
 
 def sample_report(
@@ -84,3 +85,18 @@ def sample_report(
         regret_bound=41.7 if learns else None,
         notes=tuple(notes),
     )
+
+
+def sample_worth(single: str = "north, of the 3 paid most", *, ahead: float = 0.05, notes: Sequence[str] = ()) -> Worth:
+    """A purchase that was judged: ahead of own rows by `ahead` ± 0.01, and behind the best single provider."""
+
+    def measured(loss: float) -> dict[str, float]:
+        return {"accuracy": 1 - loss / 3, "log_loss": loss, "auc": 1 - loss / 5, "brier": loss / 4}
+
+    others = (
+        Judged(OWN, measured(0.3 + ahead), ahead, 0.01),
+        Judged(UNIFORM, measured(0.32), 0.02, 0.004),
+        Judged(SINGLE, measured(0.25), -0.05, 0.02, single),
+    )
+    bought = Judged(MARKET, measured(0.3))
+    return Worth("classification", 1234, bought, others, {"accuracy": (0.88, 0.92)}, tuple(notes))

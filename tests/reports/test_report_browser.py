@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_samples import sample_report
+from report_samples import sample_report, sample_worth
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, scripted, visit
 from databazaar.money import Currency
@@ -18,8 +19,8 @@ pytestmark = NEEDS_CHROMIUM
 
 def report_page() -> str:
     report = sample_report(["north", "<script>alert(1)</script>", "n" * 200], rounds=40)
-    baseline = sample_report([payout.provider for payout in report.payouts], learns=False)
-    return render(report, title="Browser test", audit=AuditView(True, 5, "All holds."), baseline=baseline)
+    report = replace(report, worth=sample_worth(f"{'n' * 200}, of the 3 paid most"))
+    return render(report, title="Browser test", audit=AuditView(True, 5, "All holds."))
 
 
 def test_the_report_asks_for_nothing_and_complains_of_nothing(tmp_path: Path) -> None:
@@ -73,10 +74,11 @@ def test_on_a_desk_all_rows_are_shown_up_to_fifty(tmp_path: Path, providers: int
 
 
 def test_the_table_sorts_by_value(tmp_path: Path) -> None:
-    """A click on "Difference" in the comparison puts the largest first, below zero too; a second one last."""
+    """A click on "Accesses" puts the largest first, a second one last."""
     click = """
-        const head = document.querySelector("details thead th:last-child button");
-        const cells = () => [...document.querySelectorAll("details tbody td:last-child")];
+        const table = document.querySelector("[aria-label=Payouts] table");
+        const head = table.querySelector("thead th:nth-child(2) button");
+        const cells = () => [...table.querySelectorAll("tbody td:nth-child(2)")];
         const values = () => cells().map((cell) => +cell.dataset.value);
         head.click(); const down = values(); head.click();
         document.title = JSON.stringify([down, values()]);"""
@@ -85,4 +87,22 @@ def test_the_table_sorts_by_value(tmp_path: Path) -> None:
     told = re.search(r"<title>(.*?)</title>", visit(page, tmp_path / "visit").dom)
     assert told is not None
     down, up = json.loads(told[1])
-    assert down == sorted(down, reverse=True) and up == sorted(up) and min(down) < 0 < max(down)
+    assert down == sorted(down, reverse=True) and up == sorted(up) and len(set(down)) > 1
+
+
+@pytest.mark.parametrize("width", [PHONE, 1280])
+def test_whether_it_was_worth_it_can_be_read(tmp_path: Path, width: int) -> None:
+    """The verdict, and every model beside the bought one; the table scrolls in its own box where it is too wide."""
+    shown = laid_out(report_page(), width, tmp_path / "frame")
+    assert "It was worth it: the bought model beats your own rows alone by 0.05 ± 0.01" in shown["text"]
+    heads = shown["heads"]["The bought model and its alternatives"]
+    assert [name.split("\n")[0] for name, _, _ in heads] == [
+        "accuracy",
+        "log loss",
+        "auc",
+        "brier",
+        "ahead in log loss",
+    ]
+    for title in ("the bought model", "your own rows alone", "everybody asked alike", "the best single provider"):
+        assert title in shown["text"]
+    assert_fits(shown, width)

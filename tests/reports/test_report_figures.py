@@ -13,7 +13,6 @@ from PIL import Image
 from report_samples import sample_report
 
 from databazaar.reports import FIGURES, draw_all, render, save_png
-from databazaar.reports.baseline import pay
 from databazaar.reports.style import label, text_width
 
 
@@ -55,19 +54,6 @@ def test_money_of_an_open_run_is_held_and_not_refunded() -> None:
     refunded = f"Refunded {report.currency.amount(report.refunded)}"
     assert refunded in legends[0] and "Held 2.50" in legends[1]
     assert not any("Refunded" in text for text in legends[1])
-
-
-@pytest.mark.parametrize("providers", [20, 21, 60])
-def test_of_many_providers_those_are_shown_whose_pay_differs_most(providers: int) -> None:
-    names = [f"p{i}" for i in range(providers)]
-    report, baseline = sample_report(names, rounds=60), sample_report(names, rounds=60, learns=False)
-    other = {payout.provider: payout.pay for payout in baseline.payouts}
-    gaps = {payout.provider: abs(payout.pay - other[payout.provider]) for payout in report.payouts}
-    (axes,) = pay(report, baseline).axes
-    shown = [tick.get_text() for tick in axes.get_yticklabels()]
-    least = min(gaps[name] for name in shown)
-    assert len(shown) == 20 and all(gap <= least for name, gap in gaps.items() if name not in shown)
-    assert axes.get_title("right") == ("" if providers == 20 else f"the 20 of {providers} that differ most")
 
 
 def test_global_state_is_left_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 from html_pages import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_samples import sample_report
+from report_samples import sample_report, sample_worth
 
 from databazaar.money import Currency
 from databazaar.reports import AuditView, render
@@ -35,10 +35,9 @@ HOSTILE = (
 
 def full_page(report: Report, **changes: object) -> str:
     return render(
-        report,
+        replace(report, worth=sample_worth(f"{report.payouts[-1].provider}, of the 3 paid most")),
         title=str(changes.get("title", "A run")),
         audit=AuditView(True, 37, "Every entry holds."),
-        baseline=sample_report([payout.provider for payout in report.payouts], learns=False, seed=9),
     )
 
 
@@ -60,20 +59,20 @@ def test_the_page_holds_what_a_reader_looks_for(page: Page) -> None:
         "Settled",
         "Audit passed",
         "37 entries checked",
-        "Uniform baseline",
+        "Was it worth it?",
         "Theorem 1",
         "41.7",
         "0.0123457",
         "One note.",
     ):
         assert wanted in text, wanted
-    assert page.elements["svg"] == page.elements["figure"] == 6
+    assert page.elements["svg"] == page.elements["figure"] == 4
 
 
 def test_accessible(page: Page) -> None:
     assert ("html", "lang", "en") in page.attributes
-    assert page.attributes.count(("svg", "role", "img")) == 6
-    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 6
+    assert page.attributes.count(("svg", "role", "img")) == 4
+    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 4
     scopes = [value for tag, name, value in page.attributes if tag == "th" and name == "scope"]
     assert len(scopes) == page.elements["th"]
     assert page.elements["h1"] == 1
@@ -135,12 +134,12 @@ def test_extreme_sizes(providers: int, rounds: int) -> None:
     assert set(names) <= set(page.row_heads)
 
 
-def test_without_loss_audit_baseline_bound_or_anybody_paid() -> None:
+def test_without_loss_audit_worth_bound_or_anybody_paid() -> None:
     report = sample_report(failure_rate=1.0, with_loss=False, learns=False)
     report = replace(report, status="nobody answered", distributions=np.eye(3)[[0] * 13])
     text = " ".join(Page(render(report, title="A run")).text)
     assert "Nobody answered" in text and "Not audited" in text
-    assert "Final loss" not in text and "Theorem" not in text and "baseline" not in text
+    assert "Final loss" not in text and "Theorem" not in text and "worth it" not in text
 
 
 def test_a_failed_audit_shows() -> None:

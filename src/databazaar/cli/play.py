@@ -20,6 +20,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import LedgerError
@@ -97,6 +98,8 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title}, profile)
         say_remarks(job, output.quiet)
+        if output.full:
+            Console(stderr=True).print(estimate(job).sentence, markup=False, highlight=False)
         _finish(job, arbiter, folder, output)
 
 

@@ -16,12 +16,14 @@ currency = "credits"       # how amounts are named
 decimals = 0               # digits after the decimal point: 2 for euros and cents
 
 # [consumer]
+# train = 0.5              # the share of the hold-out that the market starts from; or a file, "own.csv"; 0 is none
 # name = "Harbour Bank"    # who buys, as statements and the ledger say it
 
 [data]
 holdout = "holdout.csv"    # your own CSV or Parquet file; it never reaches a provider
 target = "target"          # the column to predict; rows without it are left out
 task = "classification"    # or "regression"
+# audit = 0.2              # the share that only says in the end what it was worth; or a file; 0 is none
 # features = ["amount", "hour", "channel"]   # default: all columns but the target
 # categorical = ["channel"]                  # default: the columns of names
 # separator = ";"          # this and the next four are found out where they are not set
@@ -53,25 +55,27 @@ step = 1.0                 # how far the model moves along the average update
 # halve_every = 50         # halve this step and the providers' every so many rounds
 
 [sampler]                  # who is asked
-kind = "osmd"              # learns who helps; or "uniform", "uniform-without-replacement"
-switches = 1               # eta and alpha from the paper's theory for this many changes of the best provider
-# eta = 0.05               # or set both by hand, without switches
-# alpha = 0.1              # in [0, 1]: the share of the draws kept even over all providers
+kind = "memory"            # learns who helps, whatever the utility's scale, with no rate to tune;
+                           # or "osmd" (the paper's), "uniform", "uniform-without-replacement"
+alpha = 0.01               # above 0, up to 1: the share of the money kept even over all providers
+# switches = 1             # for osmd: eta and alpha from theory, for this many changes of the best provider
+# eta = 0.05               # for osmd: or set eta and alpha by hand, without switches
 
 # [aggregator]             # how the updates of a round become one step of the model
 # kind = "mean"            # the mean of all that were valid
 
 # [payment]                # what an access is paid
-# kind = "price-per-access"   # the provider's price, for every valid update
+# kind = "price-per-access"   # the provider's price, for every valid update; or "price-per-row": for each of its rows
 
 # [[stops]]                # reasons to end before the budget is spent: none, one or several
 # kind = "target-utility"
 # utility = 0.9            # the run ends when the model's utility reaches this
 
 # [[stops]]
-# kind = "no-progress"     # the run ends when the utility has risen by no more than `least`
-# rounds = 20              # over so many rounds
-# least = 0.0
+# kind = "no-progress"     # the run ends when the utility no longer rises beyond chance
+# rounds = 30              # the rounds that are looked at: a line is laid through their utilities
+# least = 0.0              # the line must rise by more than this
+# errors = 1.0             # and so many of its own standard errors
 
 [engine]
 kind = "vectorized"        # all providers of a round at once; or "loop", "federated"

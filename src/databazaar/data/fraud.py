@@ -164,26 +164,16 @@ budget = 1000              # credits; every access costs one
 per_round = 5
 seed = {seed}
 
+[consumer]
+train = 0.5                # half of your own rows are where the market starts from
+
 [data]
-holdout = "holdout.csv"
+holdout = "holdout.csv"    # your own rows; they never reach a bank
 target = "{TARGET}"
 task = "classification"
 
 [model]
 kind = "mlp"
-hidden = [16]
-
-[oracle]
-kind = "local-sgd"
-step = 0.05
-batch_size = 32
-epochs = 1
-
-[utility]
-kind = "exp-loss"
-
-[sampler]
-kind = "osmd"
-switches = 1
+hidden = [16]              # the size of its hidden layer
 
 {providers}"""

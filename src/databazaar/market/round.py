@@ -11,6 +11,12 @@ left out of the average (which is then over the valid draws), and is not paid. A
 finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
 update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
 far from what it knows itself.
+
+Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
+model is good, a single provider's update does harm alone although the average of several helps, and the best is then
+who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
+U(w⁺) − U(w⁺ without i). Only where a model of such a round has no finite utility are updates looked at alone, to find
+out whose it was.
 """
 
 from __future__ import annotations
@@ -95,12 +101,14 @@ class State:
 
 @dataclass(frozen=True)
 class Proposed:
-    """The models that a round has scored, in one pass: w + γg_i for each provider asked, and in the last row the model
-    that the round comes to if no reply turns out to be invalid when it is scored. `own` is the consumer's update."""
+    """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
+    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where gains
+    are measured `together`, what the round comes to without it. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
     own: Tensor | None = None
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,12 +126,22 @@ class Concluded:
 
 
 def propose(
-    aggregator: Aggregator, state: State, drawn: Drawn, replies: Replies, step: float, own: Tensor | None = None
+    aggregator: Aggregator,
+    state: State,
+    drawn: Drawn,
+    replies: Replies,
+    step: float,
+    own: Tensor | None = None,
+    together: bool = False,
 ) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
-    good = [i for i in drawn.draws.tolist() if i not in replies.failures]
-    params, combined = move(aggregator, state, drawn.asked, good, replies, step, own)
-    return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
+    asked, good = drawn.asked, [i for i in drawn.draws.tolist() if i not in replies.failures]
+    params, combined = move(aggregator, state, asked, good, replies, step, own)
+    if not together:
+        return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
+    others = ([j for j in good if j != i] for i in asked)
+    without = [move(aggregator, state, asked, rest, replies, step, own)[0] for rest in others]
+    return Proposed(torch.stack([*without, params]), combined, own, together)
 
 
 def move(
@@ -160,11 +178,14 @@ def conclude(
 ) -> Concluded:
     """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
     asked, draws = drawn.asked, drawn.draws.tolist()
-    singles, together = _split(scores)
-    by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
+    singles, whole = _split(scores)
+    if proposed.together:
+        by_provider, reasons = shared_gains(drawn, replies, singles, float(whole.utility[0])), dict(replies.failures)
+    else:
+        by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]
     params, combined = proposed.models[-1], proposed.aggregator
-    known: Scores | None = together
+    known: Scores | None = whole
     if len(reasons) != len(replies.failures):
         good = [i for i in draws if by_provider[i] is not None]
         params, combined = move(aggregator, state, asked, good, replies, step, proposed.own)
@@ -207,6 +228,13 @@ def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Se
     if kept.utility > state.best.utility:
         kept = replace(kept, best=Best(state.round + 1, kept.params, kept.utility))
     return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
+
+
+def shared_gains(drawn: Drawn, replies: Replies, without: Scores, utility: float) -> dict[int, float | None]:
+    """U(w⁺) − U(w⁺ without i) for each provider asked, divided by how often it was drawn; None for failed replies."""
+    draws = drawn.draws.tolist()
+    losses = zip(drawn.asked, without.utility.tolist(), strict=True)
+    return {i: None if i in replies.failures else (utility - rest) / draws.count(i) for i, rest in losses}
 
 
 def marginal_gains(

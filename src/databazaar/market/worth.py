@@ -9,7 +9,7 @@ again would have to be paid again.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -102,12 +102,13 @@ def _begin(arbiter: Arbiter, sampler: Sampler, budget: int, per_round: int) -> M
     other = Arbiter(
         consumer,
         arbiter.providers,
-        sampler,
+        Uniform(),
         aggregator=arbiter.aggregator,
         payment=rules.payment,
         engine=arbiter.engine,
         seed=rules.terms.seed,
     )
+    other.rules = replace(other.rules, sampler=sampler)  # `Only` is no rule to choose, so no registry gets to know it
     return other.begin(Accounts(other.rules), evaluator=evaluator_for(consumer, arbiter.engine.device))
 
 

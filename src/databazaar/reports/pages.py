@@ -50,7 +50,6 @@ def _environment(package: str) -> Environment:
         money=money,
         number=wording.number,
         percent=wording.percent,
-        signed_amount=wording.signed_amount,
         signed_number=wording.signed_number,
     )
     return made

@@ -33,10 +33,6 @@ def amount(currency: Currency, minor: int) -> str:
     return f"{Decimal(currency.amount(minor)):,f}".replace("-", "−")
 
 
-def signed_amount(currency: Currency, minor: int) -> str:
-    return f"+{amount(currency, minor)}" if minor > 0 else amount(currency, minor)
-
-
 def number(value: float) -> str:
     """Four significant digits, or all of them before the point; a dash for what is no number.
 

@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
-from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
 from databazaar.runs.from_ledger import report_from
+from databazaar.runs.notes import Notes
 from databazaar.runs.recipe import contradicts
 from databazaar.runs.report import Report
-from databazaar.runs.worth import Worth
 from databazaar.vectors import hash_packed
 
 if TYPE_CHECKING:
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from databazaar.data.profile_record import MarketProfile
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
     from databazaar.runs.model_card import Outline
@@ -51,11 +51,10 @@ OLD_MODEL = "model.safetensors"
 """Where runs before 0.3.0 have their weights, and nothing beside them."""
 LAST = "last"
 """The folder of the model that the last round ended with, where that is not the best one."""
-PRIVACY, LAYOUT, MODEL_SCHEMA = "privacy.json", "layout.json", "model/schema.json"
-PROFILE, WORTH = "profile.json", "worth.json"
+LAYOUT, MODEL_SCHEMA = "layout.json", "model/schema.json"
 
 
-class RunFolder:
+class RunFolder(Notes):
     """One run on disk. Every file in it is either whole or absent, whenever the process is killed."""
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +90,7 @@ class RunFolder:
             write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
             made = cls(draft)
             if profile is not None:
-                write_whole(draft / PROFILE, profile.model_dump_json(indent=2).encode())
+                made.note_profile(profile)
             made.store()
             made.dispose()
             draft.rename(path)
@@ -307,38 +306,6 @@ class RunFolder:
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
         return self._completed(report_from(self.replay()))
-
-    def profile(self) -> MarketProfile | None:
-        """What the tables were like, None where it was not noted, or not by us."""
-        try:
-            return MarketProfile.model_validate_json((self.path / PROFILE).read_bytes())
-        except (OSError, ValueError):
-            return None
-
-    def note_worth(self, worth: Worth) -> None:
-        """Keeps what the purchase was worth. It follows from data, so it is no part of the ledger."""
-        write_whole(self.path / WORTH, json.dumps(worth.to_dict(), indent=2).encode())
-
-    def worth(self) -> Worth | None:
-        """What the purchase was worth, None where that was not judged."""
-        try:
-            return Worth.from_dict(json.loads((self.path / WORTH).read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
-        """Keeps what a provider says it has spent in all. It is its own word, so it is no part of the ledger."""
-        known = self.privacy()
-        if known.get(provider) != (epsilon, delta):
-            write_whole(self.path / PRIVACY, json.dumps({**known, provider: (epsilon, delta)}, indent=2).encode())
-
-    def privacy(self) -> dict[str, tuple[float, float]]:
-        """ε and δ by provider."""
-        try:
-            noted = json.loads((self.path / PRIVACY).read_text())
-            return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in noted.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
 
     def _completed(self, report: Report) -> Report:
         """The ledger's report with what the folder knows beside it: id, dates, spent privacy, worth."""

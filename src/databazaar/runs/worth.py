@@ -58,9 +58,11 @@ class Worth:
     def verdict(self) -> str:
         """Whether the market beat the consumer's own rows, in one sentence that is honest about chance."""
         own = self.against(OWN)
-        if own is None or own.ahead is None or own.error is None or not math.isfinite(own.ahead + own.error):
-            return f"On {self.rows} audit rows there is nothing to compare the bought model with."
-        size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows} audit rows"
+        if own is None or own.ahead is None or not math.isfinite(own.ahead):
+            return f"On {self.rows:,} audit rows there is nothing to compare the bought model with."
+        if own.error is None or not math.isfinite(own.error):  # None once it was kept as JSON
+            return "One audit row is too few to tell whether it was worth it."
+        size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows:,} audit rows"
         if own.ahead > SURE * own.error:
             return f"It was worth it: the bought model beats your own rows alone by {size}."
         if own.ahead < -SURE * own.error:
@@ -76,11 +78,14 @@ class Worth:
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Worth:
         """What `to_dict` wrote; KeyError, TypeError or ValueError where it is something else."""
+        bought, others = _judged(kept["bought"]), tuple(_judged(other) for other in kept["others"])
+        if any(other.metrics.keys() != bought.metrics.keys() for other in others):
+            raise ValueError("models are set beside each other that were not measured alike")
         return cls(
             task=str(kept["task"]),
             rows=int(kept["rows"]),
-            bought=_judged(kept["bought"]),
-            others=tuple(_judged(other) for other in kept["others"]),
+            bought=bought,
+            others=others,
             intervals={str(name): (_number(low), _number(high)) for name, (low, high) in kept["intervals"].items()},
             notes=tuple(str(note) for note in kept["notes"]),
         )
@@ -90,7 +95,8 @@ def _judged(kept: Mapping[str, Any]) -> Judged:
     kind = str(kept["kind"])
     if kind not in TITLES:
         raise ValueError(kind)
-    ahead, error = (None if kept[name] is None else float(kept[name]) for name in ("ahead", "error"))
+    ahead = None if kept["ahead"] is None else float(kept["ahead"])
+    error = None if ahead is None else _number(kept["error"])
     metrics = {str(name): _number(value) for name, value in kept["metrics"].items()}
     return Judged(kind, metrics, ahead, error, str(kept["detail"]))
 

@@ -43,6 +43,8 @@ class Memory:
     (k + u)/K of the cumulated p, with one u): each provider is drawn ⌊Kp_i⌋ or ⌈Kp_i⌉ times, so pay follows p and
     not the luck of independent draws.
 
+    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
+
     Departures from the paper: Algorithm 1 draws independently, estimates gains without a baseline or a memory, steps
     at a rate η that must fit the utility's scale, and looks at no price. There is no regret bound for this sampler; it
     is measured (docs/results.md). With a single draw a round there are no others to compare with: the baseline is then
@@ -58,6 +60,7 @@ class Memory:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "memory"
+    gains: ClassVar[str] = "together"
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:

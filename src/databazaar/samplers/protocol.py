@@ -31,6 +31,9 @@ class Sampler(Protocol):
 
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
+
+    A class attribute `gains` may say which gains it wants: "alone", as in the paper and as without it, or "together",
+    what the round's model loses without the provider (market/round.py).
     """
 
     kind: ClassVar[str]
@@ -48,7 +51,7 @@ class Sampler(Protocol):
         ...
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
-        """The state after a round. `gains[k]` is U(w + γg) − U(w) for draw k; 0 where the reply was void.
+        """The state after a round. `gains[k]` is that of draw k, U(w + γg) − U(w) if alone; 0 where the reply was void.
 
         `purse` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
         """
