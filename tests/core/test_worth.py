@@ -21,7 +21,8 @@ from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.market.worth import Only, audit_outputs, own_rows_alone
-from databazaar.runs.folder import WORTH, RunFolder
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.notes import WORTH
 from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged
 
 
