@@ -330,3 +330,10 @@ def test_user_errors_say_what_to_do() -> None:
         fed_shapley(consumer, providers, aggregate="median")  # type: ignore[arg-type]
     with pytest.raises(BazaarError, match="within_round"):
         gtg_shapley(consumer, providers, within_round=-1)
+
+
+def test_osmd_is_the_papers_sampler_and_market_the_one_that_an_arbiter_takes() -> None:
+    consumer, providers = classification_market()
+    kinds = {method.kind: method.run(consumer, providers).settings for method in (MarketMethod(), OwnMarketMethod())}
+    assert kinds["osmd"]["sampler"]["kind"] == "osmd" and kinds["osmd"]["sampler"]["switches"] == 1
+    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "memory"

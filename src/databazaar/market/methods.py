@@ -14,13 +14,13 @@ from databazaar.aggregators import Aggregator
 from databazaar.engines import Engine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.arbiter import Arbiter
+from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.market.driver import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import Payment
 from databazaar.runs.from_ledger import report_from
-from databazaar.samplers import Sampler, Uniform
+from databazaar.samplers import Memory, Sampler, Uniform
 from databazaar.stops import Stop
 from databazaar.valuation.method import Done, Method, spread_evenly
 from databazaar.valuation.result import Tally, Trained, ValuationResult
@@ -45,7 +45,7 @@ class MarketMethod(Method):
         return Arbiter(
             consumer,
             providers,
-            self.sampler,
+            self.sampler or theory_sampler(consumer, providers),
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,
@@ -112,6 +112,7 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that."""
+    """The market as market.toml has it, with its own sampler, whoever wrote that; from Python, that of `Arbiter`."""
 
+    sampler: Sampler | None = Memory()  # noqa: RUF009
     kind: ClassVar[str] = "market"
