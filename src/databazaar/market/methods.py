@@ -14,7 +14,7 @@ from databazaar.aggregators import Aggregator
 from databazaar.engines import Engine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.arbiter import Arbiter
+from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.market.driver import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
@@ -28,7 +28,7 @@ from databazaar.valuation.result import Tally, Trained, ValuationResult
 
 @dataclass(frozen=True, kw_only=True)
 class MarketMethod(Method):
-    """A run of the market. The sampler is OSMD with the settings of the theory, unless one is given."""
+    """A run of the paper's market: the sampler is OSMD with the settings of the theory, unless one is given."""
 
     sampler: Sampler | None = None
     aggregator: Aggregator | None = None
@@ -45,7 +45,7 @@ class MarketMethod(Method):
         return Arbiter(
             consumer,
             providers,
-            self.sampler,
+            self.sampler or self.usual_sampler(consumer, providers),
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,
@@ -54,6 +54,10 @@ class MarketMethod(Method):
             seed=self.seed,
             patience=self.patience,
         )
+
+    def usual_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
+        """The sampler where none is given; None leaves it to the arbiter."""
+        return theory_sampler(consumer, providers)
 
     @classmethod
     def run_seeds(
@@ -112,6 +116,9 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that."""
+    """The market as market.toml has it, with its own sampler, whoever wrote that; or with the arbiter's."""
 
     kind: ClassVar[str] = "market"
+
+    def usual_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
+        return None
