@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar.config.market_data import AUDIT, TRAIN, load_data
-from databazaar.config.market_file import TEMPLATE, load_market, parse_market
+from databazaar.config.market_data import load_data
+from databazaar.config.market_file import AUDIT, TEMPLATE, TRAIN, load_market, parse_market
 from databazaar.config.rules import (
     MeanSettings,
     NoProgressSettings,
@@ -296,6 +296,8 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([("oracle.step", -0.1)], "oracle.step = -0.1 must be above 0", "change it"),
         ([("training.halve_every", 0)], "training.halve_every = 0 must be between 1 and", "change it"),
         ([("engine.device", "tpu")], "engine.device = 'tpu' is not understood", '"cuda"'),
+        ([("consumer.name", " shop")], "consumer.name = ' shop' must be visible text", "change it"),
+        ([("consumer.name", 5)], "consumer.name = 5 must be text in quotes", "change it"),
         ([("providers", [])], "providers is empty", "add a [[providers]] section"),
         ([("providers", GONE)], "providers is empty", "add a [[providers]] section"),
         ([("providers", {"id": "a"})], "providers must be a list", "double brackets"),
@@ -411,6 +413,30 @@ def test_a_market_says_how_its_files_are_written_and_what_was_left_out(shop: Pat
     assert spelled.schema == data.schema
     marked = changed(("data.separator", ":"), ("data.encoding", "cp1252"))
     assert len(load_data(parse_market(marked), shop).notes) == 3
+
+
+@pytest.mark.parametrize("setting", ["consumer.train", "data.audit"])
+def test_a_share_beside_the_other_purposes_own_share_leaves_rows_to_judge_by(shop: Path, setting: str) -> None:
+    (shop / "holdout.csv").write_text("a,b,y\n" + "1,x,0\n2,y,1\n3,x,0\n" * 10)
+    for share in (0.8, 0.9):
+        with pytest.raises(BazaarError, match=r"so too few rows are left to judge: lower one of them .* 0.5 and 0.2"):
+            load_data(parse_market(changed((setting, share))), shop)
+    assert load_data(parse_market(changed((setting, 0.4))), shop).holdout.y.size
+
+
+def test_a_file_that_is_learned_from_does_not_judge_too(shop: Path) -> None:
+    for setting, file, other in (
+        ("data.audit", "holdout.csv", "holdout.csv"),
+        ("data.audit", "copy.csv", "holdout.csv"),
+        ("consumer.train", "copy.csv", "holdout.csv"),
+    ):
+        (shop / "copy.csv").write_bytes((shop / "holdout.csv").read_bytes())
+        with pytest.raises(BazaarError, match=rf"{setting} = '{file}' is the same file as '{other}'"):
+            load_data(parse_market(changed((setting, file))), shop)
+    (shop / "copy.csv").write_text("a,b,y\n9,x,1\n")
+    both = changed(("consumer.train", "copy.csv"), ("data.audit", "copy.csv"))
+    with pytest.raises(BazaarError, match=r"data.audit = 'copy.csv' is the same file as 'copy.csv'"):
+        load_data(parse_market(both), shop)
 
 
 def test_remote_providers_are_left_out(shop: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.data.columns import as_days
+from databazaar.data.columns import as_days, as_texts
 from databazaar.data.date_text import days_in, days_of
 from databazaar.data.number_text import MISSING_WORDS, numbers_in
 
@@ -168,3 +168,8 @@ def test_dates_of_python_and_gaps() -> None:
     missing = pd.Series([pd.NaT, pd.Timestamp("1970-01-02 12:00", tz="Europe/Zurich")])
     assert days_of(missing).tolist() == pytest.approx([nan, 1.5], nan_ok=True)
     assert np.isnan(as_days(pd.Series([nan, nan]), "t.csv", day_first=True)).all()
+
+
+def test_an_accent_is_the_same_in_both_of_unicodes_ways() -> None:
+    written = pd.Series(["K\u00f6ln", "Ko\u0308ln", "Bonn"])
+    assert as_texts(written, "shop.csv").texts == ["K\u00f6ln", "Bonn"]

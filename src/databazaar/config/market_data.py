@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from databazaar.config.market_file import MarketFile
+from databazaar.config.market_file import AUDIT, TRAIN, MarketFile, too_much_kept
 from databazaar.config.sections import CNNSettings
 from databazaar.data.tables import Array, Schema, labelled, notes_of, read_table
 from databazaar.errors import BazaarError
@@ -43,8 +43,8 @@ class MarketData:
     audit: EncodedTable | None = None
 
 
-TRAIN, AUDIT, FEWEST = 0.5, 0.2, 20
-"""The shares of the hold-out to start from and to audit by where nothing is said, if it has so many rows at least."""
+FEWEST = 20
+"""From so many rows on, a hold-out of which nothing is said is divided."""
 
 
 def load_data(market: MarketFile, folder: Path) -> MarketData:
@@ -80,7 +80,9 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
             except BazaarError as error:
                 raise BazaarError(f"{'consumer.train' if role == 'train' else 'data.audit'}: {error}") from None
             notes += more
-            digests[file.as_posix()] = _digest(folder / file)
+            digest = _digest(folder / file)
+            _refuse_the_same(role, file, digest, market, digests)
+            digests[file.as_posix()] = digest
     return MarketData(schema, parts["holdout"], providers, digests, notes, parts.get("train"), parts.get("audit"))
 
 
@@ -94,9 +96,24 @@ def divided(market: MarketFile, holdout: EncodedTable, where: str) -> dict[str, 
     kept = {role: share for role, share in shares.items() if isinstance(share, float) and share > 0}
     if not kept:
         return {"holdout": holdout}
+    fault = too_much_kept(*kept.values())
+    if fault:
+        raise BazaarError(f"{where}: {fault}")
     parts = split_rows(holdout.y, (*kept.values(), 1 - sum(kept.values())), where)
     tables = [EncodedTable(holdout.x[part], holdout.y[part]) for part in parts]
     return dict(zip((*kept, "holdout"), tables, strict=True))
+
+
+def _refuse_the_same(role: str, file: Path, digest: str, market: MarketFile, digests: dict[str, str]) -> None:
+    """Rows that are learned from cannot judge: an audit file is nobody else's, and a train file not the hold-out."""
+    others = digests if role == "audit" else {name: digests[name] for name in [market.data.holdout.as_posix()]}
+    same = next((name for name, known in others.items() if known == digest), None)
+    if same is None:
+        return
+    raise BazaarError(
+        f"{'consumer.train' if role == 'train' else 'data.audit'} = {file.as_posix()!r} is the same file as {same!r}, "
+        "and rows that are learned from cannot judge too: name another file, or a share of the hold-out such as 0.2"
+    )
 
 
 def labelled_table(market: MarketFile, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:

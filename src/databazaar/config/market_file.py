@@ -45,6 +45,8 @@ from databazaar.money import Currency
 __all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
 _LARGEST_AMOUNT = 2**63 - 1
+TRAIN, AUDIT = 0.5, 0.2
+"""The shares of the hold-out to start from and to audit by where nothing is said."""
 
 
 class MarketFile(Section):
@@ -122,12 +124,9 @@ class MarketFile(Section):
     def _share_faults(self) -> Iterator[str]:
         """Some rows of the hold-out must be left to judge by."""
         train, audit = self.consumer.train, self.data.audit
-        kept = sum(share for share in (train, audit) if isinstance(share, float))
-        if kept > 0.95:
-            yield (
-                f"consumer.train and data.audit take {kept:.0%} of the hold-out, so too few rows are left to judge: "
-                "lower one of them, or name a file"
-            )
+        fault = too_much_kept(*(share for share in (train, audit) if isinstance(share, float)))
+        if fault:
+            yield fault
         if self.payment.kind == "price-per-row" and self.engine.kind == "federated":
             yield (
                 'payment.kind = "price-per-row" counts the rows of files, and engine.kind = "federated" has none: '
@@ -200,6 +199,16 @@ class MarketFile(Section):
                 'utility.kind = "accuracy" is not defined for data.task = "regression": '
                 'use utility.kind = "exp-loss" or "negative-loss"'
             )
+
+
+def too_much_kept(*shares: float) -> str | None:
+    """What is wrong where these shares of the hold-out, kept for other purposes, leave too little of it."""
+    if sum(shares) <= 0.95:
+        return None
+    return (
+        f"consumer.train and data.audit take {sum(shares):.0%} of the hold-out, so too few rows are left to judge: "
+        f"lower one of them (they are {TRAIN:g} and {AUDIT:g} where nothing is said), or name a file"
+    )
 
 
 def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> MarketFile:

@@ -32,6 +32,10 @@ def _printable(value: object) -> object:
     return value
 
 
+def _printable_or_empty(value: object) -> object:
+    return value if value == "" else _printable(value)
+
+
 def _file_safe(value: object) -> object:
     if isinstance(value, str) and (value in {".", ".."} or "/" in value or "\\" in value):
         raise PydanticCustomError("file_safe", "must not hold a path separator (it becomes a file's name)")
@@ -48,6 +52,7 @@ def _share_or_file(value: object) -> object:
 
 Amount = Annotated[int | str, BeforeValidator(_written_amount)]
 Text = Annotated[str, BeforeValidator(_printable), Field(max_length=200)]
+MaybeText = Annotated[str, BeforeValidator(_printable_or_empty), Field(max_length=200)]
 Id = Annotated[str, BeforeValidator(_file_safe), BeforeValidator(_printable), Field(max_length=100)]
 FilePath = Annotated[Path, BeforeValidator(_printable), Field(strict=False)]
 ShareOrFile = Annotated[float | Path, BeforeValidator(_share_or_file)]
@@ -79,7 +84,7 @@ class MarketSettings(Section):
 
 
 class ConsumerSettings(Section):
-    name: Text | Literal[""] = Field(default="", description="who buys, as statements and the ledger say it")
+    name: MaybeText = Field(default="", description="who buys, as statements and the ledger say it")
     train: ShareOrFile | None = Field(
         default=None, description="your own rows to start from: a share of the hold-out, or a file; 0 is none"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -162,7 +163,8 @@ def as_days(column: Column, where: str, day_first: bool) -> Floats:
 
 
 def as_texts(column: Column, where: str) -> Texts:
-    """The distinct values as trimmed texts. A number has one text whatever its type: 3, 3.0 and "3" are one.
+    """The distinct values as trimmed texts. A number has one text whatever its type: 3, 3.0 and "3" are one; and so
+    has a letter with an accent, in whichever of Unicode's two ways it is written.
 
     >>> as_texts(pd.Series([3.0, 0.5, None, 3.0], name="grade"), "holdout.csv")
     Texts(codes=array([ 0,  1, -1,  0]), texts=['3', '0.5'])
@@ -178,7 +180,7 @@ def as_texts(column: Column, where: str) -> Texts:
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
         return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
-    return _trimmed(codes.astype(np.int64), [str(value).strip() for value in values.tolist()])
+    return _trimmed(codes.astype(np.int64), [normalize("NFC", str(value).strip()) for value in values.tolist()])
 
 
 def refuse_unreadable(

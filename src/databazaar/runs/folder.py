@@ -198,10 +198,9 @@ class RunFolder(Notes):
         old = self.path / OLD_MODEL
         return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
 
-    @property
-    def _keeps_last(self) -> bool:
-        """Runs before 0.3.0 have kept the last model, not the best one."""
-        return self.weights.parent == self.path
+    def _keeps_last(self, market: str) -> bool:
+        """Runs before 0.3.0 have kept the last model, not the best one, and their ledgers name no market."""
+        return self.weights.parent == self.path and not market
 
     def _schema(self) -> Schema | None:
         """How the market's tables become numbers; a run from Python has no tables."""
@@ -222,12 +221,6 @@ class RunFolder(Notes):
                 f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar resume {self.path}` writes it again"
             ) from None
         return summary
-
-    def _model_is(self, expected: str | None) -> bool:
-        try:
-            return hash_packed(self.weights.read_bytes()) == expected
-        except (OSError, ValueError):
-            return False
 
     def _preprocessing_is_kept(self) -> bool:
         path = self.path / MODEL_SCHEMA
@@ -314,7 +307,7 @@ class RunFolder(Notes):
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         began = str(self.recipe.get("began", ""))
-        if self._keeps_last and self.finished:
+        if self._keeps_last(report.market) and self.finished:
             report = replace(report, model_hash=report.last_model_hash)
         known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
         return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
@@ -338,15 +331,25 @@ class RunFolder(Notes):
         summary = self.summary()
         if summary.get("ledger_head") != audit.head:
             return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
-        if not self._model_is(audit.model if self._keeps_last else audit.delivered):
-            return (
-                f"{self.weights.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
-            )
+        old = self._keeps_last(audit.terms.market if audit.terms is not None else "")
+        kept = {self.weights: audit.model if old else audit.delivered}
+        if (self.path / LAST).exists():
+            kept[self.path / LAST / self.weights.name] = audit.model
+        for path, model in kept.items():
+            if not _holds(path, model):
+                return f"{path.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
         if not self._preprocessing_is_kept():
             return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
         if summary.get("ledger_seal") != self._seal():
             return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
         return None
+
+
+def _holds(weights: Path, model: str | None) -> bool:
+    try:
+        return hash_packed(weights.read_bytes()) == model
+    except (OSError, ValueError):
+        return False
 
 
 def _now() -> str:

@@ -36,7 +36,7 @@ class Notes:
         """What the purchase was worth, None where that was not judged."""
         try:
             return Worth.from_dict(json.loads((self.path / WORTH).read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             return None
 
     def note_privacy(self, provider: str, epsilon: float, delta: float) -> None:
@@ -50,5 +50,5 @@ class Notes:
         try:
             noted = json.loads((self.path / PRIVACY).read_text())
             return {str(who): (float(epsilon), float(delta)) for who, (epsilon, delta) in noted.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
             return {}
