@@ -14,7 +14,7 @@ from databazaar.aggregators import Aggregator
 from databazaar.engines import Engine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.arbiter import Arbiter
+from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.market.driver import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
@@ -45,7 +45,7 @@ class MarketMethod(Method):
         return Arbiter(
             consumer,
             providers,
-            self.sampler,
+            self.chosen_sampler(consumer, providers),
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,
@@ -54,6 +54,9 @@ class MarketMethod(Method):
             seed=self.seed,
             patience=self.patience,
         )
+
+    def chosen_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
+        return theory_sampler(consumer, providers) if self.sampler is None else self.sampler
 
     @classmethod
     def run_seeds(
@@ -112,6 +115,9 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that."""
+    """The market as market.toml has it, with its own sampler, whoever wrote that; the arbiter's default where none is."""
 
     kind: ClassVar[str] = "market"
+
+    def chosen_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
+        return self.sampler
