@@ -406,9 +406,11 @@ def test_a_market_says_how_its_files_are_written_and_what_was_left_out(shop: Pat
     assert data.schema.class_names == ("no", "yes")
     assert data.schema.feature_names[:4] == ("a", "a (missing)", "b=x", "b=ä")
     assert data.schema.dates[0].day_first
-    assert [note.split(": ")[1] for note in data.notes] == [
-        *("it is not UTF-8 and is read as Windows-1252", "1 of 3 rows have no 'y' and are left out") * 3
-    ]
+    assert len(data.notes) == 6
+    encoding, rows = data.remarks  # each is said once, with all its files
+    assert encoding.startswith("holdout.csv, north.csv, south.csv: it is not UTF-8 and is read as Windows-1252")
+    counted = ", ".join(f"{name}.csv (1 of 3 rows)" for name in ("holdout", "north", "south"))
+    assert rows == f"{counted}: rows without 'y' are left out"
     spelled = load_data(parse_market(market.model_dump(mode="json", by_alias=True)), shop)
     assert spelled.schema == data.schema
     marked = changed(("data.separator", ":"), ("data.encoding", "cp1252"))

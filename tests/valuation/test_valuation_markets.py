@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Memory, Provider, Uniform
+from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
@@ -299,8 +300,8 @@ def test_the_market_itself_is_a_method() -> None:
     """Alone or among others, it pays what a run of the arbiter with the same seed pays."""
     market = classification_market()
     for method, sampler in (
-        (MarketMethod, None),
-        (OwnMarketMethod, None),
+        (MarketMethod, theory_sampler(*market)),
+        (OwnMarketMethod, Memory()),
         (UniformMarketMethod, Uniform()),
         (WithoutReplacementMethod, Uniform(replacement=False)),
     ):
