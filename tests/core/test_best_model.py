@@ -30,9 +30,7 @@ CURVES = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=10)
 
 def on_a_curve(curve: Curve) -> Arbiter:
     """A market whose model after t rounds is the number t, and has the utility curve[t]."""
-    consumer = Consumer(
-        np.zeros(1), budget=len(curve) - 1, per_round=1, step=1.0, utility=lambda w: curve[int(w[0])]
-    )
+    consumer = Consumer(np.zeros(1), budget=len(curve) - 1, per_round=1, step=1.0, utility=lambda w: curve[int(w[0])])
     return Arbiter(consumer, [Provider("p", oracle=lambda w: np.ones(1))], Uniform(), engine="loop")
 
 
