@@ -20,7 +20,7 @@ from databazaar.engines import LoopEngine
 from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
-from databazaar.market.worth import Only, audit_outputs, own_rows_alone
+from databazaar.market.worth import NOTHING_BETTER, Only, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
 from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged
@@ -160,6 +160,15 @@ def test_real_providers_are_not_asked_again(remote: bool) -> None:
     )
 
 
+def test_money_that_bought_nothing_is_said_to_have_bought_nothing() -> None:
+    consumer, _ = market()
+    rng = np.random.default_rng(5)
+    arbiter = Arbiter(consumer, [Provider(f"p{i}", data=rows_of(rng, 100, flip=1.0)) for i in range(3)], device="cpu")
+    report = arbiter.run()
+    assert report.best is not None and report.best.round == 0 and report.spent > 0
+    assert [note.split(":")[0] for note in judge_purchase(arbiter, report).notes] == [NOTHING_BETTER]
+
+
 def test_a_market_of_one_provider_has_no_single_one_beside_it() -> None:
     consumer, providers = market()
     arbiter = Arbiter(consumer, providers[:1], device="cpu")
@@ -248,7 +257,7 @@ def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> Wor
     [
         (
             0.21,
-            "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50",
+            "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50 audit rows",
         ),
         (-0.21, "It was not worth it: your own rows alone beat the bought model by 0.21 ± 0.1"),
         (0.19, "It cannot be told whether it was worth it: the bought model may be ahead, by 0.19"),

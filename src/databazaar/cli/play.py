@@ -161,7 +161,8 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
         console.print(_payout_table(report, notes))
         if report.worth is not None:
             console.print(_worth_table(report.worth))
-            console.print(report.worth.verdict, markup=False, highlight=False, soft_wrap=True)
+            for sentence in (report.worth.verdict, *report.worth.notes):
+                console.print(sentence, markup=False, highlight=False, soft_wrap=True)
         _print_end(console, folder, report, page)
     _leave(report)
 

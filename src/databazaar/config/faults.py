@@ -103,7 +103,9 @@ class TableReader:
         """Notes every column of a table that cannot be read as the hold-out's is, and labels that it does not have."""
         where = self._where(table)
         for schema in columns.values():
-            self._faults.caught(lambda schema=schema: schema.encode_features(table.frame, where), who)  # type: ignore[misc]
+            there = all(name in table.frame.columns for name in schema.columns)
+            frame = table.frame[list(schema.columns)] if there else table.frame  # all names are gone through every time
+            self._faults.caught(lambda schema=schema, frame=frame: schema.encode_features(frame, where), who)  # type: ignore[misc]
         if labels is not None:
             self._faults.caught(lambda: labels.encode_target(table.frame, where), who)
 

@@ -6,7 +6,8 @@
     concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
     state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
-Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero, is
+Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
+(where gains are measured together: as no better than the worst of its round), is
 left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
 finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
 update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never

@@ -34,6 +34,7 @@ from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 from databazaar.samplers import Sampler, Uniform
 from databazaar.samplers.protocol import Draws, Vector
 
+NOTHING_BETTER = "No round came to a model of higher utility than the one to start from"
 SINGLES = 3
 """How many of the best paid providers are tried alone."""
 
@@ -49,8 +50,10 @@ def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = 
     model = _Answers.of(consumer, arbiter.parameters if bought is None else bought, scale)
     others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
     notes: tuple[str, ...] = ()
+    if report.rounds and report.best is not None and report.best.round == 0:
+        notes += (f"{NOTHING_BETTER}: what is delivered is that one, and the money has bought nothing better.",)
     if arbiter.engine.remote:
-        notes = ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
+        notes += ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
     elif report.rounds:
         others += _played(arbiter, report, model, scale)
     return Worth(
