@@ -50,7 +50,6 @@ class MarketData:
     train: EncodedTable | None = None
     audit: EncodedTable | None = None
 
-
     @property
     def remarks(self) -> tuple[str, ...]:
         """The notes as sentences, each said once with all the files that it is about."""

@@ -115,7 +115,7 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that; the arbiter's default where none is."""
+    """The market as market.toml has it, with its own sampler, whoever wrote that; without one, the default."""
 
     kind: ClassVar[str] = "market"
 

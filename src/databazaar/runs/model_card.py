@@ -76,7 +76,11 @@ class Outline(_Strict):
         from databazaar.learning.models import form_of
 
         layout, form = task.optional_layout, form_of(task.model)
-        kinds: dict[str, TaskKind] = dict.fromkeys(LOSSES, "classification") | {"squared-error": "regression"}
+        kinds: dict[str, TaskKind] = {
+            "cross-entropy": "classification",
+            "binary-cross-entropy": "classification",
+            "squared-error": "regression",
+        }
         answers = next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None)
         if isinstance(getattr(task.loss, "given", None), nn.CrossEntropyLoss):
             answers = "classification"

@@ -208,7 +208,7 @@ def _is_table(data: Features) -> TypeGuard[pd.DataFrame]:
 
 def _with_named_index(data: pd.DataFrame) -> pd.DataFrame:
     """An index with a name is a column here, as it is where a Parquet file is read."""
-    named = [name for name in data.index.names if name is not None and name not in data.columns]
+    named = [name for name in data.index.names if isinstance(name, str) and name not in data.columns]
     return data.assign(**{name: data.index.get_level_values(name) for name in named}) if named else data
 
 
