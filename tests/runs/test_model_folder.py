@@ -94,6 +94,9 @@ def test_a_run_of_a_market_is_used_as_it_is(run: Path) -> None:
     features = new[["channel", "hour", "amount"]].assign(id=range(50))  # other order, no target, one column more
     predictions = bought.predict(features)
     assert predictions.index.equals(new.index)
+    by_hour = bought.predict(features.set_index("hour"))  # an index with a name is a column, as in a Parquet file
+    assert by_hour.to_numpy().tolist() == predictions.to_numpy().tolist() and by_hour.index.name == "hour"
+    assert bought.evaluate(new.set_index("hour")) == bought.evaluate(new)
     with torch.no_grad():
         outputs = bought.model(torch.from_numpy(bought.schema.encode_features(new, "new"))).double()
     if bought.task == "classification":
@@ -209,9 +212,10 @@ def test_a_built_in_model_that_was_altered_is_ones_own(tmp_path: Path) -> None:
 
 
 def test_outputs_that_are_no_classes_are_refused(tmp_path: Path) -> None:
-    written(tmp_path, build_model("mlp", [4], 1))
+    model = nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2)))
+    written(tmp_path, model)
     with pytest.raises(BazaarError, match="not one for each class"):
-        load_model(tmp_path).predict(np.zeros((2, 4)))
+        load_model(tmp_path, model).predict(np.zeros((2, 4)))
 
 
 def test_a_model_that_is_a_vector_has_parameters_alone(tmp_path: Path) -> None:

@@ -70,16 +70,25 @@ class Outline(_Strict):
 
     @classmethod
     def of(cls, task: Task) -> Outline:
+        from torch import nn
+
         from databazaar.learning.losses import LOSSES
         from databazaar.learning.models import form_of
 
         layout, form = task.optional_layout, form_of(task.model)
-        kinds: dict[str, TaskKind] = {"cross-entropy": "classification", "squared-error": "regression"}
+        kinds: dict[str, TaskKind] = {
+            "cross-entropy": "classification",
+            "binary-cross-entropy": "classification",
+            "squared-error": "regression",
+        }
+        answers = next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None)
+        if isinstance(getattr(task.loss, "given", None), nn.CrossEntropyLoss):
+            answers = "classification"
         shapes = () if layout is None else zip(layout.names, map(tuple, layout.shapes), strict=True)
         return cls(
             tensors=tuple(shapes),
             architecture=None if form is None else Architecture(**vars(form)),
-            task=next((kinds[name] for name, loss in LOSSES.items() if loss is task.loss), None),
+            task=answers,
         )
 
     def named(self, params: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -132,7 +132,9 @@ class TrainedModel(Displayed):
             raise BazaarError(f"{self.path} does not say what its model answers: use model and parameters yourself")
         outputs = np.concatenate(list(self._outputs(self.encode(data, where))))
         if self.task == "classification":
-            if outputs.ndim != 2 or outputs.shape[1] < 2:
+            if outputs.ndim == 1 or outputs.shape[1:] == (1,):  # a single logit, of the second class
+                outputs = np.column_stack([np.zeros(len(outputs)), outputs.reshape(len(outputs))])
+            if outputs.ndim != 2:
                 raise BazaarError(f"{self.path}: the model gives outputs {list(outputs.shape)}, not one for each class")
             return softmax(outputs)
         numbers = outputs.reshape(len(outputs), -1).astype(np.float64)
@@ -149,7 +151,7 @@ class TrainedModel(Displayed):
     def encode(self, data: Features, where: str = "the table") -> NDArray[np.float32]:
         """The model's inputs [n, …]: a table through the preprocessing, or arrays as they are."""
         if self.schema is not None and _is_table(data):
-            encoded = self.schema.encode_features(data, where)
+            encoded = self.schema.encode_features(_with_named_index(data), where)
         else:
             try:
                 encoded = np.asarray(data, dtype=np.float32)
@@ -202,6 +204,12 @@ def _index_of(data: Features) -> Any:
 def _is_table(data: Features) -> TypeGuard[pd.DataFrame]:
     """Asked without pandas, which arrays do not need."""
     return hasattr(data, "columns")
+
+
+def _with_named_index(data: pd.DataFrame) -> pd.DataFrame:
+    """An index with a name is a column here, as it is where a Parquet file is read."""
+    named = [name for name in data.index.names if isinstance(name, str) and name not in data.columns]
+    return data.assign(**{name: data.index.get_level_values(name) for name in named}) if named else data
 
 
 def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
