@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,7 +229,7 @@ def pay(seeds: int) -> None:
         for division in range(2):
             with tempfile.TemporaryDirectory() as folder:
                 market = make(division).write(Path(folder))
-                paid = np.array([list(_pay(market_job(market, {"market": {"seed": seed}}))) for seed in range(seeds)])
+                paid = pays_of(market, seeds)
             between = np.corrcoef(paid)[np.triu_indices(seeds, 1)]
             print(
                 f"{name:28} division {division}: correlation of pay {between.mean():.2f} (least {between.min():.2f}); "
@@ -238,8 +238,10 @@ def pay(seeds: int) -> None:
             )
 
 
-def _pay(job: Job) -> Iterator[int]:
-    return (payout.pay for payout in job.arbiter().run().payouts)
+def pays_of(market: Path, seeds: int) -> np.ndarray:
+    """What every provider is paid [seeds, providers] when one market is played with several seeds."""
+    jobs = (market_job(market, {"market": {"seed": seed}}) for seed in range(seeds))
+    return np.array([[payout.pay for payout in job.arbiter().run().payouts] for job in jobs])
 
 
 def whole_flights() -> None:

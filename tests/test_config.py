@@ -36,6 +36,7 @@ MINIMAL: dict[str, Any] = {
 PER_ACCESS = {"kind": "price-per-access"}
 OSMD = ("sampler.kind", "osmd")
 GONE = object()
+FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation"}), ("providers.1.file", GONE))
 
 
 def changed(*changes: tuple[str, object]) -> dict[str, Any]:
@@ -227,6 +228,20 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
             "cannot pay for one round",
             "at least 110 credits",
         ),
+        ([("consumer.train", 1)], "consumer.train = 1 must be a share of the hold-out below 1", "or a file in quotes"),
+        ([("consumer.train", True)], "consumer.train = True must be a share of the hold-out", "or a file in quotes"),
+        ([("data.audit", -0.1)], "data.audit = -0.1 must be a share of the hold-out", "or a file in quotes"),
+        ([("data.audit", "")], "data.audit = '' must be visible text", "change it"),
+        (
+            [("consumer.train", 0.8), ("data.audit", 0.2)],
+            "consumer.train and data.audit take 100% of the hold-out",
+            "lower one of them, or name a file",
+        ),
+        (
+            [("payment.kind", "price-per-row"), *FEDERATED],
+            'payment.kind = "price-per-row" counts the rows of files',
+            'use "price-per-access"',
+        ),
         ([("market.patience", 0)], "market.patience = 0 must be between 1 and", "nobody may answer"),
         ([("market", GONE)], "market is missing", "add a [market] section"),
         ([("data", GONE)], "data is missing", "add a [data] section"),
@@ -323,9 +338,6 @@ def test_the_ledgers_password_is_not_repeated() -> None:
     assert "secret" not in text
 
 
-FEDERATED = (("engine.kind", "federated"), ("federation", {"folder": "federation"}), ("providers.1.file", GONE))
-
-
 def test_a_federated_market_names_its_federation() -> None:
     with pytest.raises(BazaarError, match=r"needs a \[federation\] section"):
         parse_market(changed(("engine.kind", "federated")))
@@ -394,9 +406,11 @@ def test_a_market_says_how_its_files_are_written_and_what_was_left_out(shop: Pat
     assert data.schema.class_names == ("no", "yes")
     assert data.schema.feature_names[:4] == ("a", "a (missing)", "b=x", "b=ä")
     assert data.schema.dates[0].day_first
-    assert [note.split(": ")[1] for note in data.notes] == [
-        *("it is not UTF-8 and is read as Windows-1252", "1 of 3 rows have no 'y' and are left out") * 3
-    ]
+    assert len(data.notes) == 6
+    encoding, rows = data.remarks  # each is said once, with all its files
+    assert encoding.startswith("holdout.csv, north.csv, south.csv: it is not UTF-8 and is read as Windows-1252")
+    counted = ", ".join(f"{name}.csv (1 of 3 rows)" for name in ("holdout", "north", "south"))
+    assert rows == f"{counted}: rows without 'y' are left out"
     spelled = load_data(parse_market(market.model_dump(mode="json", by_alias=True)), shop)
     assert spelled.schema == data.schema
     marked = changed(("data.separator", ":"), ("data.encoding", "cp1252"))

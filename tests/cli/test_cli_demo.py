@@ -152,7 +152,8 @@ def test_interrupted_while_it_is_judged_it_is_finished_and_can_be_judged_later(
     with monkeypatch.context() as patch:
         patch.setattr("databazaar.cli.play.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
-    assert done == Outcome(130, "", INTERRUPTED)
+    said = "bazaar: interrupted; the run is settled; `bazaar resume demo` says what it was worth\n"
+    assert done == Outcome(130, "", said)
     assert outcome_of(tmp_path / "demo") == outcome_of(played[0] / "demo")
     assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
     assert RunFolder(tmp_path / "demo").worth() is not None

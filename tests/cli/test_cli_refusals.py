@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "no market": (remove("market.toml"), ("market.toml: the file does not exist", "bazaar init")),
     "market is a folder": (
         both(remove("market.toml"), lambda folder: (folder / "market.toml").mkdir()),
-        ("market.toml: the file cannot be read", "check the path"),
+        ("market.toml is a folder: give the file in it",),
     ),
     "wrong TOML": (setting("per_round = 4", "per_round = "), ("market.toml: the file is not valid TOML", "line 5")),
     "unknown setting": (setting("per_round", "per_rund"), ("market.toml: market.per_rund", "per_round")),
@@ -86,6 +86,14 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "no Parquet inside": (
         both(setting('"north.csv"', '"north.parquet"'), lambda folder: (folder / "north.parquet").write_text("no")),
         ("north.parquet: the file cannot be read as .parquet", "save it again"),
+    ),
+    "a line that is too long": (
+        rows("north.csv", lambda lines: [*lines[:2], lines[2].rstrip() + ",7", *lines[3:]]),
+        ("'north'", "north.csv: the file cannot be read as .csv (line 3 has ", "fields, and the lines before it"),
+    ),
+    "lines that are all too long": (
+        rows("north.csv", lambda lines: [lines[0], *(line.rstrip() + ",7" for line in lines[1:])]),
+        ("'north'", "north.csv", "(its lines have more fields than its header)"),
     ),
     "unknown target": (setting('target = "target"', 'target = "targt"'), ("holdout.csv", "'targt'", "'target'?")),
     "unknown feature": (

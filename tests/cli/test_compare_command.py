@@ -121,6 +121,8 @@ def test_a_uniform_market_has_osmd_from_theory_and_a_narrow_terminal_several_tab
     assert paid.count("  provider ") == 3 and "…" not in paid
     told = json.loads(Path("narrow/comparison.json").read_text())
     assert [method["results"][0]["method"] for method in told["methods"]] == ["osmd", "uniform", "leave-one-out"]
+    samplers = [method["results"][0]["settings"].get("sampler", {}).get("kind") for method in told["methods"]]
+    assert samplers == ["osmd", "uniform", None]
 
 
 @pytest.mark.parametrize("providers", [30, 31, 33])

@@ -63,7 +63,10 @@ def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     shorten(folder / "market.toml")
     done = bazaar("run", "Kunden/market.toml", "--out", "run", "--quiet", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert "The tables before the purchase" in (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "The tables before the purchase" in page and "Was it worth it?" in page
+    assert bazaar("evaluate", "run", "Kunden/test.csv", "--json", cwd=tmp_path).code == 0
+    assert bazaar("predict", "run", "Kunden/test.csv", cwd=tmp_path).out.startswith("prediction,probability_")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".csv.gz"])
@@ -144,7 +147,7 @@ def test_files_of_several_folders(tmp_path: Path) -> None:
 def test_what_is_no_providers_table_is_left_out_and_said(tmp_path: Path) -> None:
     write_tables(tmp_path, "own.csv", "north.csv", "south.csv", "east.csv", x=[1.5, 2.5], z=[1, 2], fraud=[0, 1])
     write_tables(tmp_path, "new.csv", x=[1.5], z=[2])
-    write_tables(tmp_path, "west.csv", x=[1.5], fraud=[1])
+    write_tables(tmp_path, "west.csv", x=[1.5], Z=[2], fraud=[1])
     write_tables(tmp_path, "airports.csv", code=["JFK"])
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "readme.txt").write_text("Three files came by mail.\n")
@@ -152,7 +155,7 @@ def test_what_is_no_providers_table_is_left_out_and_said(tmp_path: Path) -> None
     assert told.code == 0, told
     assert "new.csv has all columns but 'fraud': predict that with `bazaar predict`" in told.out
     assert "airports.csv is left out: it has no column 'fraud'" in told.out
-    assert "west.csv is left out: it has no column 'z'" in told.out
+    assert "west.csv is left out: it has no column 'z' (did you mean 'Z'?)" in told.out
     assert "empty.csv' is left out" in told.out and "the file is empty" in told.out
     assert "readme.txt" in told.out
     assert {p.id for p in load_market(tmp_path / "market.toml").providers} == {"east", "north", "south"}

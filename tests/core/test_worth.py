@@ -18,7 +18,7 @@ from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, Provider, Re
 from databazaar.config.jobs import market_job
 from databazaar.engines import LoopEngine
 from databazaar.learning.inputs import Examples
-from databazaar.learning.own_rows import fit_own_rows, joined, refit
+from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.market.worth import NOTHING_BETTER, Only, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
@@ -37,7 +37,7 @@ def market(seed: int = 0, *, train: bool = True, **more: Any) -> tuple[Consumer,
     """Three providers, of which the first is good and the last has all labels wrong."""
     rng = np.random.default_rng(seed)
     settings: dict[str, Any] = {"model": "logistic", "budget": 60, "per_round": 3, **more}
-    rows = {"holdout": rows_of(rng, 60), "audit": rows_of(rng, 80)}
+    rows: dict[str, Any] = {"holdout": rows_of(rng, 60), "audit": rows_of(rng, 80)}
     if train:
         rows["train"] = rows_of(rng, 20)
     providers = [Provider(f"p{i}", data=rows_of(rng, 100, flip)) for i, flip in enumerate((0.0, 0.4, 1.0))]
@@ -105,16 +105,13 @@ def test_own_rows_alone_are_all_rows_but_the_audits() -> None:
     consumer, _ = market()
     assert consumer.own_fit is not None
     train, holdout, start = on(consumer.train), on(consumer.holdout), consumer.untrained_parameters()
-    both = joined([train, holdout])
-    expected = refit(consumer.task, start, both, consumer.own_fit, 20)
-    assert torch.equal(own_rows_alone(consumer), expected)
+    assert torch.equal(own_rows_alone(consumer), refit(consumer.task, start, train, holdout, consumer.own_fit))
     consumer, _ = market(train=False)
     x, y = on(consumer.holdout)
     fit, judge = (torch.from_numpy(part) for part in split_rows(y.numpy(), (0.75, 0.25)))
-    found = fit_own_rows(consumer.task, consumer.untrained_parameters(), (x[fit], y[fit]), (x[judge], y[judge]))
-    alone = own_rows_alone(consumer)
-    order = joined([(x[fit], y[fit]), (x[judge], y[judge])])
-    assert torch.equal(alone, refit(consumer.task, consumer.untrained_parameters(), order, found, len(fit)))
+    parts = (x[fit], y[fit]), (x[judge], y[judge])
+    found = fit_own_rows(consumer.task, consumer.untrained_parameters(), *parts)
+    assert torch.equal(own_rows_alone(consumer), refit(consumer.task, consumer.untrained_parameters(), *parts, found))
 
 
 def test_own_rows_alone_are_about_as_good_as_a_peer_on_the_same_rows() -> None:
@@ -190,6 +187,38 @@ def test_a_model_with_one_logit_is_judged_as_two_classes() -> None:
     assert worth.bought.metrics["log_loss"] == pytest.approx(float(loss), rel=1e-5)
 
 
+class Named(torch.nn.Module):
+    """Takes its inputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.out = torch.nn.Embedding(5, 3), torch.nn.Linear(4, 2)
+
+    def forward(self, token: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.out(torch.cat([self.words(token), number], 1))
+        return answer
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.filterwarnings("ignore:engine falls back")
+def test_a_model_with_named_inputs_is_judged_too(train: bool) -> None:
+    rng = np.random.default_rng(0)
+
+    def rows(size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        token, number = rng.integers(0, 5, size), rng.normal(size=(size, 1)).astype(np.float32)
+        return {"token": token, "number": number}, (token + number[:, 0] > 2).astype(np.int64)
+
+    own = {"train": rows(30)} if train else {}
+    consumer = Consumer(Named(), budget=6, per_round=3, holdout=rows(40), audit=rows(20), train=own.get("train"))
+    arbiter = Arbiter(consumer, [Provider(f"p{i}", data=rows(30)) for i in range(2)], device="cpu")
+    worth = judge_purchase(arbiter, arbiter.run())
+    assert [other.kind for other in worth.others] == [OWN, UNIFORM, SINGLE]
+    assert consumer.audit is not None
+    with torch.no_grad():
+        guessed = arbiter.model(**consumer.audit[0].tensors).argmax(1)
+    assert worth.bought.metrics["accuracy"] == pytest.approx(float((guessed == consumer.audit[1]).double().mean()))
+
+
 def test_without_audit_rows_it_cannot_be_told(make_vector_market: Any) -> None:
     consumer, providers = market()
     bare = Consumer("logistic", holdout=consumer.holdout, budget=6, per_round=3)
@@ -228,7 +257,7 @@ def worth_of(ahead: float | None, error: float | None = 0.1, **more: Any) -> Wor
     [
         (
             0.21,
-            "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50 audit rows",
+            "It was worth it: the bought model beats your own rows alone by 0.21 ± 0.1 in log loss on 50",
         ),
         (-0.21, "It was not worth it: your own rows alone beat the bought model by 0.21 ± 0.1"),
         (0.19, "It cannot be told whether it was worth it: the bought model may be ahead, by 0.19"),
@@ -267,7 +296,7 @@ def test_one_audit_row_has_no_error_and_that_too_can_be_kept(tmp_path: Path) -> 
     RunFolder(tmp_path / "run").note_worth(worth)
     kept = RunFolder(tmp_path / "run").worth()
     assert kept is not None and kept.to_dict() == worth.to_dict()
-    assert kept.verdict and worth.verdict
+    assert kept.verdict == worth.verdict == "One audit row is too few to tell whether it was worth it."
     assert RunFolder(tmp_path / "run").report().worth is not None
 
 

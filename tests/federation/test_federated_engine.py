@@ -11,7 +11,7 @@ import pytest
 import torch
 from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine, judge_purchase
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
@@ -35,6 +35,7 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
+from databazaar.runs.folder import RunFolder
 
 NAMES = ["bank1", "bank2", "bank3"]
 
@@ -52,6 +53,27 @@ def test_federated_and_loop_end_in_the_same_model_and_the_same_ledger() -> None:
     away = Arbiter(a_consumer(), afar(NAMES), engine=federated(NAMES, LocalTransport(workers())), seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     assert home.spent == 36
+
+
+def test_providers_are_neither_asked_nor_paid_for_comparisons(tmp_path: Path) -> None:
+    """What the purchase was worth is judged by what is at hand: real providers would work for nothing."""
+    records = {name: Record(tmp_path / f"{name}.jsonl") for name in NAMES}
+    handlers = {name: ProviderWorker(name, examples(name), record=records[name]) for name in NAMES}
+    consumer = a_consumer(train=examples("train1"), audit=examples("audit1"))
+    arbiter = Arbiter(consumer, afar(NAMES), engine=federated(NAMES, LocalTransport(handlers)))
+    report = arbiter.run(tmp_path / "run")
+    answered = {name: len(list(record)) for name, record in records.items()}
+    rounds = {
+        name: sum(any(access.provider == place for access in played.accesses) for played in report.rounds)
+        for place, name in enumerate(NAMES)
+    }
+    assert answered == rounds
+    worth = judge_purchase(arbiter, report)
+    assert {name: len(list(record)) for name, record in records.items()} == answered
+    assert [other.kind for other in worth.others] == ["own-rows"]
+    assert [note.split(":")[0] for note in worth.notes] == ["Uniform buying and single providers were not tried"]
+    kept = RunFolder(tmp_path / "run").report()
+    assert kept.spent == report.spent == 36 and kept.ledger_head == report.ledger_head
 
 
 def test_the_engine_passes_the_conformance_check() -> None:

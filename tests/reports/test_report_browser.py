@@ -97,11 +97,11 @@ def test_whether_it_was_worth_it_can_be_read(tmp_path: Path, width: int) -> None
     assert "It was worth it: the bought model beats your own rows alone by 0.05 ± 0.01" in shown["text"]
     heads = shown["heads"]["The bought model and its alternatives"]
     assert [name.split("\n")[0] for name, _, _ in heads] == [
+        "ahead in log loss",
         "accuracy",
         "log loss",
         "auc",
         "brier",
-        "ahead in log loss",
     ]
     for title in ("the bought model", "your own rows alone", "everybody asked alike", "the best single provider"):
         assert title in shown["text"]

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, Uniform
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Memory, Provider, Uniform
+from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
@@ -299,8 +300,8 @@ def test_the_market_itself_is_a_method() -> None:
     """Alone or among others, it pays what a run of the arbiter with the same seed pays."""
     market = classification_market()
     for method, sampler in (
-        (MarketMethod, None),
-        (OwnMarketMethod, None),
+        (MarketMethod, theory_sampler(*market)),
+        (OwnMarketMethod, Memory()),
         (UniformMarketMethod, Uniform()),
         (WithoutReplacementMethod, Uniform(replacement=False)),
     ):
@@ -330,3 +331,10 @@ def test_user_errors_say_what_to_do() -> None:
         fed_shapley(consumer, providers, aggregate="median")  # type: ignore[arg-type]
     with pytest.raises(BazaarError, match="within_round"):
         gtg_shapley(consumer, providers, within_round=-1)
+
+
+def test_osmd_is_the_papers_sampler_and_market_the_one_that_an_arbiter_takes() -> None:
+    consumer, providers = classification_market()
+    kinds = {method.kind: method.run(consumer, providers).settings for method in (MarketMethod(), OwnMarketMethod())}
+    assert kinds["osmd"]["sampler"]["kind"] == "osmd" and kinds["osmd"]["sampler"]["switches"] == 1
+    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "memory"

@@ -125,6 +125,7 @@ def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> No
     ):
         if not folder.finished:
             _settle(job, arbiter, folder, output)
+    with if_interrupted(f"the run is settled; `bazaar resume {folder.path}` says what it was worth"):
         if job.can_be_judged:
             _judge(job, arbiter, folder, output)
         _show(job.notes, folder, folder.report(), output)

@@ -165,7 +165,9 @@ def _market(frame: pd.DataFrame, holdout: Path, tables: dict[Path, list[str]], w
     for path, columns in sellers.items():
         lacking = [name for name in shared if name not in columns]
         if lacking:
-            notes.append(f"{path.name} is left out: it has no column {listed(lacking, 4)}")
+            notes.append(
+                f"{path.name} is left out: it has no column {listed(lacking, 4)} ({suggestion(lacking[0], columns)})"
+            )
         else:
             providers.append(path)
     notes += [f"the column {name!r} is left out of `features`: {why}" for name, why in unused.items()]

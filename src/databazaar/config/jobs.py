@@ -154,7 +154,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             "schema": data.schema.to_dict(),
         },
         **_rules(market, providers),
-        remarks=data.notes,
+        remarks=data.remarks,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
         buyer=market.consumer.name,
         target_scale=data.schema.target_scale,

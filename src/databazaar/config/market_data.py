@@ -25,6 +25,14 @@ class EncodedTable(NamedTuple):
     y: Array
 
 
+class Note(NamedTuple):
+    """What was assumed of a file, or left out of it; `rows` says of how many rows, where that is known."""
+
+    file: str
+    text: str
+    rows: str = ""
+
+
 @dataclass(frozen=True)
 class MarketData:
     """A market's tables; `providers` has them by id, in the market's order, without those that are remote.
@@ -38,9 +46,17 @@ class MarketData:
     holdout: EncodedTable
     providers: dict[str, EncodedTable]
     digests: dict[str, str]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     train: EncodedTable | None = None
     audit: EncodedTable | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes as sentences, each said once with all the files that it is about."""
+        about: dict[str, list[str]] = {}
+        for note in self.notes:
+            about.setdefault(note.text, []).append(f"{note.file} ({note.rows})" if note.rows else note.file)
+        return tuple(f"{', '.join(files)}: {text}" for text, files in about.items())
 
 
 FEWEST = 20
@@ -50,7 +66,7 @@ FEWEST = 20
 def load_data(market: MarketFile, folder: Path) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
     holdout_path = folder / market.data.holdout
-    frame, notes = labelled_table(market, holdout_path)
+    frame, notes = labelled_table(market, folder, market.data.holdout)
     schema = fit_schema(market, frame, str(holdout_path))
     if isinstance(market.model, CNNSettings):
         try:
@@ -66,7 +82,7 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
             continue
         path = folder / provider.file
         try:
-            table, more = labelled_table(market, path)
+            table, more = labelled_table(market, folder, provider.file)
             providers[provider.id] = EncodedTable(*schema.encode(table, str(path)))
         except BazaarError as error:
             raise BazaarError(f"provider {provider.id!r}: {error}") from None
@@ -74,7 +90,7 @@ def load_data(market: MarketFile, folder: Path) -> MarketData:
         digests[provider.file.as_posix()] = _digest(path)
     for role, file in (("train", market.consumer.train), ("audit", market.data.audit)):
         if isinstance(file, Path):
-            table, more = labelled_table(market, folder / file)
+            table, more = labelled_table(market, folder, file)
             try:
                 parts[role] = EncodedTable(*schema.encode(table, str(folder / file)))
             except BazaarError as error:
@@ -116,14 +132,15 @@ def _refuse_the_same(role: str, file: Path, digest: str, market: MarketFile, dig
     )
 
 
-def labelled_table(market: MarketFile, path: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def labelled_table(market: MarketFile, folder: Path, file: Path) -> tuple[pd.DataFrame, tuple[Note, ...]]:
     """The rows of a file whose target is known, and what there is to say of the file."""
+    path, name = folder / file, file.as_posix()
     frame = read_table(path, market.data.format)
     known = labelled(frame, market.data.target, market.data.task, str(path))
-    notes = tuple(f"{path}: {note}" for note in notes_of(frame))
+    notes = tuple(Note(name, note) for note in notes_of(frame))
     if len(known) < len(frame):
-        left = f"{len(frame) - len(known)} of {len(frame)} rows have no {market.data.target!r} and are left out"
-        notes += (f"{path}: {left}",)
+        left = f"{len(frame) - len(known):,} of {len(frame):,} rows"
+        notes += (Note(name, f"rows without {market.data.target!r} are left out", left),)
     return known, notes
 
 

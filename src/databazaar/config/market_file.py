@@ -245,6 +245,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise BazaarError(f"{path}: the file does not exist: write one with `bazaar init`") from None
+    except IsADirectoryError:
+        raise BazaarError(f"{path} is a folder: give the file in it, such as {path / 'market.toml'}") from None
     except OSError as error:
         raise BazaarError(f"{path}: the file cannot be read ({error.strerror}): check the path") from None
     except UnicodeDecodeError as error:

@@ -60,7 +60,7 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         zlib.error,
         pd.errors.ParserWarning,
     ) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")[:160]
+        reason = _plainly(" ".join(str(error).split()).removesuffix(".")[:160])
         raise BazaarError(
             f"{path}: the file cannot be read as {suffix} ({reason}): correct it or save it again"
         ) from None
@@ -73,6 +73,17 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         )
     frame.attrs[_NOTES] = list(notes)
     return frame
+
+
+def _plainly(reason: str) -> str:
+    """What pandas says of lines that are longer than the header, without its own inner matters.
+
+    >>> _plainly("Error tokenizing data. C error: Expected 3 fields in line 7, saw 4")
+    'line 7 has 4 fields, and the lines before it 3'
+    """
+    if longer := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
+        return f"line {longer[2]} has {longer[3]} fields, and the lines before it {longer[1]}"
+    return "its lines have more fields than its header" if reason.startswith("Length of header") else reason
 
 
 def notes_of(frame: pd.DataFrame) -> tuple[str, ...]:

@@ -61,13 +61,18 @@ def fit_own_rows(task: Task, start: Tensor, train: Examples, judge: Examples) ->
     return best
 
 
-def refit(task: Task, start: Tensor, rows: Examples, found: OwnFit, fitted: int) -> Tensor:
-    """The same fit on more rows: as many passes over them as `found` made over the `fitted` rows it was found on."""
-    passes = round(found.steps / -(-fitted // BATCH))
+def refit(task: Task, start: Tensor, train: Examples, judge: Examples, found: OwnFit) -> Tensor:
+    """The same fit on all rows: as many passes over both as `found`, which `judge` has picked, made over `train`.
+
+    A refit that is worse than what was found on rows that it has learned from has failed (such as a rate at which a
+    model with dropout or batch norm is as good only now and then): what was found then stays.
+    """
+    passes, rows = round(found.steps / -(-len(train[0]) // BATCH)), joined([train, judge])
     params = start
     for number in range(passes):
         params = _pass(task, rows, params, found.step, number)
-    return params if bool(torch.isfinite(params).all()) else found.params
+    evaluator = Evaluator(task, judge, "negative-loss", torch.device("cpu"))
+    return params if _loss(evaluator, params) <= found.loss else found.params
 
 
 def joined(parts: Sequence[Examples]) -> Examples:

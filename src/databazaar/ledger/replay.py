@@ -310,9 +310,7 @@ class _Replay:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
         best = None if self.terms.format == 1 else unpack(snapshot.state).get("best")
         if best is not None and self.audit.best is not None:
-            held = (
-                hash_array(best) if len(best) else self.audit.model
-            )  # nothing is kept beside the last one if it is best
+            held = hash_array(best) if len(best) else self.audit.model  # it is kept where it is not the last one
             if held != self.audit.best.model:
                 raise LedgerError("the stored best model is not the one of the round that reached it")
 

@@ -20,7 +20,7 @@ from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import Payment
 from databazaar.runs.from_ledger import report_from
-from databazaar.samplers import Sampler, Uniform
+from databazaar.samplers import Memory, Sampler, Uniform
 from databazaar.stops import Stop
 from databazaar.valuation.method import Done, Method, spread_evenly
 from databazaar.valuation.result import Tally, Trained, ValuationResult
@@ -28,7 +28,7 @@ from databazaar.valuation.result import Tally, Trained, ValuationResult
 
 @dataclass(frozen=True, kw_only=True)
 class MarketMethod(Method):
-    """A run of the paper's market: the sampler is OSMD with the settings of the theory, unless one is given."""
+    """A run of the market. The sampler is OSMD with the settings of the theory, unless one is given."""
 
     sampler: Sampler | None = None
     aggregator: Aggregator | None = None
@@ -45,7 +45,7 @@ class MarketMethod(Method):
         return Arbiter(
             consumer,
             providers,
-            self.sampler or self.usual_sampler(consumer, providers),
+            self.sampler or theory_sampler(consumer, providers),
             aggregator=self.aggregator,
             payment=self.payment,
             stops=self.stops,
@@ -54,10 +54,6 @@ class MarketMethod(Method):
             seed=self.seed,
             patience=self.patience,
         )
-
-    def usual_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
-        """The sampler where none is given; None leaves it to the arbiter."""
-        return theory_sampler(consumer, providers)
 
     @classmethod
     def run_seeds(
@@ -116,9 +112,7 @@ class WithoutReplacementMethod(MarketMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMarketMethod(MarketMethod):
-    """The market as market.toml has it, with its own sampler, whoever wrote that; or with the arbiter's."""
+    """The market as market.toml has it, with its own sampler, whoever wrote that; from Python, that of `Arbiter`."""
 
+    sampler: Sampler | None = Memory()  # noqa: RUF009
     kind: ClassVar[str] = "market"
-
-    def usual_sampler(self, consumer: Consumer, providers: Sequence[Provider]) -> Sampler | None:
-        return None

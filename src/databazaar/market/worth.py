@@ -21,7 +21,7 @@ from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import caller
-from databazaar.learning.own_rows import fit_own_rows, joined, refit
+from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
@@ -78,7 +78,7 @@ def own_rows_alone(consumer: Consumer) -> Tensor:
         parts = split_rows(consumer.holdout[1].cpu().numpy(), (0.75, 0.25), "the hold-out")
         train, judge = ((consumer.holdout[0][part], consumer.holdout[1][part]) for part in map(torch.from_numpy, parts))
         found = fit_own_rows(task, start, train, judge)
-    return refit(task, start, joined([train, judge]), found, len(train[0]))
+    return refit(task, start, train, judge, found)
 
 
 def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[Judged]:
@@ -175,5 +175,5 @@ def audit_outputs(consumer: Consumer, params: Tensor) -> NDArray[np.float64]:
     task = copy.deepcopy(consumer.task)
     assert task.model is not None and consumer.audit is not None
     run = caller(task.model.cpu().eval())
-    outputs = run(task.layout.unflatten(params.cpu()), consumer.audit[0].cpu())
+    outputs = run(task.layout.unflatten(params.cpu()), consumer.audit[0].to(torch.device("cpu")))
     return outputs.double().numpy().reshape(len(outputs), -1)

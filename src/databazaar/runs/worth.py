@@ -58,9 +58,9 @@ class Worth:
     def verdict(self) -> str:
         """Whether the market beat the consumer's own rows, in one sentence that is honest about chance."""
         own = self.against(OWN)
-        if own is None or own.ahead is None or own.error is None or not math.isfinite(own.ahead):
+        if own is None or own.ahead is None or not math.isfinite(own.ahead):
             return f"On {self.rows:,} audit rows there is nothing to compare the bought model with."
-        if not math.isfinite(own.error):
+        if own.error is None or not math.isfinite(own.error):  # None once it was kept as JSON
             return "One audit row is too few to tell whether it was worth it."
         size = f"{abs(own.ahead):.3g} ± {own.error:.2g} in {self.loss_name} on {self.rows:,} audit rows"
         if own.ahead > SURE * own.error:
