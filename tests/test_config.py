@@ -421,7 +421,7 @@ def test_a_market_says_how_its_files_are_written_and_what_was_left_out(shop: Pat
 def test_a_share_beside_the_other_purposes_own_share_leaves_rows_to_judge_by(shop: Path, setting: str) -> None:
     (shop / "holdout.csv").write_text("a,b,y\n" + "1,x,0\n2,y,1\n3,x,0\n" * 10)
     for share in (0.8, 0.9):
-        with pytest.raises(BazaarError, match=r"so too few rows are left to judge: lower one of them .* 0.5 and 0.2"):
+        with pytest.raises(BazaarError, match=r"so too few rows are left to judge: lower one of them, .* 0.5 and 0.2"):
             load_data(parse_market(changed((setting, share))), shop)
     assert load_data(parse_market(changed((setting, 0.4))), shop).holdout.y.size
 

@@ -207,7 +207,7 @@ def too_much_kept(*shares: float) -> str | None:
         return None
     return (
         f"consumer.train and data.audit take {sum(shares):.0%} of the hold-out, so too few rows are left to judge: "
-        f"lower one of them (they are {TRAIN:g} and {AUDIT:g} where nothing is said), or name a file"
+        f"lower one of them, or name a file (where nothing is said they are {TRAIN:g} and {AUDIT:g})"
     )
 
 
