@@ -126,11 +126,11 @@ def test_an_audit_needs_no_aggregator(runs: Path) -> None:
 def test_all_of_them_are_named_in_market_toml(tmp_path: Path) -> None:
     path = write_fraud_files(tmp_path / "fraud")
     text = path.read_text(encoding="utf-8")
-    text = text.replace("budget = 1000", "budget = 60").replace(
-        '[sampler]\nkind = "osmd"\nswitches = 1\n',
+    rules = (
         '[sampler]\nkind = "acme-bargain"\ncuriosity = 0.5\n\n[aggregator]\nkind = "acme-median"\n\n'
-        '[payment]\nkind = "acme-half-for-harm"\n\n[[stops]]\nkind = "acme-reserve"\nkeep = 21\n',
+        '[payment]\nkind = "acme-half-for-harm"\n\n[[stops]]\nkind = "acme-reserve"\nkeep = 21\n\n[[providers]]'
     )
+    text = text.replace("budget = 1000", "budget = 60").replace("[[providers]]", rules, 1)
     path.write_text(text, encoding="utf-8")
     run = str(tmp_path / "run")
     played, audited, shown = bazaar(

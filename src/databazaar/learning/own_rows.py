@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,8 @@ STEPS = (0.3, 0.1, 0.03)
 """The learning rates that are tried."""
 MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
 """A fit ends after so many steps or passes over the rows, or after so many passes on end that were none the better."""
-BATCH = 32
+BATCH, SMALL = 32, 100_000
+"""Samples of a step; and below how many parameters a second thread costs more than it brings."""
 OWN_ROWS = "own rows"
 """Stands for the consumer where randomness derives from who works."""
 
@@ -87,7 +89,20 @@ def joined(parts: Sequence[Examples]) -> Examples:
 
 def _pass(task: Task, rows: Examples, params: Tensor, step: float, number: int) -> Tensor:
     oracle = LocalSGD(step=step, batch_size=BATCH, steps=None)
-    return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, OWN_ROWS))
+    with one_thread(len(params)):
+        return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, OWN_ROWS))
+
+
+@contextmanager
+def one_thread(parameters: int) -> Iterator[None]:
+    """Keeps torch to one thread for small models, whose many short steps wait for each other with more."""
+    before = torch.get_num_threads()
+    if parameters < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _loss(evaluator: Evaluator, params: Tensor) -> float:

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.aggregators import Aggregator
+from databazaar.aggregators import Aggregator, Mean
 from databazaar.engines import Replies
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
@@ -140,9 +140,29 @@ def propose(
     params, combined = move(aggregator, state, asked, good, replies, step, own)
     if not together:
         return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
-    others = ([j for j in good if j != i] for i in asked)
-    without = [move(aggregator, state, asked, rest, replies, step, own)[0] for rest in others]
-    return Proposed(torch.stack([*without, params]), combined, own, together)
+    without = _without_each(aggregator, state, asked, good, replies, step, own)
+    return Proposed(torch.cat([without, params[None]]), combined, own, together)
+
+
+def _without_each(
+    aggregator: Aggregator,
+    state: State,
+    asked: Sequence[int],
+    good: Sequence[int],
+    replies: Replies,
+    step: float,
+    own: Tensor | None,
+) -> Tensor:
+    """What the round would come to without each of those asked. A mean is taken for all of them in one product."""
+    rests = [[j for j in good if j != i] for i in asked]
+    if type(aggregator) is not Mean or not good:
+        return torch.stack([move(aggregator, state, asked, rest, replies, step, own)[0] for rest in rests])
+    counts = [[float(rest.count(i)) for i in asked] + ([] if own is None else [1.0]) for rest in rests]
+    for rest, row in zip(rests, counts, strict=True):
+        total = sum(row) if rest else 1.0  # where nobody else is left, nothing moves
+        row[:] = [step * count / total if rest else 0.0 for count in row]
+    updates = replies.updates if own is None else torch.cat([replies.updates, own[None]])
+    return state.params + torch.tensor(counts).to(updates) @ updates
 
 
 def move(

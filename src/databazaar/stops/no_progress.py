@@ -29,7 +29,7 @@ class NoProgress:
     >>> rising = [u + 0.02 * t for t, u in enumerate(flat)]
     >>> NoProgress(rounds=6).reason(History(7, rising, 0, purse, 2))
     >>> NoProgress(rounds=6).reason(History(7, flat, 0, purse, 2))
-    'over the last 6 rounds the utility rose by +0 ± 0.0138, which is not progress beyond chance'
+    'over the last 6 rounds the utility changed by +0 ± 0.0138, which is not progress beyond chance'
     """
 
     rounds: int = 30
@@ -55,9 +55,8 @@ class NoProgress:
         if risen > self.least + self.errors * error:
             return None
         wanted = "progress beyond chance" if self.least == 0 else f"{self.least:g} and more beyond chance"
-        return (
-            f"over the last {self.rounds} rounds the utility rose by {risen:+.3g} ± {error:.3g}, which is not {wanted}"
-        )
+        changed = f"the utility changed by {risen:+.3g} ± {error:.3g}"
+        return f"over the last {self.rounds} rounds {changed}, which is not {wanted}"
 
 
 def rise(utilities: Sequence[float]) -> tuple[float, float]:
