@@ -77,7 +77,11 @@ def test_the_means_one_product_gives_what_one_after_the_other_gives(
 def test_who_does_nothing_earns_least_though_every_single_update_does_harm() -> None:
     """Two sellers know opposite halves of the truth: alone each leads away from it, and together they lead there."""
     consumer = Consumer(np.array([0.9, 0.9]), budget=300, per_round=6, utility=utility)
-    oracles = {"left": pull([4.0, -2.0]), "right": pull([-2.0, 4.0]), "idle": lambda w: np.zeros(2)}
+    oracles: dict[str, Callable[[Vector], Vector]] = {
+        "left": pull([4.0, -2.0]),
+        "right": pull([-2.0, 4.0]),
+        "idle": lambda w: np.zeros(2),
+    }
     providers = [Provider(name, oracle=oracle) for name, oracle in oracles.items()]
     report = Arbiter(consumer, providers, engine="loop").run()
     pay = {payout.provider: payout.pay for payout in report.payouts}
@@ -91,7 +95,7 @@ def test_whose_update_leaves_no_utility_is_found_out_alone() -> None:
         return utility(w) if np.abs(w).max() < 1e6 else float("nan")
 
     consumer = Consumer(np.zeros(2), budget=40, per_round=4, utility=judge)
-    oracles = {"fine": pull([1.0, 1.0]), "mad": lambda w: np.full(2, 1e9)}
+    oracles: dict[str, Callable[[Vector], Vector]] = {"fine": pull([1.0, 1.0]), "mad": lambda w: np.full(2, 1e9)}
     providers = [Provider(name, oracle=oracle) for name, oracle in oracles.items()]
     report = Arbiter(consumer, providers, engine="loop").run()
     fine, mad = report.payouts
