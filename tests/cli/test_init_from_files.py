@@ -24,7 +24,7 @@ from databazaar.config.discover import Wishes, consumer_files, is_test, tables_a
 from databazaar.config.guesses import guess_target, guess_task
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
 from databazaar.config.names import provider_ids, stem_of, writable
-from databazaar.config.written import pace, quoted
+from databazaar.config.written import FEW_ROWS, pace, quoted
 from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 
@@ -81,7 +81,9 @@ def test_sixteen_carriers(tmp_path: Path, suffix: str) -> None:
 
 
 def test_both_a_hold_out_and_a_file_to_train_from(tmp_path: Path) -> None:
-    write_tables(tmp_path, "hold-out.csv", "our_rows.csv", "north.csv", x=[0.1 * i for i in range(40)], y=[0, 1] * 20)
+    x, y = [0.1 * i for i in range(40)], [0, 1] * 20
+    write_tables(tmp_path, "hold-out.csv", "north.csv", x=x, y=y)
+    write_tables(tmp_path, "our_rows.csv", x=[*x, 4.0], y=[*y, 0])
     assert "hold-out.csv judges, our_rows.csv is where training starts" in bazaar("init", tmp_path).out
     market = load_market(tmp_path / "market.toml")
     assert (market.data.holdout, market.consumer.train) == (Path("hold-out.csv"), Path("our_rows.csv"))
@@ -313,8 +315,16 @@ def test_regression_from_a_folder_runs(tmp_path: Path) -> None:
         table(60, seed, "regression").to_csv(tmp_path / f"{name}.csv", index=False)
     assert bazaar("init", tmp_path).code == 0
     shorten(tmp_path / "market.toml")
-    assert load_market(tmp_path / "market.toml").data.task == "regression"
+    market = load_market(tmp_path / "market.toml")
+    assert (market.data.task, market.model.kind) == ("regression", "linear")  # of 60 rows a network learns too much
     assert bazaar("run", tmp_path / "market.toml", "--out", tmp_path / "run", "-q").code == 0
+
+
+def test_a_regression_with_many_rows_gets_a_network(tmp_path: Path) -> None:
+    for name, rows in (("own", FEW_ROWS), ("north", 30)):
+        table(rows, 1, "regression").to_csv(tmp_path / f"{name}.csv", index=False)
+    assert bazaar("init", tmp_path, "--target", table(1, 1, "regression").columns[-1]).code == 0
+    assert load_market(tmp_path / "market.toml").model.kind == "mlp"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80), max_size=20))

@@ -8,6 +8,8 @@ from pathlib import Path
 from databazaar.config.discover import Found
 
 WIDTH = 110
+FEW_ROWS = 1000
+"""Below so many rows of its own a consumer's regression gets a linear model: a network is easily overfitted."""
 SPARE = 40
 """From so many rows of the hold-out on, a share of them is spared to start from."""
 
@@ -38,9 +40,7 @@ name = {quoted(_market_name(found.folder))}
 [[stops]]
 kind = "no-progress"       # ends the run when the utility no longer rises beyond chance; the rest comes back
 
-# [model]
-# kind = "mlp"             # "logistic" (classification), "linear" (regression), "mlp" or "cnn"
-
+{_model(found)}
 # A provider may have a price per access (price = "1") and an owner, who may run several providers.
 {providers}"""
 
@@ -74,6 +74,16 @@ def _consumer(found: Found) -> str:
     else:
         train = _line("train", "0.0", "your own rows to start from: a share, or a file; there are few to spare")
     return f"[consumer]\n{_text('name', 'consumer', 'you, as statements and the ledger call you')}\n{train}\n\n"
+
+
+def _model(found: Found) -> str:
+    """A network by default; a straight line where a regression has few rows to start from and to judge by."""
+    if found.task == "regression" and found.rows < FEW_ROWS:
+        return (
+            "[model]\n" + _text("kind", "linear", f"as you have fewer than {FEW_ROWS:,} rows; or mlp, a network") + "\n"
+        )
+    kinds = '"logistic" (classification), "linear" (regression), "mlp" or "cnn"'
+    return f'# [model]\n# kind = "mlp"             # {kinds}\n'
 
 
 def _text(name: str, value: str, comment: str) -> str:
