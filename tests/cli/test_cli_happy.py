@@ -344,3 +344,12 @@ def test_a_changed_model_or_a_damaged_summary_is_found_and_mended(settled: Path,
     assert bazaar("audit", run).code == 0
     told = json.loads((settled / "summary.json").read_text())
     assert json.loads((run / "summary.json").read_text())["model_hash"] == told["model_hash"]
+
+
+def test_a_run_of_the_papers_sampler_prints_its_bound(tmp_path: Path) -> None:
+    write_market(tmp_path, budget='"8.00"')
+    market = tmp_path / "market.toml"
+    market.write_text(market.read_text().replace('price = "1.25"', 'price = "0.50"'))
+    assert "regret bound (Theorem 1)" in bazaar("run", market, "--out", tmp_path / "run").out
+    below = bazaar("run", tmp_path / "north.csv" / "market.toml")
+    assert below.code == 2 and "cannot be read" in below.err

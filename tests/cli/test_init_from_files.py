@@ -320,6 +320,13 @@ def test_regression_from_a_folder_runs(tmp_path: Path) -> None:
     assert bazaar("run", tmp_path / "market.toml", "--out", tmp_path / "run", "-q").code == 0
 
 
+def test_the_example_has_its_files(tmp_path: Path) -> None:
+    assert "market.toml is written" in bazaar("init", "--example", tmp_path / "fraud").out
+    assert len(load_market(tmp_path / "fraud" / "market.toml").providers) == 9
+    two = bazaar("init", "--example", tmp_path / "one", tmp_path / "two")
+    assert two.code == 2 and "one folder" in two.err
+
+
 def test_a_regression_with_many_rows_gets_a_network(tmp_path: Path) -> None:
     for name, rows in (("own", FEW_ROWS), ("north", 30)):
         table(rows, 1, "regression").to_csv(tmp_path / f"{name}.csv", index=False)

@@ -69,17 +69,19 @@ def test_rows_become_the_images_that_a_cnn_takes(tmp_path: Path) -> None:
         ("train = 0.25", "audit = 0.5", (20, 20, 40)),
         ("train = 0", "", (0, 64, 16)),
         ('train = "north.csv"', "", (40, 64, 16)),
-        ("", 'audit = "south.csv"', (40, 40, 50)),
-        ('train = "north.csv"', 'audit = "south.csv"', (40, 80, 50)),
+        ("", 'audit = "later.csv"', (40, 40, 50)),
+        ('train = "north.csv"', 'audit = "later.csv"', (40, 80, 50)),
     ],
 )
 def test_the_consumers_rows_have_three_purposes(tmp_path: Path, train: str, audit: str, rows: tuple[int, ...]) -> None:
     market = write_market(tmp_path, more=f"\n[consumer]\n{train}\n")
     edit(market, "[data]", f"[data]\n{audit}")
+    pd.read_csv(tmp_path / "south.csv")[::-1].to_csv(tmp_path / "later.csv", index=False)
     data = load_data(load_market(market), tmp_path)
     parts = (data.train, data.holdout, data.audit)
     assert tuple(0 if part is None else len(part.y) for part in parts) == rows
-    assert set(data.digests) == {"holdout.csv", *(f"{name}.csv" for name in PROVIDERS)}
+    named = {"holdout.csv", *(f"{name}.csv" for name in PROVIDERS), *(["later.csv"] if "later" in audit else [])}
+    assert set(data.digests) == named
     whole = load_data(load_market(write_market(tmp_path, more="\n[consumer]\ntrain = 0\n")), tmp_path)
     assert whole.schema == data.schema, "all of the hold-out says how tables are encoded"
 

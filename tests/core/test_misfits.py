@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Report
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, Report, VectorizedEngine
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, per_sample, squared_error
 
 RNG = np.random.default_rng(0)
@@ -176,3 +176,26 @@ def test_a_loss_of_ones_own_with_one_number_per_sample_is_taken_as_it_is() -> No
     several = per_sample(nn.MSELoss())(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.zeros(2, 2))
     assert several.tolist() == [5.0, 0.0]
     assert per_sample(max).__class__ is PerSample  # a builtin without a signature
+
+
+def test_one_logit_above_other_layers_is_stacked_as_it_is_looped() -> None:
+    rng = np.random.default_rng(2)
+    x, model = rng.normal(size=(12, 64)).astype(np.float32), nn.Sequential(nn.Linear(64, 3), nn.ReLU(), nn.Linear(3, 1))
+    consumer = Consumer(model, budget=4, per_round=2, holdout=(x, x[:, 0] > 0))
+    providers = [Provider(f"p{i}", (x[i:], x[i:, 0] > 0), LocalSGD(0.1, 4)) for i in range(2)]
+    ask = Ask(consumer.initial_parameters(), [0, 1], round=1, seed=3)
+    engines = [kind(consumer.task, providers, torch.device("cpu")) for kind in (VectorizedEngine, LoopEngine)]
+    stacked, looped = (engine.query(ask).updates for engine in engines)
+    torch.testing.assert_close(stacked, looped, rtol=1e-4, atol=1e-6)
+
+
+def test_inputs_that_do_not_fit_fail_as_replies_and_the_others_are_bought_from() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40, 4)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(int)
+    consumer = Consumer("logistic", budget=20, per_round=4, holdout=(x, y))
+    providers = [Provider("wide", (np.zeros((9, 7)), np.arange(9) % 2)), Provider("fine", (x, y))]
+    with pytest.warns(UserWarning, match="another shape"):
+        report = Arbiter(consumer, providers).run()
+    wide, fine = report.payouts
+    assert (wide.pay, fine.failures) == (0, 0) and wide.failures and fine.pay

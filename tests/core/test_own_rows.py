@@ -58,6 +58,13 @@ def test_shares_that_cannot_be_had_are_refused(rows: int, shares: Shares, senten
         split_rows(np.zeros(rows, dtype=np.int64), shares, "the hold-out")
 
 
+def test_rows_to_start_from_need_rows_to_judge_by() -> None:
+    for name in ("train", "audit"):
+        given: dict[str, Any] = {name: ([[0.0]], [0])}
+        with pytest.raises(BazaarError, match=f"{name} = \\(x, y\\) needs a holdout"):
+            Consumer(np.zeros(2), budget=4, utility=lambda w: 0.0, **given)
+
+
 def own_market(seed: int = 0, flip: float = 0.1, **more: Any) -> tuple[Consumer, list[Provider]]:
     rng = np.random.default_rng(seed)
     settings: dict[str, Any] = {"budget": 24, "per_round": 3, "holdout": blobs(rng, 40, flip=flip), **more}

@@ -228,8 +228,10 @@ def test_a_model_that_is_a_vector_has_parameters_alone(tmp_path: Path) -> None:
         bought.predict(np.zeros((1, 2)))
 
 
-def test_a_run_of_an_older_version_is_still_read(run: Path, tmp_path: Path) -> None:
-    """It has the weights of its last model, whatever the best was, and nothing beside them."""
+def test_a_run_of_an_older_version_is_still_read(tmp_path: Path) -> None:
+    """It has the weights of its last model, whatever the best was, and nothing else; its ledger names no market."""
+    run = tmp_path / "run"
+    market_of("logistic", (inputs_for((3,), 20), np.arange(20) % 2)).run(run)
     old = Path(shutil.copytree(run, tmp_path / "old"))
     last = old / ("last" if (old / "last").exists() else "model")
     (last / "model.safetensors").rename(old / "model.safetensors")
