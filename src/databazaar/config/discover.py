@@ -29,12 +29,13 @@ _FIRST_WORD = {"our", "my"}
 
 @dataclass(frozen=True)
 class Found:
-    """What a market.toml is written from. Paths are relative to `folder`, `rows` are those of the hold-out, and
-    `notes` say what was left out, and why."""
+    """What a market.toml is written from. Paths are relative to `folder`, `rows` are those of the hold-out, `for_sale`
+    those of all providers, and `notes` say what was left out, and why."""
 
     folder: Path
     holdout: Path
     rows: int
+    for_sale: int
     train: Path | None
     target: str
     task: TaskKind
@@ -78,7 +79,7 @@ def discover(files: Sequence[Path], folder: Path, wishes: Wishes) -> Found:
     frame = read_table(holdout)
     theirs = [path for path in others if path not in (holdout, train)]
     notes = [f"{path.name} is left to you: judge the model with it by `bazaar evaluate`" for path in tests]
-    tables, unread = _columns_of(theirs, folder)
+    sizes, tables, unread = _tables(theirs, folder)
     market = _market(frame, holdout, tables, wishes)
     if not market.providers:
         raise BazaarError(
@@ -91,6 +92,7 @@ def discover(files: Sequence[Path], folder: Path, wishes: Wishes) -> Found:
         folder=folder,
         holdout=_relative(holdout, folder),
         rows=len(frame),
+        for_sale=sum(sizes[path] for path in market.providers),
         train=None if train is None else _relative(train, folder),
         target=market.target,
         task=wishes.task or guess_task(frame[market.target]),
@@ -175,17 +177,18 @@ def _market(frame: pd.DataFrame, holdout: Path, tables: dict[Path, list[str]], w
     return _Market(target, features, providers, notes)
 
 
-def _columns_of(files: Iterable[Path], folder: Path) -> tuple[dict[Path, list[str]], list[str]]:
-    """The columns of each table that can be read and named, and a sentence for each that cannot."""
-    tables, notes = {}, []
+def _tables(files: Iterable[Path], folder: Path) -> tuple[dict[Path, int], dict[Path, list[str]], list[str]]:
+    """The rows and the columns of each table that can be read and named, and a sentence for each that cannot."""
+    sizes, tables, notes = {}, {}, []
     for path in files:
         try:
             if not writable(_relative(path, folder).as_posix()):
                 raise BazaarError(f"{path.name!r}: market.toml cannot hold such a name: rename the file")
-            tables[path] = [str(name) for name in read_table(path).columns]
+            frame = read_table(path)
+            sizes[path], tables[path] = len(frame), [str(name) for name in frame.columns]
         except BazaarError as reason:
             notes.append(f"{path.name!r} is left out ({reason})")
-    return tables, notes
+    return sizes, tables, notes
 
 
 def _relative(path: Path, folder: Path) -> Path:

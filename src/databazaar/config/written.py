@@ -9,7 +9,7 @@ from databazaar.config.discover import Found
 
 WIDTH = 110
 FEW_ROWS = 1000
-"""Below so many rows of its own a consumer's regression gets a linear model: a network is easily overfitted."""
+"""Below so many rows in all tables a regression gets a linear model: a network is easily overfitted to them."""
 SPARE = 40
 """From so many rows of the hold-out on, a share of them is spared to start from."""
 
@@ -77,11 +77,10 @@ def _consumer(found: Found) -> str:
 
 
 def _model(found: Found) -> str:
-    """A network by default; a straight line where a regression has few rows to start from and to judge by."""
-    if found.task == "regression" and found.rows < FEW_ROWS:
-        return (
-            "[model]\n" + _text("kind", "linear", f"as you have fewer than {FEW_ROWS:,} rows; or mlp, a network") + "\n"
-        )
+    """A network by default; a straight line where a regression has few rows, one's own and all providers' together."""
+    if found.task == "regression" and found.rows + found.for_sale < FEW_ROWS:
+        why = f"as all tables have fewer than {FEW_ROWS:,} rows; or mlp, a network"
+        return f"[model]\n{_text('kind', 'linear', why)}\n"
     kinds = '"logistic" (classification), "linear" (regression), "mlp" or "cnn"'
     return f'# [model]\n# kind = "mlp"             # {kinds}\n'
 
