@@ -136,55 +136,52 @@ def propose(
     together: bool = False,
 ) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
-    asked, good = drawn.asked, [i for i in drawn.draws.tolist() if i not in replies.failures]
-    params, combined = move(aggregator, state, asked, good, replies, step, own)
-    if not together:
-        return Proposed(torch.cat([state.params + step * replies.updates, params[None]]), combined, own)
-    without = _without_each(aggregator, state, asked, good, replies, step, own)
-    return Proposed(torch.cat([without, params[None]]), combined, own, together)
+    good = [i for i in drawn.draws.tolist() if i not in replies.failures]
+    move = Move(aggregator, state, drawn.asked, replies, step, own)
+    params, combined = move(good)
+    each = move.without_each(good) if together else state.params + step * replies.updates
+    return Proposed(torch.cat([each, params[None]]), combined, own, together)
 
 
-def _without_each(
-    aggregator: Aggregator,
-    state: State,
-    asked: Sequence[int],
-    good: Sequence[int],
-    replies: Replies,
-    step: float,
-    own: Tensor | None,
-) -> Tensor:
-    """What the round would come to without each of those asked. A mean is taken for all of them in one product."""
-    rests = [[j for j in good if j != i] for i in asked]
-    if type(aggregator) is not Mean or not good:
-        return torch.stack([move(aggregator, state, asked, rest, replies, step, own)[0] for rest in rests])
-    counts = [[float(rest.count(i)) for i in asked] + ([] if own is None else [1.0]) for rest in rests]
-    for rest, row in zip(rests, counts, strict=True):
-        total = sum(row) if rest else 1.0  # where nobody else is left, nothing moves
-        row[:] = [step * count / total if rest else 0.0 for count in row]
-    updates = replies.updates if own is None else torch.cat([replies.updates, own[None]])
-    return state.params + torch.tensor(counts).to(updates) @ updates
-
-
-def move(
-    aggregator: Aggregator,
-    state: State,
-    asked: Sequence[int],
-    good: Sequence[int],
-    replies: Replies,
-    step: float,
-    own: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Line 10: the model after the updates of the `good` draws, in their order, and the aggregator's new state.
+@dataclass(frozen=True)
+class Move:
+    """Line 10, with all that it depends on but the draws that count.
 
     The consumer's own update, where there is one, counts as one more draw. Alone it moves nothing.
     """
-    if not good:
-        return state.params, state.aggregator
-    rows = [asked.index(i) for i in good]
-    valid = torch.tensor(rows).to(state.params.device, non_blocking=True)  # a plain list would wait for the device
-    updates = replies.updates[valid] if own is None else torch.cat([replies.updates[valid], own[None]])
-    combined, moved = aggregator.combine(state.aggregator, updates, step)
-    return state.params + moved, combined
+
+    aggregator: Aggregator
+    state: State
+    asked: Sequence[int]
+    replies: Replies
+    step: float
+    own: Tensor | None
+
+    def __call__(self, good: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The model after the updates of the `good` draws, in their order, and the aggregator's new state."""
+        state, updates = self.state, self.replies.updates
+        if not good:
+            return state.params, state.aggregator
+        rows = torch.tensor([self.asked.index(i) for i in good])
+        chosen = updates[rows.to(updates.device, non_blocking=True)]  # a plain list would wait for the device
+        if self.own is not None:
+            chosen = torch.cat([chosen, self.own[None]])
+        combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
+        return state.params + moved, combined
+
+    def without_each(self, good: Sequence[int]) -> Tensor:
+        """The models without each of those asked, one a row. Means are taken for all of them in one product."""
+        rests = [[j for j in good if j != i] for i in self.asked]
+        if type(self.aggregator) is not Mean:
+            return torch.stack([self(rest)[0] for rest in rests])
+        own = 0 if self.own is None else 1
+        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
+        shares = [[rest.count(i) for i in self.asked] + [1] * own if rest else [0] * len(updates) for rest in rests]
+        weights = [
+            [self.step * share / max(1, len(rest) + own) for share in row]
+            for row, rest in zip(shares, rests, strict=True)
+        ]
+        return self.state.params + torch.tensor(weights).to(updates) @ updates
 
 
 def conclude(
@@ -209,7 +206,7 @@ def conclude(
     known: Scores | None = whole
     if len(reasons) != len(replies.failures):
         good = [i for i in draws if by_provider[i] is not None]
-        params, combined = move(aggregator, state, asked, good, replies, step, proposed.own)
+        params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
         known = None
     settlement = Settlement(
         gains=gains,
