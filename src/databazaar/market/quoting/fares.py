@@ -1,0 +1,136 @@
+"""What every access of a run can cost, as it is known before the first round: prices, caps, and the consumer's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from databazaar.ledger.rulebook import RuleBook
+from databazaar.roster import Purse
+from databazaar.samplers import Sampler
+
+Stack = list[tuple[int, int | None]]
+"""Accesses at a price, and how many of them there are; None where there is no end of them."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rounds on end in which no price changes. `end` is the first round after them; None for the last stretch.
+
+    `uniform` says that all ask the same: such a market buys whole rounds only.
+    """
+
+    first: int
+    end: int | None
+    quotes: tuple[int, ...]
+
+    @cached_property
+    def uniform(self) -> bool:
+        return min(self.quotes) == max(self.quotes)
+
+    def rounds(self, until: int) -> int:
+        """How many of its rounds come before this one."""
+        return max(0, (until if self.end is None else min(self.end, until)) - self.first)
+
+
+@dataclass(frozen=True)
+class Fares:
+    """A market's money before its first round, in whole numbers of Python, which do not overflow.
+
+    `caps` are the most accesses of each provider. `repeats` says whether the sampler draws somebody twice in a round
+    rather than leave a draw out.
+    """
+
+    budget: int
+    per_round: int
+    stretches: tuple[Stretch, ...]
+    caps: tuple[int | None, ...]
+    most_per_access: int | None = None
+    most_per_round: int | None = None
+    repeats: bool = True
+
+    @classmethod
+    def of(cls, rules: RuleBook) -> Fares:
+        terms = rules.terms
+        return cls(
+            terms.budget,
+            terms.per_round,
+            (Stretch(0, None, tuple(rules.quotes.tolist())),),
+            (None,) * len(terms.roster),
+            repeats=draws_repeat(rules.sampler, rules.start(), terms.per_round, len(terms.roster)),
+        )
+
+    @cached_property
+    def dearest_allowed(self) -> int:
+        """Whoever asks more is never asked."""
+        limits = (self.budget, self.most_per_access, self.most_per_round)
+        return min(limit for limit in limits if limit is not None)
+
+    def allowed(self, stretch: Stretch) -> list[int]:
+        """Who can be asked in this stretch while enough is left."""
+        most = self.dearest_allowed
+        return [i for i, quote in enumerate(stretch.quotes) if quote <= most and self.caps[i] != 0]
+
+    def stack(self, prices: dict[int, int], *, dearest: bool = False) -> Stack:
+        """The accesses of these providers at these prices, the cheapest first or the dearest."""
+        order = sorted(prices, key=prices.__getitem__, reverse=dearest)
+        return [(prices[i], self.caps[i]) for i in order]
+
+
+def cost_of(stack: Stack, accesses: int) -> int:
+    """What the first accesses of a stack cost, or all of them where there are fewer.
+
+    >>> cost_of([(2, 3), (5, None)], 4)
+    11
+    """
+    cost = 0
+    for price, cap in stack:
+        taken = accesses if cap is None else min(cap, accesses)
+        cost += taken * price
+        accesses -= taken
+        if not accesses:
+            break
+    return cost
+
+
+def count_for(stack: Stack, money: int) -> int:
+    """How many accesses of a stack, from its first on, cost no more than this.
+
+    >>> count_for([(2, 3), (5, None)], 17)
+    5
+    """
+    count = 0
+    for price, cap in stack:
+        taken = money // price if cap is None else min(cap, money // price)
+        count += taken
+        money -= taken * price
+        if cap is None or taken < cap:
+            break
+    return count
+
+
+def count_to_spend(stack: Stack, money: int) -> int:
+    """How many accesses of a stack, from its first on, it takes to spend at least this, or all that it has.
+
+    >>> count_to_spend([(5, 2), (2, None)], 13)
+    4
+    """
+    count = 0
+    for price, cap in stack:
+        needed = max(0, -(-money // price))
+        taken = needed if cap is None else min(cap, needed)
+        count += taken
+        money -= taken * price
+        if money <= 0:
+            break
+    return count
+
+
+def draws_repeat(sampler: Sampler, state: np.ndarray, per_round: int, providers: int) -> bool:
+    """Whether a sampler fills a round by drawing somebody twice: it is shown a purse that pays for one provider."""
+    quotes = np.full(providers, 2, dtype=np.int64)
+    quotes[0] = 1
+    return len(sampler.draw(state, np.random.default_rng(0), per_round, Purse(1, quotes))) == per_round
