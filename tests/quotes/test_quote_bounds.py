@@ -42,14 +42,16 @@ class Search:
         fares, quotes = self.fares, self.stretch(round).quotes
         purse = Purse(left, np.array(quotes), np.array(accesses), fares.most_per_access, fares.most_per_round)
         reachable = np.flatnonzero(purse.available).tolist()
-        if not reachable or (self.stretch(round).uniform and left < fares.per_round * quotes[0]):
+        if not reachable or (fares.unlimited and len(set(quotes)) == 1 and left < fares.per_round * quotes[0]):
             return set()
         size = fares.per_round if fares.repeats else min(fares.per_round, len(reachable))
         wanted = product(reachable, repeat=size)
         kept = (draws for draws in wanted if fares.repeats or len(set(draws)) == size)
         return {tuple(sorted(purse.fitting(np.array(draws)).tolist())) for draws in kept}
 
-    def after(self, draws: tuple[int, ...], round: int, left: int, accesses: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+    def after(
+        self, draws: tuple[int, ...], round: int, left: int, accesses: tuple[int, ...]
+    ) -> tuple[int, int, tuple[int, ...]]:
         cost = sum(self.stretch(round).quotes[i] for i in draws)
         return round + 1, left - cost, tuple(n - draws.count(i) for i, n in enumerate(accesses))
 

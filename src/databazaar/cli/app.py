@@ -21,6 +21,8 @@ from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
 from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
 from databazaar.cli.plugins import add_commands
+from databazaar.cli.quote import EXAMPLES as QUOTE_EXAMPLES
+from databazaar.cli.quote import quote
 from databazaar.errors import BazaarError, LedgerError
 
 app = typer.Typer(
@@ -60,6 +62,7 @@ def demo(
 
 app.command(epilog=example(*INIT_EXAMPLES))(init)
 app.command(epilog=example(*CHECK_EXAMPLES))(check)
+app.command(epilog=example(*QUOTE_EXAMPLES))(quote)
 
 
 @app.command(epilog=example("bazaar run market.toml", "bazaar run market.toml --out runs/fraud --seed 7 --json"))

@@ -5,8 +5,8 @@ everybody who is available once. Other stops, and the consumer, may end a run so
 
 **At the most** T rounds. A round whose draws all fit costs at least K times the cheapest price. A round may be shorter:
 
-- because the rest of the money does not pay for a draw. Whoever is left out that way is too dear until the prices change,
-  so this happens at most once for every price;
+- because the rest of the money does not pay for a draw. Whoever is left out that way is too dear until prices change, so
+  this happens at most once for every price; and after the first time less than the dearest price is left;
 - because a provider is drawn more often than its cap allows. It is then used up: once for every cap that the budget
   can use up;
 - because of the pace P. Such a round costs more than P less the dearest price.
@@ -14,8 +14,8 @@ everybody who is available once. Other stops, and the consumer, may end a run so
 With S rounds of the first two kinds, T rounds cost at least Σ (least cost of a round) − S · (what a short one saves). A
 second bound counts the cheapest accesses, caps and all: N of them cost no more than the budget, so T ≤ S + (N − S)/K.
 
-**At the least**: a round costs at most P, and at most the K dearest accesses; t rounds at most the K·t dearest. A run can
-have ended before round t only if everybody whom the rest pays for is used up, in K·t draws.
+**At the least**: a round costs at most P, and at most the K dearest accesses; t rounds at most the K·t dearest. A run
+can have ended before round t only if everybody whom the rest pays for is used up, in K·t draws.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class _Walk:
         cost = singly = saved = 0  # of all rounds so far: at full length, with one draw each; by a short round
         draws = fares.per_round
         used_up = _used_up(fares) if fares.per_round > 1 else 0
+        shortened, lowest, highest = 0, fares.budget, 0  # by the rest; the cheapest and the dearest price so far
         shorts = used_up
         for stretch in fares.stretches:
             self.most_rounds = stretch.first
@@ -80,7 +81,9 @@ class _Walk:
             prices = sorted(stretch.quotes[i] for i in allowed)
             for i in allowed:
                 cheapest_yet[i] = min(stretch.quotes[i], cheapest_yet.get(i, stretch.quotes[i]))
-            shorts += _shortened_by_the_rest(fares, stretch, prices, used_up)
+            lowest, highest = min(lowest, prices[0]), max(highest, prices[-1])
+            shortened += _shortened_by_the_rest(fares, stretch, prices, used_up)
+            shorts = used_up + min(shortened, 1 + (highest - 1) // lowest)  # after the first, little is left
             a_round, fewest = _least_of_a_round(fares, prices, used_up)
             draws = min(draws, fewest)
             saved = max(saved, a_round - prices[0])
@@ -126,10 +129,9 @@ def _shortened_by_the_rest(fares: Fares, stretch: Stretch, prices: list[int], us
     """The rounds of a stretch that may be short because of what is left: each puts another price out of reach."""
     if fares.per_round == 1:
         return 0
-    cheapest, dearest = prices[0], prices[-1]
-    shorts = 0 if stretch.uniform else min(len(set(prices)), 1 + (dearest - 1) // cheapest)
+    shorts = 0 if fares.whole_rounds_only(stretch) else len(set(prices))
     if not fares.repeats:  # too few are within reach to fill a round
-        shorts += (prices[min(fares.per_round + used_up, len(prices)) - 1] - 1) // cheapest
+        shorts += (prices[min(fares.per_round + used_up, len(prices)) - 1] - 1) // prices[0]
     return shorts
 
 
@@ -181,7 +183,7 @@ def most_of_a_round(fares: Fares, stretch: Stretch) -> int:
 
 def _may_end(fares: Fares, stretch: Stretch, allowed: list[int], left: int, round: int) -> bool:
     """Whether a run with so much left can find nobody to ask before this round."""
-    if stretch.uniform and left < fares.per_round * stretch.quotes[0]:
+    if fares.whole_rounds_only(stretch) and left < fares.per_round * stretch.quotes[0]:
         return True
     within_reach = [fares.caps[i] for i in allowed if stretch.quotes[i] <= left]
     if any(cap is None for cap in within_reach):
@@ -204,7 +206,7 @@ def _most_unspent(fares: Fares, walk: _Walk, least_rounds: int) -> int:
 
 def _rest(fares: Fares, stretch: Stretch, lowest: dict[int, int]) -> int:
     """The most that is left where nobody can be asked at these prices: all whom it would pay for are used up."""
-    most = fares.per_round * stretch.quotes[0] - 1 if stretch.uniform else 0
+    most = fares.per_round * stretch.quotes[0] - 1 if fares.whole_rounds_only(stretch) else 0
     used_up = 0
     for i in sorted(fares.allowed(stretch), key=stretch.quotes.__getitem__):
         most = max(most, min(stretch.quotes[i] - 1, fares.budget - used_up))
@@ -218,7 +220,7 @@ def _rest(fares: Fares, stretch: Stretch, lowest: dict[int, int]) -> int:
 
 
 def _most_spent(fares: Fares, rounds: int) -> int:
-    """What so many rounds can ask for: no more than the dearest accesses, in whole multiples of what all prices share."""
+    """What so many rounds can ask for: no more than the dearest accesses, and a multiple of what all prices share."""
     highest = _extreme_prices(fares, rounds, max)
     by_round = sum(stretch.rounds(rounds) * most_of_a_round(fares, stretch) for stretch in fares.stretches)
     by_count = cost_of(fares.stack(highest, dearest=True), fares.per_round * rounds)

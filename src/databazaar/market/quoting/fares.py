@@ -1,8 +1,7 @@
-"""What every access of a run can cost, as it is known before the first round: prices, caps, and the consumer's limits."""
+"""What every access of a run can cost, known before the first round: prices, their changes, caps, limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,18 +17,11 @@ Stack = list[tuple[int, int | None]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rounds on end in which no price changes. `end` is the first round after them; None for the last stretch.
-
-    `uniform` says that all ask the same: such a market buys whole rounds only.
-    """
+    """Rounds on end in which no price changes. `end` is the first round after them; None for the last stretch."""
 
     first: int
     end: int | None
     quotes: tuple[int, ...]
-
-    @cached_property
-    def uniform(self) -> bool:
-        return min(self.quotes) == max(self.quotes)
 
     def rounds(self, until: int) -> int:
         """How many of its rounds come before this one."""
@@ -54,14 +46,27 @@ class Fares:
 
     @classmethod
     def of(cls, rules: RuleBook) -> Fares:
-        terms = rules.terms
+        terms, changes = rules.terms, rules.terms.roster.change_rounds
+        bounds = zip((0, *changes), (*changes, None), strict=True)
         return cls(
             terms.budget,
             terms.per_round,
-            (Stretch(0, None, tuple(rules.quotes.tolist())),),
-            (None,) * len(terms.roster),
+            tuple(Stretch(first, end, tuple(rules.quotes_at(first).tolist())) for first, end in bounds),
+            tuple(offer.most_accesses for offer in terms.roster.offers),
+            terms.most_per_access,
+            terms.most_per_round,
             repeats=draws_repeat(rules.sampler, rules.start(), terms.per_round, len(terms.roster)),
         )
+
+    @cached_property
+    def unlimited(self) -> bool:
+        """Whether the budget and the prices are all there is to look at."""
+        limits = (*self.caps, self.most_per_access, self.most_per_round)
+        return all(limit is None for limit in limits)
+
+    def whole_rounds_only(self, stretch: Stretch) -> bool:
+        """Whether a rest that pays for no whole round goes back, as where all ask the same (see the stop `budget`)."""
+        return self.unlimited and min(stretch.quotes) == max(stretch.quotes)
 
     @cached_property
     def dearest_allowed(self) -> int:
@@ -71,8 +76,12 @@ class Fares:
 
     def allowed(self, stretch: Stretch) -> list[int]:
         """Who can be asked in this stretch while enough is left."""
-        most = self.dearest_allowed
-        return [i for i, quote in enumerate(stretch.quotes) if quote <= most and self.caps[i] != 0]
+        return self._allowed[stretch.first]
+
+    @cached_property
+    def _allowed(self) -> dict[int, list[int]]:
+        most, caps = self.dearest_allowed, self.caps
+        return {s.first: [i for i, q in enumerate(s.quotes) if q <= most and caps[i] != 0] for s in self.stretches}
 
     def stack(self, prices: dict[int, int], *, dearest: bool = False) -> Stack:
         """The accesses of these providers at these prices, the cheapest first or the dearest."""

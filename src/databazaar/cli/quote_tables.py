@@ -1,0 +1,102 @@
+"""A quote in the terminal: sentences, who can be asked, and what to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from databazaar.market.quoting import Quote
+from databazaar.market.quoting.outlook import Outlook
+from databazaar.reports.wording import amount, count, printable
+
+MOST_ROWS = 30
+"""More providers than this are told by what they have in common; all of them stand in the JSON."""
+MOST_CHANGES = 2
+NAME_WIDTH = 28
+WORDS = ("provider", "announced", "status", "providers")
+"""Columns of words; the others are numbers."""
+
+
+def show(quote: Quote, market: Path) -> None:
+    """Facts, table, warnings, and how to go on."""
+    console = Console()
+    facts = quote.facts()
+    wide = max(map(len, facts))
+    for about, sentence in facts.items():
+        _say(console, f"{about:<{wide}}  {sentence}")
+    _say(console, f"\nWho can be asked, in {quote.currency.name}")
+    console.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
+    if len(quote.providers) > MOST_ROWS:
+        _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)\n")
+    for warning in quote.warnings:
+        _say(console, f"- {warning}")
+    warnings = count(len(quote.warnings), "warning")
+    _say(
+        console, f"{warnings}: `bazaar run {market}` begins" if quote.rounds.most else f"{warnings}: there is no round"
+    )
+
+
+def provider_table(quote: Quote) -> Table:
+    """Everybody, the cheapest first; columns that say nothing are left out."""
+    heads = ["provider", "price", "announced", "most accesses", "can sell", "can earn", "status"]
+    rows = [_cells(quote, provider) for provider in quote.providers]
+    absent = {"announced"} if not any(p.price_changes for p in quote.providers) else set()
+    absent |= {"most accesses"} if all(p.most_accesses is None for p in quote.providers) else set()
+    kept = [place for place, head in enumerate(heads) if head not in absent]
+    return _table([heads[place] for place in kept], ([row[place] for place in kept] for row in rows))
+
+
+def status_table(quote: Quote) -> Table:
+    """How many providers have each status, and what they ask."""
+    groups: dict[str, list[Outlook]] = {}
+    for provider in quote.providers:
+        groups.setdefault(provider.status, []).append(provider)
+    rows = []
+    for status, group in groups.items():
+        prices = sorted(provider.price for provider in group)
+        asked = (prices[0], prices[len(prices) // 2], prices[-1], max(provider.can_earn for provider in group))
+        rows.append([status, f"{len(group):,}", *(amount(quote.currency, price) for price in asked)])
+    shown = rows[:MOST_ROWS]
+    return _table(["status", "how many", "cheapest", "middle", "dearest", "can earn, each"], shown)
+
+
+def _cells(quote: Quote, provider: Outlook) -> list[str]:
+    currency, changes = quote.currency, provider.price_changes
+    announced = [f"{amount(currency, change.price)} from round {change.from_round}" for change in changes]
+    more = [f"{len(announced) - MOST_CHANGES:,} more"] if len(announced) > MOST_CHANGES else []
+    return [
+        _short(provider.id),
+        amount(currency, provider.price),
+        ", ".join(announced[:MOST_CHANGES] + more),
+        "" if provider.most_accesses is None else f"{provider.most_accesses:,}",
+        f"{provider.can_sell:,}",
+        amount(currency, provider.can_earn),
+        provider.status,
+    ]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    for head in heads:
+        words = head in WORDS
+        table.add_column(head, justify="left" if words else "right", no_wrap=head not in ("announced", "status"))
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(printable_lines(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))

@@ -1,0 +1,123 @@
+"""Where a market cannot learn or money stays behind: one sentence each, with a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from databazaar.display import listed
+from databazaar.market.quoting.bounds import Bounds
+from databazaar.market.quoting.fares import Fares
+from databazaar.market.quoting.outlook import too_dear
+from databazaar.money import Currency
+
+if TYPE_CHECKING:
+    from databazaar.market.quoting.quote import Quote
+
+ACCESSES_EACH = 2
+"""With fewer accesses for each provider than this there is nobody to compare anybody with."""
+FEW_ROUNDS = 10
+"""The model moves once a round: with fewer rounds it does not come far."""
+LARGE_PRICE = 0.1
+"""The share of the budget from which on a single access eats it."""
+LARGE_SHARE = 0.2
+"""The share of the budget from which on exploration, or what cannot be spent, is worth a word."""
+
+
+def advice(quote: Quote) -> tuple[str, ...]:
+    """What the consumer should mend before it spends anything."""
+    asked = sum(provider.open for provider in quote.providers)
+    if not quote.rounds.most:
+        return (_no_round(quote, asked),)
+    return tuple(warning for part in (_who, _how_often, _on_what) for warning in part(quote, asked))
+
+
+def _no_round(quote: Quote, asked: int) -> str:
+    if asked == 0 and any(provider.price <= quote.budget for provider in quote.providers):
+        return "nobody can be asked, so there is no round: raise most_per_access or most_per_round, or leave them out"
+    needed = quote.per_round * min(provider.price for provider in quote.providers)
+    return (
+        f"the budget pays for no round of {quote.per_round:,} accesses: raise budget to at least "
+        f"{quote.currency.format(needed)}, or lower per_round"
+    )
+
+
+def _who(quote: Quote, asked: int) -> Iterator[str]:
+    """Too few to choose from, or one that takes it all."""
+    if asked == 1:
+        yield "only one provider can be asked, so there is nothing to learn: raise the limits, or find more providers"
+    elif asked < quote.per_round:
+        yield (
+            f"per_round = {quote.per_round:,} is more than the {asked:,} providers that can be asked, so a round asks "
+            f"the same ones again or stays short: lower per_round to at most {asked:,}"
+        )
+    large = [p for p in quote.providers if p.open and p.price > LARGE_PRICE * quote.budget]
+    if large and asked > 1:
+        dearest, cheapest = max(p.price for p in large), min(p.price for p in large)
+        yield (
+            f"a single access to {listed([p.id for p in large])} costs up to {dearest / quote.budget:.0%} of the "
+            f"budget: set most_per_access below {quote.currency.format(cheapest)}, or raise budget to at least "
+            f"{quote.currency.format(round(dearest / LARGE_PRICE))}"
+        )
+
+
+def _how_often(quote: Quote, asked: int) -> Iterator[str]:
+    """Too few accesses or rounds to learn anything."""
+    wanted, accesses = ACCESSES_EACH * asked, quote.accesses.even
+    if asked > 1 and accesses < wanted:
+        yield (
+            f"about {accesses:,} accesses for {asked:,} providers are fewer than two for each, so the market cannot "
+            f"learn who is good: raise budget to about {quote.about(quote.budget * wanted / max(1, accesses))}, or set "
+            "most_per_access to ask fewer"
+        )
+    elif quote.first_look is not None and (quote.first_look.money or 0) > quote.budget:
+        yield (
+            "the budget is spent before everybody has been asked once, because the dear ones are drawn rarely: set "
+            "most_per_access to leave them out, or raise budget"
+        )
+    if quote.rounds.even < FEW_ROUNDS:
+        yield (
+            f"about {quote.rounds.even:,} rounds are few, and the model moves once in each: lower per_round, or raise "
+            "budget"
+        )
+    by_pace = quote.accesses.even / max(1, quote.rounds.even)
+    if quote.most_per_round is not None and by_pace < 0.9 * min(quote.per_round, asked):
+        yield (
+            f"most_per_round pays for about {by_pace:.1f} of {quote.per_round:,} accesses in a round, and draws of dear "
+            "providers are left out: raise it, or lower per_round"
+        )
+
+
+def _on_what(quote: Quote, asked: int) -> Iterator[str]:
+    """Much of the money goes elsewhere."""
+    if quote.exploration is not None and quote.exploration.share > LARGE_SHARE:
+        yield f"exploration takes {quote.exploration.share:.0%} of the budget: lower the sampler's alpha"
+    if quote.least_unspent > LARGE_SHARE * quote.budget:
+        yield (
+            f"{quote.currency.format(quote.least_unspent)} or more of the budget cannot be spent: lower budget, or "
+            "raise what holds it back (caps, most_per_access, most_per_round)"
+        )
+
+
+def reasons_for_a_rest(fares: Fares, found: Bounds, currency: Currency) -> tuple[str, ...]:
+    """Why a part of the budget may not be spent."""
+    reasons: list[str] = []
+    played = [stretch for stretch in fares.stretches if stretch.first <= found.most_rounds]
+    asked = {i for stretch in played for i in fares.allowed(stretch)}
+    last = played[-1]
+    if not fares.allowed(last):
+        limits = sorted({too_dear(fares, quote) or "used up" for quote in last.quotes})
+        when = f"from round {last.first} on " if last.first else ""
+        reasons.append(f"{when}everybody is {' or '.join(limits)}")
+    caps = [fares.caps[i] for i in asked]
+    count = sum(cap or 0 for cap in caps)
+    if asked and all(cap is not None for cap in caps):
+        reasons.append(f"all caps together allow {count:,} access{'' if count == 1 else 'es'}")
+    elif fares.whole_rounds_only(last):
+        reasons.append(f"a rest below {currency.format(fares.per_round * last.quotes[0])} pays for no whole round")
+    elif asked:
+        cheapest = min(last.quotes[i] for i in fares.allowed(last)) if fares.allowed(last) else 0
+        used_up = ", and who is cheap may be used up" if any(cap is not None for cap in caps) else ""
+        if cheapest > 1 or used_up:
+            reasons.append(f"a rest below {currency.format(cheapest)} pays for nobody{used_up}")
+    return tuple(reasons)

@@ -1,0 +1,73 @@
+"""Each provider before the first round: what it asks, whether it can be asked, and what it can earn at the most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from databazaar.market.quoting.bounds import most_earned
+from databazaar.market.quoting.fares import Fares
+from databazaar.roster import PriceChange, Roster
+
+OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One provider. Amounts are the most that an access may cost, in minor units; changes are those that are announced.
+
+    `status` is "open", or why it cannot be asked, or from which round on; `open` says whether it can be asked at all.
+    """
+
+    id: str
+    owner: str
+    price: int
+    price_changes: tuple[PriceChange, ...]
+    most_accesses: int | None
+    can_sell: int
+    can_earn: int
+    open: bool
+    status: str
+
+
+def outlooks(fares: Fares, roster: Roster, rounds: int) -> tuple[Outlook, ...]:
+    """Everybody who can be asked, the cheapest first, then the others; `rounds` are the most that there can be."""
+    found = [_outlook(fares, roster, place, rounds) for place in range(len(roster))]
+    return tuple(sorted(found, key=lambda outlook: (not outlook.open, outlook.price)))
+
+
+def _outlook(fares: Fares, roster: Roster, place: int, rounds: int) -> Outlook:
+    offer = roster.offers[place]
+    quotes = [(stretch.first, stretch.quotes[place]) for stretch in fares.stretches]
+    sold, earned = most_earned(fares, place, rounds)
+    return Outlook(
+        offer.id,
+        offer.owner,
+        quotes[0][1],
+        tuple(PriceChange(*after) for before, after in pairwise(quotes) if before[1] != after[1]),
+        offer.most_accesses,
+        sold,
+        earned,
+        sold > 0,
+        _status(fares, place, rounds),
+    )
+
+
+def _status(fares: Fares, place: int, rounds: int) -> str:
+    if fares.caps[place] == 0:
+        return "offers no access"
+    reasons = [(s.first, too_dear(fares, s.quotes[place])) for s in fares.stretches if s.first < max(1, rounds)]
+    turns = [after for before, after in pairwise(reasons) if bool(before[1]) != bool(after[1])]
+    later = [f"{'too dear' if why else OPEN} from round {first} on" for first, why in turns]
+    return ", ".join([reasons[0][1], *later] if reasons[0][1] else later or [OPEN])
+
+
+def too_dear(fares: Fares, quote: int) -> str:
+    """Which limit this price is above; nothing where it is above none."""
+    if fares.most_per_access is not None and quote > fares.most_per_access:
+        return "above most_per_access"
+    if quote > fares.budget:
+        return "above the budget"
+    if fares.most_per_round is not None and quote > fares.most_per_round:
+        return "dearer than most_per_round"
+    return ""

@@ -1,0 +1,73 @@
+"""What a run comes to in the mean: while money is spread evenly, and until everybody has been asked once."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from databazaar.market.quoting.fares import Fares
+from databazaar.samplers.protocol import Vector
+
+GRID = 4000
+"""How finely the time until everybody is drawn is added up."""
+
+
+class Projection(NamedTuple):
+    """About so many rounds and accesses; `draws` are those of the first rounds, in the mean."""
+
+    rounds: int
+    accesses: int
+    draws: float
+
+
+def at_even_shares(fares: Fares) -> Projection:
+    """A run that gives all who can be asked the same share of the money, and so draws them by 1 / price.
+
+    Amounts flow: it goes on at the same pace until a cap is used up, a price changes, or somebody becomes too dear for
+    what is left, and from there on at another.
+    """
+    left, round, accesses, first = float(fares.budget), 0, 0.0, None
+    caps = np.array([math.inf if cap is None else cap for cap in fares.caps])
+    limit = min(float(limit) for limit in (math.inf, fares.most_per_access, fares.most_per_round) if limit is not None)
+    for stretch in fares.stretches:
+        quotes = np.array(stretch.quotes, dtype=np.float64)
+        end = math.inf if stretch.end is None else stretch.end
+        while round < end:
+            open_ = (quotes <= min(left, limit)) & (caps >= 0.5)
+            if not open_.any() or (fares.whole_rounds_only(stretch) and left < fares.per_round * quotes[0]):
+                return Projection(round, int(accesses + 0.5), first or 0.0)
+            chances = np.where(open_, 1 / quotes, 0.0)
+            chances /= chances.sum()
+            a_draw = float(chances @ quotes)
+            draws = min(fares.per_round, (fares.most_per_round or math.inf) / a_draw, left / a_draw)
+            draws = draws if fares.repeats else min(draws, float(open_.sum()))
+            first = draws if first is None else first
+            until_used_up = float((caps[open_] / (draws * chances[open_])).min())
+            until_too_dear = (left - float(quotes[open_].max())) / (draws * a_draw)
+            rounds = max(1, math.floor(min(end - round, until_used_up, until_too_dear)))
+            caps -= rounds * draws * chances
+            left -= rounds * draws * a_draw
+            accesses += rounds * draws
+            round += rounds
+    return Projection(round, int(accesses + 0.5), first or 0.0)
+
+
+def draws_until_all_seen(chances: Vector) -> float:
+    """How many independent draws it takes in the mean until everybody with a chance was drawn once.
+
+    The coupon collector with unequal chances: ∫ 1 − Π (1 − exp(−p_i x)) dx from 0 on.
+
+    >>> round(draws_until_all_seen(np.full(10, 0.1)), 1)  # 10 (1 + 1/2 + … + 1/10)
+    29.3
+    """
+    p = chances[chances > 0]
+    longest = (math.log(len(p)) + 30.0) / float(p.min())
+    x = np.concatenate([[0.0], np.geomspace(longest * 1e-9, longest, GRID)])
+    missing = np.ones_like(x)
+    for start in range(1, len(x), 500):  # a part at a time, so that 10,000 providers fit
+        unseen = np.exp(-np.outer(x[start : start + 500], p))
+        with np.errstate(divide="ignore"):  # log 0, where a chance is so small that nothing has happened yet
+            missing[start : start + 500] = -np.expm1(np.log1p(-unseen).sum(axis=1))
+    return float(((missing[1:] + missing[:-1]) / 2 * np.diff(x)).sum())
