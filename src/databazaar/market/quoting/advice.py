@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from databazaar.display import listed
 from databazaar.market.quoting.bounds import Bounds
-from databazaar.market.quoting.fares import Fares
+from databazaar.market.quoting.fares import Fares, Stretch
 from databazaar.market.quoting.outlook import too_dear
 from databazaar.money import Currency
 
@@ -100,24 +100,35 @@ def _on_what(quote: Quote, asked: int) -> Iterator[str]:
 
 
 def reasons_for_a_rest(fares: Fares, found: Bounds, currency: Currency) -> tuple[str, ...]:
-    """Why a part of the budget may not be spent."""
-    reasons: list[str] = []
+    """Why a part of the budget may not be spent; none where all of it is."""
+    if not found.most_unspent:
+        return ()
     played = [stretch for stretch in fares.stretches if stretch.first <= found.most_rounds]
-    asked = {i for stretch in played for i in fares.allowed(stretch)}
+    return tuple(reason for part in (_too_dear, _used_up, _too_little) for reason in part(fares, played, currency))
+
+
+def _too_dear(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
     last = played[-1]
     if not fares.allowed(last):
         limits = sorted({too_dear(fares, quote) or "used up" for quote in last.quotes})
         when = f"from round {last.first} on " if last.first else ""
-        reasons.append(f"{when}everybody is {' or '.join(limits)}")
-    caps = [fares.caps[i] for i in asked]
-    count = sum(cap or 0 for cap in caps)
-    if asked and all(cap is not None for cap in caps):
-        reasons.append(f"all caps together allow {count:,} access{'' if count == 1 else 'es'}")
-    elif fares.whole_rounds_only(last):
-        reasons.append(f"a rest below {currency.format(fares.per_round * last.quotes[0])} pays for no whole round")
-    elif asked:
-        cheapest = min(last.quotes[i] for i in fares.allowed(last)) if fares.allowed(last) else 0
-        used_up = ", and who is cheap may be used up" if any(cap is not None for cap in caps) else ""
-        if cheapest > 1 or used_up:
-            reasons.append(f"a rest below {currency.format(cheapest)} pays for nobody{used_up}")
-    return tuple(reasons)
+        yield f"{when}everybody is {' or '.join(limits)}"
+
+
+def _used_up(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
+    caps = [fares.caps[i] for i in {i for stretch in played for i in fares.allowed(stretch)}]
+    if caps and all(cap is not None for cap in caps):
+        count = sum(cap or 0 for cap in caps)
+        yield f"all caps together allow {count:,} access{'' if count == 1 else 'es'}"
+    elif any(cap is not None for cap in caps):
+        yield "who is cheap may be used up, and the rest too little for others"
+
+
+def _too_little(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
+    asked = [(stretch, fares.allowed(stretch)) for stretch in played if fares.allowed(stretch)]
+    whole = max((fares.per_round * s.quotes[0] for s, _ in asked if fares.whole_rounds_only(s)), default=0)
+    alone = max((min(s.quotes[i] for i in who) for s, who in asked), default=0)
+    if whole > alone:
+        yield f"a rest below {currency.format(whole)} pays for no whole round"
+    elif alone > 1:
+        yield f"a rest below {currency.format(alone)} pays for nobody"

@@ -28,30 +28,32 @@ def at_even_shares(fares: Fares) -> Projection:
     Amounts flow: it goes on at the same pace until a cap is used up, a price changes, or somebody becomes too dear for
     what is left, and from there on at another.
     """
-    left, round, accesses, first = float(fares.budget), 0, 0.0, None
-    caps = np.array([math.inf if cap is None else cap for cap in fares.caps])
-    limit = min(float(limit) for limit in (math.inf, fares.most_per_access, fares.most_per_round) if limit is not None)
-    for stretch in fares.stretches:
+    left, round, accesses, first = float(fares.budget), 0, 0.0, 0.0
+    caps = np.array([math.inf if cap is None else cap for cap in fares.caps], dtype=np.float64)
+    pace = math.inf if fares.most_per_round is None else fares.most_per_round
+    limit = pace if fares.most_per_access is None else min(pace, fares.most_per_access)
+    stretches = iter(fares.stretches)
+    stretch = next(stretches)
+    while True:
+        if stretch.end == round:
+            stretch = next(stretches)
         quotes = np.array(stretch.quotes, dtype=np.float64)
-        end = math.inf if stretch.end is None else stretch.end
-        while round < end:
-            open_ = (quotes <= min(left, limit)) & (caps >= 0.5)
-            if not open_.any() or (fares.whole_rounds_only(stretch) and left < fares.per_round * quotes[0]):
-                return Projection(round, int(accesses + 0.5), first or 0.0)
-            chances = np.where(open_, 1 / quotes, 0.0)
-            chances /= chances.sum()
-            a_draw = float(chances @ quotes)
-            draws = min(fares.per_round, (fares.most_per_round or math.inf) / a_draw, left / a_draw)
-            draws = draws if fares.repeats else min(draws, float(open_.sum()))
-            first = draws if first is None else first
-            until_used_up = float((caps[open_] / (draws * chances[open_])).min())
-            until_too_dear = (left - float(quotes[open_].max())) / (draws * a_draw)
-            rounds = max(1, math.floor(min(end - round, until_used_up, until_too_dear)))
-            caps -= rounds * draws * chances
-            left -= rounds * draws * a_draw
-            accesses += rounds * draws
-            round += rounds
-    return Projection(round, int(accesses + 0.5), first or 0.0)
+        asked = (quotes <= min(left, limit)) & (caps >= 0.5)
+        if not asked.any() or (fares.whole_rounds_only(stretch) and left < fares.per_round * quotes[0]):
+            return Projection(round, int(accesses + 0.5), first)
+        chances = np.where(asked, 1 / quotes, 0.0)
+        chances /= chances.sum()
+        a_draw = float(chances @ quotes)
+        draws = min(fares.per_round if fares.repeats else min(fares.per_round, asked.sum()), min(pace, left) / a_draw)
+        first = first or draws
+        used_up = float((caps[asked] / (draws * chances[asked])).min())
+        too_dear = (left - float(quotes[asked].max())) / (draws * a_draw)
+        changed = math.inf if stretch.end is None else stretch.end - round
+        rounds = max(1, math.floor(min(used_up, too_dear, changed)))
+        caps -= rounds * draws * chances
+        left -= rounds * draws * a_draw
+        accesses += rounds * draws
+        round += rounds
 
 
 def draws_until_all_seen(chances: Vector) -> float:
