@@ -18,27 +18,34 @@ MOST_ROWS = 30
 """More providers than this are told by what they have in common; all of them stand in the JSON."""
 MOST_CHANGES = 2
 NAME_WIDTH = 28
-WORDS = ("provider", "announced", "status", "providers")
+WORDS = ("provider", "announced", "status")
 """Columns of words; the others are numbers."""
 
 
 def show(quote: Quote, market: Path) -> None:
     """Facts, table, warnings, and how to go on."""
     console = Console()
-    facts = quote.facts()
-    wide = max(map(len, facts))
-    for about, sentence in facts.items():
-        _say(console, f"{about:<{wide}}  {sentence}")
-    _say(console, f"\nWho can be asked, in {quote.currency.name}")
+    console.print(fact_table(quote))
+    _say(console, "")
+    _say(console, f"Who can be asked, in {quote.currency.name}")
     console.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
     if len(quote.providers) > MOST_ROWS:
-        _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)\n")
+        _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
     for warning in quote.warnings:
         _say(console, f"- {warning}")
     warnings = count(len(quote.warnings), "warning")
     _say(
         console, f"{warnings}: `bazaar run {market}` begins" if quote.rounds.most else f"{warnings}: there is no round"
     )
+
+
+def fact_table(quote: Quote) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for about, sentence in quote.facts().items():
+        table.add_row(about, Text(printable(sentence)))
+    return table
 
 
 def provider_table(quote: Quote) -> Table:
@@ -55,14 +62,14 @@ def status_table(quote: Quote) -> Table:
     """How many providers have each status, and what they ask."""
     groups: dict[str, list[Outlook]] = {}
     for provider in quote.providers:
-        groups.setdefault(provider.status, []).append(provider)
+        status, *later = provider.status.split(" from round")
+        groups.setdefault(f"{status} later on" if later else status, []).append(provider)
     rows = []
     for status, group in groups.items():
         prices = sorted(provider.price for provider in group)
         asked = (prices[0], prices[len(prices) // 2], prices[-1], max(provider.can_earn for provider in group))
         rows.append([status, f"{len(group):,}", *(amount(quote.currency, price) for price in asked)])
-    shown = rows[:MOST_ROWS]
-    return _table(["status", "how many", "cheapest", "middle", "dearest", "can earn, each"], shown)
+    return _table(["status", "how many", "cheapest", "middle", "dearest", "can earn, each"], rows)
 
 
 def _cells(quote: Quote, provider: Outlook) -> list[str]:
@@ -95,8 +102,4 @@ def _short(name: str) -> str:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(printable_lines(text), markup=False, highlight=False, soft_wrap=True)
-
-
-def printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

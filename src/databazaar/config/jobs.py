@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
-from databazaar.market.arbiter import Arbiter, theory_sampler
+from databazaar.market.arbiter import Arbiter, theory_for
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerRow
@@ -125,7 +126,7 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
 
 def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
     federated = market.federation if market.engine.kind == "federated" else None
-    oracle = None if federated is not None else _oracle(market)
+    oracle = None if federated is not None else oracle_of(market)
     consumer = _consumer(market, data)
     providers = [
         Provider(
@@ -141,7 +142,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
         title=market.name,
         consumer=consumer,
         providers=providers,
-        sampler=_sampler(market, consumer, providers),
+        sampler=sampler_of(market),
         seed=market.seed,
         engine=market.engine.kind,
         device=market.engine.device,
@@ -166,25 +167,31 @@ def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
     aggregator = market.aggregator
     return {
         "aggregator": None if isinstance(aggregator, MeanSettings) else AGGREGATORS.build(aggregator.model_dump()),
-        "payment": _payment(market, providers),
-        "stops": tuple(STOPS.build(stop.model_dump()) for stop in market.stops),
+        "payment": payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
+        "stops": stops_of(market),
         "patience": market.settings.patience,
     }
 
 
-def _payment(market: MarketFile, providers: list[Provider]) -> Payment | None:
+def stops_of(market: MarketFile) -> tuple[Stop, ...]:
+    """The stops beside those of every run."""
+    return tuple(STOPS.build(stop.model_dump()) for stop in market.stops)
+
+
+def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment | None:
+    """The payment, None for the arbiter's own. `rows` counts those of each provider, where that is paid by the row."""
     if isinstance(market.payment, PricePerAccessSettings):
         return None
     if isinstance(market.payment, PricePerRowSettings):
-        return PricePerRow(tuple(rows_of_an_access(provider) for provider in providers))
+        oracle = oracle_of(market)
+        return PricePerRow(tuple(_rows_of_an_access(oracle, count) for count in rows()))
     payment: Payment = PAYMENTS.build(market.payment.model_dump())
     return payment
 
 
-def rows_of_an_access(provider: Provider) -> int:
+def _rows_of_an_access(oracle: Oracle, rows: int) -> int:
     """How many of its rows a local provider learns from when it is asked."""
-    assert isinstance(provider.oracle, Oracle)
-    return int((provider.oracle.batches(len(provider.dataset[1]), key=0) >= 0).sum())
+    return int((oracle.batches(rows, key=0) >= 0).sum())
 
 
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
@@ -238,14 +245,16 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     )
 
 
-def _oracle(market: MarketFile) -> Oracle:
+def oracle_of(market: MarketFile) -> Oracle:
+    """How providers answer whose data are here."""
     settings, every = market.oracle.model_dump(), market.training.halve_every
     if every and "step" in settings:
         settings["step"] = Halving(settings["step"], every)
     return build_oracle(**settings)
 
 
-def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) -> Sampler:
+def sampler_of(market: MarketFile) -> Sampler:
+    """Who decides whom to ask."""
     settings = market.sampler
     if isinstance(settings, RegisteredSampler):
         sampler: Sampler = settings.registry.build(settings.model_dump())
@@ -256,7 +265,8 @@ def _sampler(market: MarketFile, consumer: Consumer, providers: list[Provider]) 
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:
         return OSMD(settings.eta, settings.alpha)
-    return theory_sampler(consumer, providers, settings.switches or 1)
+    prices = [provider.price_minor for provider in market.providers]
+    return theory_for(market.budget_minor, market.per_round, prices, settings.switches or 1)
 
 
 def demo_job(budget: int, seed: int) -> Job:

@@ -240,9 +240,14 @@ class Arbiter(Displayed):
 
 
 def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: int = 1) -> OSMD:
-    """OSMD.from_theory, with the budget counted in accesses at the providers' mean price."""
-    accesses = consumer.budget * len(providers) // max(1, sum(p.price for p in providers))
-    return OSMD.from_theory(max(1, len(providers)), max(accesses, consumer.per_round), consumer.per_round, switches)
+    """OSMD.from_theory for these two sides."""
+    return theory_for(consumer.budget, consumer.per_round, [provider.price for provider in providers], switches)
+
+
+def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int = 1) -> OSMD:
+    """OSMD.from_theory, with the budget counted in accesses at the mean of the prices."""
+    accesses = budget * len(prices) // max(1, sum(prices))
+    return OSMD.from_theory(max(1, len(prices)), max(accesses, per_round), per_round, switches)
 
 
 def _models(state: State) -> tuple[Tensor, Tensor]:

@@ -83,8 +83,8 @@ def _how_often(quote: Quote, asked: int) -> Iterator[str]:
     by_pace = quote.accesses.even / max(1, quote.rounds.even)
     if quote.most_per_round is not None and by_pace < 0.9 * min(quote.per_round, asked):
         yield (
-            f"most_per_round pays for about {by_pace:.1f} of {quote.per_round:,} accesses in a round, and draws of dear "
-            "providers are left out: raise it, or lower per_round"
+            f"most_per_round pays for about {by_pace:.1f} of {quote.per_round:,} accesses in a round, and what does "
+            "not fit is left out: raise it, or lower per_round"
         )
 
 

@@ -5,8 +5,8 @@ everybody who is available once. Other stops, and the consumer, may end a run so
 
 **At the most** T rounds. A round whose draws all fit costs at least K times the cheapest price. A round may be shorter:
 
-- because the rest of the money does not pay for a draw. Whoever is left out that way is too dear until prices change, so
-  this happens at most once for every price; and after the first time less than the dearest price is left;
+- because the rest of the money does not pay for a draw. Whoever is left out that way is too dear until prices change,
+  so this happens at most once for every price; and after the first time less than the dearest price is left;
 - because a provider is drawn more often than its cap allows. It is then used up: once for every cap that the budget
   can use up;
 - because of the pace P. Such a round costs more than P less the dearest price.

@@ -17,11 +17,12 @@ from databazaar.market.quoting.fares import Fares
 from databazaar.market.quoting.outlook import Outlook, outlooks
 from databazaar.market.quoting.projection import Projection, at_even_shares, draws_until_all_seen
 from databazaar.money import Currency
+from databazaar.stops import Budget
 
 
 @dataclass(frozen=True)
 class Span:
-    """`least` and `most` hold for every run that its budget ends; `even` is about where each is given the same money."""
+    """`least` and `most` hold for every run that its budget ends; `even` is about what even shares of money come to."""
 
     least: int
     even: int
@@ -65,8 +66,8 @@ class Quote(Displayed):
     `rounds` and `accesses` are bounded for any draws; `short_rounds` of them may have fewer accesses than wanted.
     `without_pace` are the rounds if there were no most per round. Between `least_unspent` and `most_unspent` of the
     budget are never asked for, for the `unspent_because`. `exploration` is None where the sampler does not say it.
-    `providers` has everybody who can be asked, the cheapest first, then the others. Stops that look at the utility, and
-    the consumer, may end a run sooner.
+    `providers` has everybody who can be asked, the cheapest first, then the others. The consumer, and `stops` beside the
+    budget, may end a run sooner.
     """
 
     market: str
@@ -76,6 +77,7 @@ class Quote(Displayed):
     most_per_access: int | None
     most_per_round: int | None
     sampler: str
+    stops: tuple[str, ...]
     rounds: Span
     accesses: Span
     short_rounds: int
@@ -103,6 +105,8 @@ class Quote(Displayed):
             "rounds": f"{self.rounds}" + (f"; up to {short:,} of them cut by the rest or by caps" if short else ""),
             "accesses": str(self.accesses),
         }
+        if self.stops:
+            facts["ends sooner"] = f"where the stop {' or '.join(map(repr, self.stops))} has a reason"
         if self.most_per_round is not None:
             facts["pace"] = f"no round costs more than {money(self.most_per_round)}; without that {self.without_pace}"
         facts["not spent"] = self._unspent()
@@ -119,18 +123,18 @@ class Quote(Displayed):
     def _exploration(self) -> str:
         if self.exploration is None:
             return f"sampler {self.sampler!r} does not say what it spends on it"
+        per_round, over_the_run = self.exploration.per_round, self.exploration.over_the_run
         return (
-            f"{self.about(self.exploration.per_round)} a round and {self.about(self.exploration.over_the_run)} over the "
-            f"run go to keep everybody explored, {self.exploration.share:.1%} of the budget"
+            f"{self.about(per_round)} a round and {self.about(over_the_run)} over the run, "
+            f"{self.exploration.share:.1%} of the budget, only to keep everybody explored"
         )
 
     def _first_look(self, look: FirstLook) -> str:
-        least = (
-            f"at the least {look.least_rounds:,} rounds and {self.currency.format(look.least_money)}, all prices once"
-        )
+        least = f"at the least {_rounds(look.least_rounds)} (n/K) and {self.currency.format(look.least_money)}"
         if look.rounds is None or look.money is None:
             return f"{least}; sampler {self.sampler!r} gives somebody no chance at first"
-        return f"about {math.ceil(look.rounds):,} rounds and {self.about(look.money)} in the mean; {least}"
+        mean = f"about {_rounds(math.ceil(look.rounds))} and {self.about(look.money)}"
+        return f"{mean}, in the mean of independent draws with the first chances; {least}"
 
     def about(self, amount: float) -> str:
         """An amount that is a mean, with the currency's decimals and one more where it is small."""
@@ -163,6 +167,7 @@ def quote(rules: RuleBook) -> Quote:
         most_per_access=terms.most_per_access,
         most_per_round=terms.most_per_round,
         sampler=rules.sampler.kind,
+        stops=tuple(stop.kind for stop in rules.stops if not isinstance(stop, Budget)),
         rounds=rounds,
         accesses=accesses,
         short_rounds=found.short_rounds,
@@ -176,6 +181,10 @@ def quote(rules: RuleBook) -> Quote:
         warnings=(),
     )
     return replace(given, warnings=advice(given))
+
+
+def _rounds(count: int) -> str:
+    return f"{count:,} round{'' if count == 1 else 's'}"
 
 
 def _spans(found: Bounds, even: Projection) -> tuple[Span, Span]:

@@ -1,0 +1,46 @@
+"""The quote for a market.toml. Of the files only rows are counted, and only where providers are paid by the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from databazaar.config.jobs import payment_of, sampler_of, stops_of
+from databazaar.config.market_data import labelled_table
+from databazaar.config.market_file import MarketFile, load_market
+from databazaar.errors import BazaarError
+from databazaar.ledger import RuleBook, Terms
+from databazaar.market.quoting import Quote, quote
+from databazaar.payments import PricePerAccess
+from databazaar.roster import Offer, Roster
+from databazaar.stops import Budget, Patience
+
+
+def market_quote(path: Path) -> Quote:
+    """What the run of a market.toml will cost."""
+    market, folder = load_market(path), path.resolve().parent
+    terms = Terms(
+        seed=market.seed,
+        budget=market.budget_minor,
+        per_round=market.per_round,
+        currency=market.currency,
+        roster=Roster(tuple(Offer(p.id, p.owner, p.price_minor) for p in market.providers)),
+        rules={},
+        bounded_utility=False,
+        initial_model="",
+        market=market.name,
+    )
+    payment = payment_of(market, lambda: _rows(market, folder)) or PricePerAccess()
+    stops = (Patience(market.settings.patience), *stops_of(market), Budget())
+    return quote(RuleBook(terms, sampler_of(market), payment, stops))
+
+
+def _rows(market: MarketFile, folder: Path) -> Iterator[int]:
+    """The rows of each provider whose target is known."""
+    for provider in market.providers:
+        assert provider.file is not None  # a federation is not paid by the row
+        try:
+            table, _ = labelled_table(market, folder, provider.file)
+        except BazaarError as error:
+            raise BazaarError(f"provider {provider.id!r}: {error}") from None
+        yield len(table)
