@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from databazaar.learning.task import Cosine, Halving
     from databazaar.market.arbiter import Arbiter
     from databazaar.market.callback import Callback
+    from databazaar.market.quoting import Quote
     from databazaar.market.run import Progress
     from databazaar.market.worth import judge_purchase
     from databazaar.money import Currency
@@ -71,6 +72,7 @@ __all__ = [
     "Progress",
     "Provider",
     "Purse",
+    "Quote",
     "Replies",
     "Report",
     "Roster",
@@ -121,6 +123,7 @@ _MODULES = {
     "Halving": "learning.task",
     "Arbiter": "market.arbiter",
     "Callback": "market.callback",
+    "Quote": "market.quoting",
     "Progress": "market.run",
     "judge_purchase": "market.worth",
     "Currency": "money",

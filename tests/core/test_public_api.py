@@ -42,6 +42,7 @@ NAMES = [
     "Progress",
     "Provider",
     "Purse",
+    "Quote",
     "Replies",
     "Report",
     "Roster",

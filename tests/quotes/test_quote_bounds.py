@@ -7,12 +7,12 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.market.quoting.bounds import bounds, most_earned
+from databazaar.market.quoting.bounds import bounds
 from databazaar.market.quoting.fares import Fares, Stretch
+from databazaar.market.quoting.outlook import most_earned
 from databazaar.roster import Purse
 
 ENDLESS = 10**6

@@ -23,6 +23,7 @@ from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
+from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, first_state
 from databazaar.parties import Consumer, Provider
@@ -117,6 +118,10 @@ class Arbiter(Displayed):
     def terms(self) -> Terms:
         """What is agreed before the first round, and stands at the head of the ledger."""
         return self.rules.terms
+
+    def quote(self) -> Quote:
+        """What the run will cost, before a coin is spent: rounds, exploration, who can be asked, what stays behind."""
+        return quote(self.rules)
 
     def begin(
         self, accounts: Accounts, on_round: OnRound | None = None, evaluator: Evaluator | None = None

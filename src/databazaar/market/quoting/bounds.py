@@ -241,22 +241,3 @@ def _extreme_prices(fares: Fares, rounds: int | None, extreme: Callable[[int, in
             for i in fares.allowed(stretch):
                 prices[i] = extreme(stretch.quotes[i], prices.get(i, stretch.quotes[i]))
     return prices
-
-
-def most_earned(fares: Fares, provider: int, rounds: int) -> tuple[int, int]:
-    """The most accesses that a provider can sell in so many rounds, and the most that it can be paid."""
-    per_price: list[tuple[int, int]] = []
-    for stretch in fares.stretches:
-        quote = stretch.quotes[provider]
-        if quote <= fares.dearest_allowed and stretch.rounds(rounds):
-            money = fares.most_per_round
-            times = fares.per_round if fares.repeats else 1
-            per_price.append((quote, stretch.rounds(rounds) * (times if money is None else min(times, money // quote))))
-    cap = fares.caps[provider]
-    if not per_price or cap == 0:
-        return 0, 0
-    lowest, shared = min(quote for quote, _ in per_price), math.gcd(*(quote for quote, _ in per_price))
-    count = min(sum(times for _, times in per_price), fares.budget // lowest)
-    count = count if cap is None else min(count, cap)
-    earned = min(fares.budget, cost_of(sorted(((q, n) for q, n in per_price), reverse=True), count))
-    return count, earned - earned % shared

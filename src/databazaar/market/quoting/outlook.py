@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from databazaar.market.quoting.bounds import most_earned
-from databazaar.market.quoting.fares import Fares
+from databazaar.market.quoting.fares import Fares, cost_of
 from databazaar.roster import PriceChange, Roster
 
 OPEN = "open"
@@ -60,6 +60,25 @@ def _status(fares: Fares, place: int, rounds: int) -> str:
     turns = [after for before, after in pairwise(reasons) if bool(before[1]) != bool(after[1])]
     later = [f"{'too dear' if why else OPEN} from round {first} on" for first, why in turns]
     return ", ".join([reasons[0][1], *later] if reasons[0][1] else later or [OPEN])
+
+
+def most_earned(fares: Fares, provider: int, rounds: int) -> tuple[int, int]:
+    """The most accesses that a provider can sell in so many rounds, and the most that it can be paid."""
+    per_price: list[tuple[int, int]] = []
+    for stretch in fares.stretches:
+        quote = stretch.quotes[provider]
+        if quote <= fares.dearest_allowed and stretch.rounds(rounds):
+            money = fares.most_per_round
+            times = fares.per_round if fares.repeats else 1
+            per_price.append((quote, stretch.rounds(rounds) * (times if money is None else min(times, money // quote))))
+    cap = fares.caps[provider]
+    if not per_price or cap == 0:
+        return 0, 0
+    lowest, shared = min(quote for quote, _ in per_price), math.gcd(*(quote for quote, _ in per_price))
+    count = min(sum(times for _, times in per_price), fares.budget // lowest)
+    count = count if cap is None else min(count, cap)
+    earned = min(fares.budget, cost_of(sorted(((q, n) for q, n in per_price), reverse=True), count))
+    return count, earned - earned % shared
 
 
 def too_dear(fares: Fares, quote: int) -> str:

@@ -66,8 +66,8 @@ class Quote(Displayed):
     `rounds` and `accesses` are bounded for any draws; `short_rounds` of them may have fewer accesses than wanted.
     `without_pace` are the rounds if there were no most per round. Between `least_unspent` and `most_unspent` of the
     budget are never asked for, for the `unspent_because`. `exploration` is None where the sampler does not say it.
-    `providers` has everybody who can be asked, the cheapest first, then the others. The consumer, and `stops` beside the
-    budget, may end a run sooner.
+    `providers` has everybody who can be asked, the cheapest first, then the others. The consumer, and `stops` beside
+    the budget, may end a run sooner.
     """
 
     market: str

@@ -1,0 +1,106 @@
+"""Rule books of markets without a model, and whole runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from databazaar import Memory, Payment, PricePerAccess, Sampler, Uniform
+from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
+from databazaar.market.round import Best, State
+from databazaar.money import Currency
+from databazaar.roster import Offer, Purse, Roster
+from databazaar.samplers.protocol import Draws, Vector, among_affordable
+from databazaar.stops import Budget
+
+
+@dataclass(frozen=True)
+class Stubborn:
+    """Draws those at one end of the prices, whoever is available; or first one of the one end, then the other's."""
+
+    dearest: bool
+    mixed: bool
+    kind: ClassVar[str] = "test-stubborn"
+
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        return np.full(len(roster), 1 / len(roster))
+
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        return among_affordable(state, purse)
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        there = np.flatnonzero(purse.available)
+        rising = there[np.argsort(purse.quotes[there], kind="stable")]
+        first, others = (rising[-1], rising[0]) if self.dearest else (rising[0], rising[-1])
+        return np.array([first, *[others if self.mixed else first] * (size - 1)])
+
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+        return state
+
+    def exploration(self, purse: Purse) -> Vector:
+        return 0.5 * purse.quotes / len(purse.quotes)
+
+
+@dataclass(frozen=True)
+class Even(Uniform):
+    """Gives everybody who can be asked the same share of the money, for ever."""
+
+    kind: ClassVar[str] = "test-even"
+
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        p = among_affordable(1 / purse.quotes, purse)
+        return p / p.sum()
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        return rng.choice(len(purse.quotes), size, p=self.probabilities(state, purse))
+
+
+def rules_for(
+    offers: Sequence[Offer],
+    *,
+    budget: int,
+    per_round: int,
+    sampler: Sampler | None = None,
+    payment: Payment | None = None,
+    seed: int = 0,
+    **limits: Any,
+) -> RuleBook:
+    terms = Terms(
+        seed=seed,
+        budget=budget,
+        per_round=per_round,
+        currency=Currency("EUR", 2),
+        roster=Roster(tuple(offers)),
+        rules={"sampler": {"kind": "none that is looked up"}},
+        bounded_utility=True,
+        initial_model="",
+        **limits,
+    )
+    return RuleBook(terms, sampler or Memory(), payment or PricePerAccess(), (Budget(),))
+
+
+def offers_at(*prices: int) -> list[Offer]:
+    return [Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)]
+
+
+def played(rules: RuleBook, failing: float = 0.0) -> Book:
+    """A whole run without a model: gains are random, and some replies fail."""
+    accounts, state = Accounts(rules), rules.start()
+    rng = np.random.default_rng(rules.terms.seed)
+    nothing = torch.zeros(0)
+    standing = State(0, nothing, 0.0, None, np.zeros(0), nothing, Best(0, nothing, 0.0))  # only a ledger looks at it
+    while rules.stopped(accounts.book) is None:
+        round, drawn = accounts.book.rounds, rules.draw(state, accounts.book)
+        accounts.reserve(round, drawn)
+        values = {i: None if rng.random() < failing else float(rng.normal()) for i in drawn.asked}
+        gains = [values[i] for i in drawn.draws.tolist()]
+        failures = ["no reply" if gain is None else None for gain in gains]
+        paid = rules.pay(drawn, gains)
+        result = Settlement(gains, failures, drawn.probabilities.tolist(), paid, 0.0, None, 0.0, None)
+        accounts.settle(round, drawn, result, standing)
+        state = rules.learn(state, drawn, gains)
+    return accounts.book
