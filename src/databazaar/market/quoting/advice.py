@@ -54,9 +54,10 @@ def _who(quote: Quote, asked: int) -> Iterator[str]:
     large = [p for p in quote.providers if p.open and p.price > LARGE_PRICE * quote.budget]
     if large and asked > 1:
         dearest, cheapest = max(p.price for p in large), min(p.price for p in large)
+        who, share = listed([p.id for p in large]), 100 * dearest / quote.budget
         yield (
-            f"a single access to {listed([p.id for p in large])} costs up to {dearest / quote.budget:.0%} of the "
-            f"budget: set most_per_access below {quote.currency.format(cheapest)}, or raise budget to at least "
+            f"a single access to {who} costs up to {share:.0f} % of the budget: set most_per_access below "
+            f"{quote.currency.format(cheapest)}, or raise budget to at least "
             f"{quote.currency.format(round(dearest / LARGE_PRICE))}"
         )
 
@@ -91,7 +92,7 @@ def _how_often(quote: Quote, asked: int) -> Iterator[str]:
 def _on_what(quote: Quote, asked: int) -> Iterator[str]:
     """Much of the money goes elsewhere."""
     if quote.exploration is not None and quote.exploration.share > LARGE_SHARE:
-        yield f"exploration takes {quote.exploration.share:.0%} of the budget: lower the sampler's alpha"
+        yield f"exploration takes {100 * quote.exploration.share:.0f} % of the budget: lower the sampler's alpha"
     if quote.least_unspent > LARGE_SHARE * quote.budget:
         yield (
             f"{quote.currency.format(quote.least_unspent)} or more of the budget cannot be spent: lower budget, or "

@@ -71,12 +71,12 @@ class _Walk:
         draws = fares.per_round
         used_up = _used_up(fares) if fares.per_round > 1 else 0
         shortened, lowest, highest = 0, fares.budget, 0  # by the rest; the cheapest and the dearest price so far
-        shorts = used_up
+        shorts, plenty = used_up, fares.budget
         for stretch in fares.stretches:
             self.most_rounds = stretch.first
             allowed = fares.allowed(stretch)
             if not allowed:
-                self.spent[stretch.first] = _LeastSpent(singly, cost - shorts * saved, 0, 0)
+                self.spent[stretch.first] = _LeastSpent(singly, cost - used_up * saved, cost - shorts * saved, plenty)
                 break
             prices = sorted(stretch.quotes[i] for i in allowed)
             for i in allowed:
@@ -87,7 +87,9 @@ class _Walk:
             a_round, fewest = _least_of_a_round(fares, prices, used_up)
             draws = min(draws, fewest)
             saved = max(saved, a_round - prices[0])
-            self.spent[stretch.first] = _LeastSpent(singly, cost - shorts * saved, prices[0], a_round)
+            plenty = fares.budget - fares.per_round * highest
+            before = _LeastSpent(singly, cost - used_up * saved, cost - shorts * saved, plenty, prices[0], a_round)
+            self.spent[stretch.first] = before
             by_money = stretch.first + max(0, fares.budget + shorts * saved - cost) // a_round
             self.most_accesses = count_for(fares.stack(cheapest_yet), fares.budget)
             short = min(shorts, self.most_accesses)
@@ -100,16 +102,23 @@ class _Walk:
 
 
 class _LeastSpent(NamedTuple):
-    """What all rounds before a stretch cost at the least, counted in two ways, and each round of it."""
+    """What all rounds before a stretch cost at the least, counted in several ways, and what each round of it does.
+
+    `unshortened` holds until `plenty` is spent: the rest shortens no round as long as it pays for the dearest.
+    """
 
     singly: int
-    cost: int
-    one_draw: int
-    a_round: int
+    unshortened: int
+    shortened: int
+    plenty: int
+    one_draw: int = 0
+    a_round: int = 0
 
     def after(self, rounds: int) -> int:
         """With so many rounds of the stretch."""
-        return max(0, self.singly + rounds * self.one_draw, self.cost + rounds * self.a_round)
+        cost = rounds * self.a_round
+        unshortened = min(self.unshortened + cost, self.plenty)
+        return max(0, self.singly + rounds * self.one_draw, self.shortened + cost, unshortened)
 
 
 def _used_up(fares: Fares) -> int:

@@ -126,7 +126,7 @@ class Quote(Displayed):
         per_round, over_the_run = self.exploration.per_round, self.exploration.over_the_run
         return (
             f"{self.about(per_round)} a round and {self.about(over_the_run)} over the run, "
-            f"{self.exploration.share:.1%} of the budget, only to keep everybody explored"
+            f"{100 * self.exploration.share:.1f} % of the budget, only to keep everybody explored"
         )
 
     def _first_look(self, look: FirstLook) -> str:
