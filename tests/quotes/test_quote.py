@@ -62,8 +62,8 @@ def test_a_price_that_all_announce_ends_the_run() -> None:
     market = [Offer(f"p{i}", f"p{i}", 10, price_changes=(PriceChange(20, 50),)) for i in range(4)]
     found = quote(rules_for(market, budget=5000, per_round=4, most_per_access=20))
     assert found.rounds == Span(20, 20, 20) and (found.least_unspent, found.most_unspent) == (4200, 4200)
-    assert found.unspent_because[0] == "from round 20 on everybody is above most_per_access"
-    assert {p.status for p in found.providers} == {"open"}, "no round is played at the price that is too dear"
+    assert found.unspent_because[0] == "from round 21 on everybody is above most_per_access"
+    assert {p.status for p in found.providers} == {"too dear from round 21 on"}
 
 
 def test_who_can_be_asked() -> None:
@@ -81,8 +81,8 @@ def test_who_can_be_asked() -> None:
     assert {p.id: p.status for p in found.providers} == {
         "a": "open",
         "b": "open",
-        "late": "too dear from round 5 on",
-        "early": "above most_per_access, open from round 5 on, too dear from round 7 on",
+        "late": "too dear from round 6 on",
+        "early": "above most_per_access, open from round 6 on, too dear from round 8 on",
         "used": "offers no access",
         "hasty": "dearer than most_per_round",
         "dear": "above most_per_access",

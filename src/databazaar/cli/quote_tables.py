@@ -18,7 +18,7 @@ MOST_ROWS = 30
 """More providers than this are told by what they have in common; all of them stand in the JSON."""
 MOST_CHANGES = 2
 NAME_WIDTH = 28
-WORDS = ("provider", "announced", "status")
+WORDS = ("provider", "later", "status")
 """Columns of words; the others are numbers."""
 
 
@@ -27,7 +27,7 @@ def show(quote: Quote, market: Path) -> None:
     console = Console()
     console.print(fact_table(quote))
     _say(console, "")
-    _say(console, f"Who can be asked, in {quote.currency.name}")
+    _say(console, f"Who can be asked, in {quote.currency.name}; what each can sell and earn is the most in this run")
     console.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
     if len(quote.providers) > MOST_ROWS:
         _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
@@ -50,10 +50,10 @@ def fact_table(quote: Quote) -> Table:
 
 def provider_table(quote: Quote) -> Table:
     """Everybody, the cheapest first; columns that say nothing are left out."""
-    heads = ["provider", "price", "announced", "most accesses", "can sell", "can earn", "status"]
+    heads = ["provider", "price", "later", "cap", "can sell", "can earn", "status"]
     rows = [_cells(quote, provider) for provider in quote.providers]
-    absent = {"announced"} if not any(p.price_changes for p in quote.providers) else set()
-    absent |= {"most accesses"} if all(p.most_accesses is None for p in quote.providers) else set()
+    absent = {"later"} if not any(p.price_changes for p in quote.providers) else set()
+    absent |= {"cap"} if all(p.most_accesses is None for p in quote.providers) else set()
     kept = [place for place, head in enumerate(heads) if head not in absent]
     return _table([heads[place] for place in kept], ([row[place] for place in kept] for row in rows))
 
@@ -74,7 +74,7 @@ def status_table(quote: Quote) -> Table:
 
 def _cells(quote: Quote, provider: Outlook) -> list[str]:
     currency, changes = quote.currency, provider.price_changes
-    announced = [f"{amount(currency, change.price)} from round {change.from_round}" for change in changes]
+    announced = [f"{amount(currency, change.price)} from {change.from_round + 1}" for change in changes]
     more = [f"{len(announced) - MOST_CHANGES:,} more"] if len(announced) > MOST_CHANGES else []
     return [
         _short(provider.id),
@@ -88,10 +88,10 @@ def _cells(quote: Quote, provider: Outlook) -> list[str]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in heads:
         words = head in WORDS
-        table.add_column(head, justify="left" if words else "right", no_wrap=head not in ("announced", "status"))
+        table.add_column(head, justify="left" if words else "right", no_wrap=head not in ("later", "status"))
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table

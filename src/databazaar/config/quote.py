@@ -24,11 +24,14 @@ def market_quote(path: Path) -> Quote:
         budget=market.budget_minor,
         per_round=market.per_round,
         currency=market.currency,
-        roster=Roster(tuple(Offer(p.id, p.owner, p.price_minor) for p in market.providers)),
+        roster=Roster(
+            tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+        ),
         rules={},
         bounded_utility=False,
         initial_model="",
         market=market.name,
+        **market.limits_minor,
     )
     payment = payment_of(market, lambda: _rows(market, folder)) or PricePerAccess()
     stops = (Patience(market.settings.patience), *stops_of(market), Budget())

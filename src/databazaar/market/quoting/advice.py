@@ -105,31 +105,35 @@ def reasons_for_a_rest(fares: Fares, found: Bounds, currency: Currency) -> tuple
     if not found.most_unspent:
         return ()
     played = [stretch for stretch in fares.stretches if stretch.first <= found.most_rounds]
-    return tuple(reason for part in (_too_dear, _used_up, _too_little) for reason in part(fares, played, currency))
+    reasons = (
+        _too_dear(fares, played[-1]),
+        _used_up(fares, played, found),
+        _too_little(fares, played, found, currency),
+    )
+    return tuple(reason for reason in reasons if reason)
 
 
-def _too_dear(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
-    last = played[-1]
-    if not fares.allowed(last):
-        limits = sorted({too_dear(fares, quote) or "used up" for quote in last.quotes})
-        when = f"from round {last.first} on " if last.first else ""
-        yield f"{when}everybody is {' or '.join(limits)}"
+def _too_dear(fares: Fares, last: Stretch) -> str:
+    if fares.allowed(last):
+        return ""
+    limits = sorted({too_dear(fares, quote) or "used up" for quote in last.quotes})
+    return f"{f'from round {last.first + 1} on ' if last.first else ''}everybody is {' or '.join(limits)}"
 
 
-def _used_up(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
+def _used_up(fares: Fares, played: list[Stretch], found: Bounds) -> str:
     caps = [fares.caps[i] for i in {i for stretch in played for i in fares.allowed(stretch)}]
+    count = sum(cap or 0 for cap in caps)
     if caps and all(cap is not None for cap in caps):
-        count = sum(cap or 0 for cap in caps)
-        yield f"all caps together allow {count:,} access{'' if count == 1 else 'es'}"
-    elif any(cap is not None for cap in caps):
-        yield "who is cheap may be used up, and the rest too little for others"
+        words = f"all caps together allow {count:,} access{'' if count == 1 else 'es'}"
+        return words if count <= found.most_accesses else ""
+    return "who is cheap may be used up, and the rest too little for others" if count else ""
 
 
-def _too_little(fares: Fares, played: list[Stretch], currency: Currency) -> Iterator[str]:
+def _too_little(fares: Fares, played: list[Stretch], found: Bounds, currency: Currency) -> str:
     asked = [(stretch, fares.allowed(stretch)) for stretch in played if fares.allowed(stretch)]
     whole = max((fares.per_round * s.quotes[0] for s, _ in asked if fares.whole_rounds_only(s)), default=0)
     alone = max((min(s.quotes[i] for i in who) for s, who in asked), default=0)
-    if whole > alone:
-        yield f"a rest below {currency.format(whole)} pays for no whole round"
-    elif alone > 1:
-        yield f"a rest below {currency.format(alone)} pays for nobody"
+    if max(whole, alone) <= found.least_unspent:
+        return ""
+    buys = "no whole round" if whole > alone else "nobody"
+    return f"a rest below {currency.format(max(whole, alone))} pays for {buys}"

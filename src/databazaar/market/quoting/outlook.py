@@ -14,9 +14,11 @@ OPEN = "open"
 
 @dataclass(frozen=True)
 class Outlook:
-    """One provider. Amounts are the most that an access may cost, in minor units; changes are those that are announced.
+    """One provider. Prices are the most that an access may cost, in minor units; changes are those that are announced,
+    by rounds as the ledger counts them.
 
-    `status` is "open", or why it cannot be asked, or from which round on; `open` says whether it can be asked at all.
+    `can_sell` accesses and `can_earn` are the most that this run can bring it. `open` says whether it can be asked at
+    all, and `status` why not, or from which round on, counted from 1.
     """
 
     id: str
@@ -56,9 +58,9 @@ def _outlook(fares: Fares, roster: Roster, place: int, rounds: int) -> Outlook:
 def _status(fares: Fares, place: int, rounds: int) -> str:
     if fares.caps[place] == 0:
         return "offers no access"
-    reasons = [(s.first, too_dear(fares, s.quotes[place])) for s in fares.stretches if s.first < max(1, rounds)]
+    reasons = [(s.first, too_dear(fares, s.quotes[place])) for s in fares.stretches if s.first <= rounds]
     turns = [after for before, after in pairwise(reasons) if bool(before[1]) != bool(after[1])]
-    later = [f"{'too dear' if why else OPEN} from round {first} on" for first, why in turns]
+    later = [f"{'too dear' if why else OPEN} from round {first + 1} on" for first, why in turns]
     return ", ".join([reasons[0][1], *later] if reasons[0][1] else later or [OPEN])
 
 
