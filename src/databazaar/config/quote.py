@@ -17,7 +17,7 @@ from databazaar.stops import Budget, Patience
 
 
 def market_quote(path: Path) -> Quote:
-    """What the run of a market.toml will cost."""
+    """What the run of a market.toml will cost; what a run would refuse is refused."""
     market, folder = load_market(path), path.resolve().parent
     terms = Terms(
         seed=market.seed,
@@ -31,11 +31,14 @@ def market_quote(path: Path) -> Quote:
         bounded_utility=False,
         initial_model="",
         market=market.name,
-        **market.limits_minor,
+        most_per_access=market.limits_minor.get("most_per_access"),
+        most_per_round=market.limits_minor.get("most_per_round"),
     )
     payment = payment_of(market, lambda: _rows(market, folder)) or PricePerAccess()
     stops = (Patience(market.settings.patience), *stops_of(market), Budget())
-    return quote(RuleBook(terms, sampler_of(market), payment, stops))
+    rules = RuleBook(terms, sampler_of(market), payment, stops)
+    rules.refuse_where_nobody_is_asked()
+    return quote(rules)
 
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:

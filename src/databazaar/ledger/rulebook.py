@@ -14,7 +14,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.ledger.book import Book
-from databazaar.ledger.terms import Terms
+from databazaar.ledger.terms import LIMITS, Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
@@ -108,6 +108,23 @@ class RuleBook:
     def start(self) -> Vector:
         """The sampler's state before the first round."""
         return self.sampler.init(self.terms.roster, self.terms.budget, self.terms.per_round)
+
+    def refuse_where_nobody_is_asked(self) -> None:
+        """A budget that pays for no round, limits that pay for nobody, and what the sampler itself cannot draw from."""
+        terms, cheapest = self.terms, int(self.quotes_at(0).min())
+        if terms.budget < terms.per_round * cheapest:
+            raise BazaarError(
+                f"budget = {terms.budget} cannot pay for one round of per_round = {terms.per_round} accesses "
+                f"(at least {terms.per_round * cheapest}): raise the budget or lower per_round"
+            )
+        for name in LIMITS:
+            most = getattr(terms, name)
+            if most is not None and most < cheapest:
+                raise BazaarError(
+                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more: raise {name} to at "
+                    "least that, or leave it out"
+                )
+        self.start()  # a sampler refuses a market here that it cannot draw from
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""

@@ -108,7 +108,9 @@ class Quote(Displayed):
         if self.stops:
             facts["ends sooner"] = f"where the stop {' or '.join(map(repr, self.stops))} has a reason"
         if self.most_per_round is not None:
-            facts["pace"] = f"no round costs more than {money(self.most_per_round)}; without that {self.without_pace}"
+            facts["pace"] = (
+                f"no round costs more than {money(self.most_per_round)}; without it the rounds are {self.without_pace}"
+            )
         facts["not spent"] = self._unspent()
         facts["exploration"] = self._exploration()
         if self.first_look is not None:

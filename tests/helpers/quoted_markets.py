@@ -53,7 +53,7 @@ class Even(Uniform):
 
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         p = among_affordable(1 / purse.quotes, purse)
-        return p / p.sum()
+        return np.asarray(p / p.sum())
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         return rng.choice(len(purse.quotes), size, p=self.probabilities(state, purse))
