@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from databazaar.market.quoting.bounds import bounds
@@ -92,6 +92,7 @@ def small_markets(draw: st.DrawFn) -> Fares:
 
 
 @given(small_markets())
+@example(Fares(13, 2, (Stretch(0, 2, (1, 5)), Stretch(2, None, (4, 4))), (None, None)))
 @settings(max_examples=250, deadline=None)
 def test_no_way_to_draw_is_outside_the_bounds(fares: Fares) -> None:
     found, search = bounds(fares), Search(fares)

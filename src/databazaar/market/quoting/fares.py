@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from databazaar.ledger.rulebook import RuleBook
-from databazaar.roster import Purse
+from databazaar.roster import Amounts, Purse
 from databazaar.samplers import Sampler
 
 Stack = list[tuple[int, int | None]]
@@ -25,7 +25,7 @@ class Stretch:
 
     def rounds(self, until: int) -> int:
         """How many of its rounds come before this one."""
-        return max(0, (until if self.end is None else min(self.end, until)) - self.first)
+        return rounds_between(self.first, self.end, until)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,30 @@ class Fares:
         most, caps = self.dearest_allowed, self.caps
         return {s.first: [i for i, q in enumerate(s.quotes) if q <= most and caps[i] != 0] for s in self.stretches}
 
+    def prices_of(self, provider: int) -> list[tuple[int, int | None, int]]:
+        """What one provider asks from a round to another, and how much; as few lines as it has prices on end."""
+        quotes = self._table[:, provider]
+        starts = [0, *(np.flatnonzero(np.diff(quotes)) + 1).tolist()]
+        firsts = [self.stretches[place].first for place in starts]
+        return list(zip(firsts, [*firsts[1:], None], quotes[starts].tolist(), strict=True))
+
+    @cached_property
+    def _table(self) -> Amounts:
+        return np.array([stretch.quotes for stretch in self.stretches], dtype=np.int64)
+
     def stack(self, prices: dict[int, int], *, dearest: bool = False) -> Stack:
         """The accesses of these providers at these prices, the cheapest first or the dearest."""
         order = sorted(prices, key=prices.__getitem__, reverse=dearest)
         return [(prices[i], self.caps[i]) for i in order]
+
+
+def rounds_between(first: int, end: int | None, until: int) -> int:
+    """How many rounds from `first` to `end` come before `until`.
+
+    >>> rounds_between(3, None, 10), rounds_between(3, 5, 10), rounds_between(3, 5, 2)
+    (7, 2, 0)
+    """
+    return max(0, (until if end is None else min(end, until)) - first)
 
 
 def cost_of(stack: Stack, accesses: int) -> int:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from databazaar.market.quoting.fares import Fares, cost_of
+from databazaar.market.quoting.fares import Fares, cost_of, rounds_between
 from databazaar.roster import PriceChange, Roster
 
 OPEN = "open"
@@ -40,13 +40,13 @@ def outlooks(fares: Fares, roster: Roster, rounds: int) -> tuple[Outlook, ...]:
 
 def _outlook(fares: Fares, roster: Roster, place: int, rounds: int) -> Outlook:
     offer = roster.offers[place]
-    quotes = [(stretch.first, stretch.quotes[place]) for stretch in fares.stretches]
+    (_, _, now), *later = fares.prices_of(place)
     sold, earned = most_earned(fares, place, rounds)
     return Outlook(
         offer.id,
         offer.owner,
-        quotes[0][1],
-        tuple(PriceChange(*after) for before, after in pairwise(quotes) if before[1] != after[1]),
+        now,
+        tuple(PriceChange(first, quote) for first, _, quote in later),
         offer.most_accesses,
         sold,
         earned,
@@ -58,7 +58,8 @@ def _outlook(fares: Fares, roster: Roster, place: int, rounds: int) -> Outlook:
 def _status(fares: Fares, place: int, rounds: int) -> str:
     if fares.caps[place] == 0:
         return "offers no access"
-    reasons = [(s.first, too_dear(fares, s.quotes[place])) for s in fares.stretches if s.first <= rounds]
+    prices = fares.prices_of(place)
+    reasons = [(first, too_dear(fares, quote)) for first, _, quote in prices if first <= rounds]
     turns = [after for before, after in pairwise(reasons) if bool(before[1]) != bool(after[1])]
     later = [f"{'too dear' if why else OPEN} from round {first + 1} on" for first, why in turns]
     return ", ".join([reasons[0][1], *later] if reasons[0][1] else later or [OPEN])
@@ -66,21 +67,19 @@ def _status(fares: Fares, place: int, rounds: int) -> str:
 
 def most_earned(fares: Fares, provider: int, rounds: int) -> tuple[int, int]:
     """The most accesses that a provider can sell in so many rounds, and the most that it can be paid."""
-    per_price: list[tuple[int, int]] = []
-    for stretch in fares.stretches:
-        quote = stretch.quotes[provider]
-        if quote <= fares.dearest_allowed and stretch.rounds(rounds):
-            money = fares.most_per_round
-            times = fares.per_round if fares.repeats else 1
-            per_price.append((quote, stretch.rounds(rounds) * (times if money is None else min(times, money // quote))))
+    a_round, pace = fares.per_round if fares.repeats else 1, fares.most_per_round
+    sold = [
+        (quote, played * (a_round if pace is None else min(a_round, pace // quote)))
+        for first, end, quote in fares.prices_of(provider)
+        if quote <= fares.dearest_allowed and (played := rounds_between(first, end, rounds))
+    ]
     cap = fares.caps[provider]
-    if not per_price or cap == 0:
+    if not sold or cap == 0:
         return 0, 0
-    lowest, shared = min(quote for quote, _ in per_price), math.gcd(*(quote for quote, _ in per_price))
-    count = min(sum(times for _, times in per_price), fares.budget // lowest)
+    count = min(sum(times for _, times in sold), fares.budget // min(sold)[0])
     count = count if cap is None else min(count, cap)
-    earned = min(fares.budget, cost_of(sorted(((q, n) for q, n in per_price), reverse=True), count))
-    return count, earned - earned % shared
+    earned = min(fares.budget, cost_of(sorted(sold, reverse=True), count))
+    return count, earned - earned % math.gcd(*(quote for quote, _ in sold))
 
 
 def too_dear(fares: Fares, quote: int) -> str:
