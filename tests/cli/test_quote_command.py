@@ -77,7 +77,7 @@ def test_a_market_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert "cannot pay for one round" in bazaar("quote", market).complaint
     assert "does not exist" in bazaar("quote", tmp_path / "none.toml").complaint
     by_row = write_market(tmp_path, more='\n[payment]\nkind = "price-per-row"\n')  # only the rows make it too dear
-    assert "budget = 3000 cannot pay for one round of per_round = 4" in bazaar("quote", by_row).complaint
+    assert "market.budget = 30.00 EUR cannot pay for one round of per_round = 4" in bazaar("quote", by_row).complaint
 
 
 def test_a_thousand_providers_fit_a_screen(tmp_path: Path) -> None:

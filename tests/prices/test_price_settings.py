@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cli_markets import bazaar, edit, write_market
 
-from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, load_run
+from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, close_run, load_run
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_market
 from databazaar.roster import PriceChange
@@ -21,6 +21,10 @@ from small_markets import vector_market
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "prices.md"
 LIMITS = 'decimals = 2\nmost_per_access = "1.00"\nmost_per_round = "1.75"'
 NORTH = 'price = "0.50"\nmost_accesses = 6\nprice_changes = [{ from_round = 3, price = "0.75" }]\nowner = "compass"'
+
+
+class PowerCutError(Exception):
+    """Stands in for a kill."""
 
 
 def priced_market(folder: Path) -> Path:
@@ -150,15 +154,34 @@ def test_what_cannot_be_kept_is_refused_with_the_remedy(tmp_path: Path, old: str
     assert any(words in fault for fault in checked["faults"]) and not checked["prices"]
 
 
+def test_a_limit_that_pays_for_nobodys_rows_is_found_before_a_run(tmp_path: Path) -> None:
+    market = priced_market(tmp_path)
+    market.write_text(market.read_text(encoding="utf-8") + '\n[payment]\nkind = "price-per-row"\n', encoding="utf-8")
+    edit(market, 'budget = "12.00"', 'budget = "1000.00"')
+    refused = bazaar("run", market, "--out", tmp_path / "run").complaint
+    assert "most_per_access = 100 pays for nobody, because an access costs 2000 or more in the first round" in refused
+    checked = json.loads(bazaar("check", market, "--json").out)
+    words = "pays for nobody, because an access costs 20.00 EUR or more in the first round"
+    assert len(checked["faults"]) == 2 and all(words in fault for fault in checked["faults"])
+    assert checked["estimate"] is None and not checked["prices"]
+
+
+def test_an_interrupted_run_is_closed_in_mid_round(tmp_path: Path) -> None:
+    def die(progress: Progress) -> None:
+        if progress.round == 3:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        market_job(priced_market(tmp_path)).arbiter().run(tmp_path / "run", tell=die)
+    report = close_run(tmp_path / "run")
+    assert len(report.rounds) == 3 and RunFolder(tmp_path / "run").audit().ok
+
+
 def test_settings_come_back_whole_from_a_recipe(tmp_path: Path) -> None:
     job = market_job(priced_market(tmp_path))
     market = parse_market(json.loads(json.dumps(job.recipe["market"])))
     assert market.limits_minor == job.consumer.limits
     assert [provider.changes_minor for provider in market.providers] == [p.offer.price_changes for p in job.providers]
-
-
-class PowerCutError(Exception):
-    """Stands in for a kill."""
 
 
 def test_a_folder_whose_run_was_killed_goes_on_to_the_same_head_and_model(tmp_path: Path) -> None:
@@ -208,7 +231,7 @@ def test_a_limit_that_pays_for_nobody_is_refused_before_the_first_round(name: st
     _, providers = vector_market(prices=(3, 4, 5, 6))
     limits: dict[str, Any] = {name: 2}
     consumer = Consumer(np.zeros(3), budget=90, per_round=3, utility=lambda w: 0.0, **limits)
-    words = f"{name} = 2 pays for nobody, because an access costs 3 or more: raise {name} to at least that"
+    words = f"{name} = 2 pays for nobody, because an access costs 3 or more in the first round: raise {name} to"
     with pytest.raises(BazaarError, match=re.escape(words)):
         Arbiter(consumer, providers, engine="loop")
 

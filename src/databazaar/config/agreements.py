@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from databazaar.config.jobs import Job
+from databazaar.config.prices import unpayable
 from databazaar.payments import PricePerAccess
 from databazaar.roster import Offer, Roster
 
 
 @dataclass(frozen=True)
 class Agreements:
-    """`said` is what is agreed beside a price for each: none where that is all. `warnings` are no faults."""
+    """`said` is what is agreed beside a price for each: none where that is all. `warnings` may be meant as they are,
+    and with `faults` nobody could be asked."""
 
     said: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,13 @@ class _Cost:
 
 
 def agreements(job: Job) -> Agreements:
-    """Of a job that has no faults."""
-    roster = Roster(tuple(provider.offer for provider in job.providers))
+    """Of a job whose settings have no faults. What an access costs may depend on rows, which no setting tells."""
+    roster, consumer = Roster(tuple(provider.offer for provider in job.providers)), job.consumer
     costs = _costs(job, roster)
+    first = [cost.quote for cost, *_ in costs]
+    faults = tuple(unpayable(consumer.currency, consumer.budget, consumer.limits, consumer.per_round, first))
+    if faults:
+        return Agreements(faults=faults)
     return Agreements(tuple(_said(job, roster, costs)), tuple(_warnings(job, roster, costs)))
 
 

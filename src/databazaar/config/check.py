@@ -61,7 +61,9 @@ def check_market(path: Path) -> Checked:
     job = faults.caught(lambda: market_job(path)) if not faults.found else None
     if job is None:
         return Checked(faults.found, profile)
-    return Checked(faults.found, profile, estimate(job), agreements(job))
+    agreed = agreements(job)
+    faults.add(f"{path}: {fault}" for fault in agreed.faults)
+    return Checked(faults.found, profile, None if agreed.faults else estimate(job), agreed)
 
 
 def market_profile(path: Path) -> MarketProfile | None:

@@ -77,5 +77,6 @@ def unpayable(
         if most < max(cheapest, 1):
             yield (
                 f"market.{name} = {currency.format(most)} pays for nobody, because an access costs "
-                f"{currency.format(max(cheapest, 1))} or more: raise {name} to at least that, or leave it out"
+                f"{currency.format(max(cheapest, 1))} or more in the first round: raise {name} to at least that, or "
+                "leave it out"
             )

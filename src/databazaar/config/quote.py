@@ -8,6 +8,7 @@ from pathlib import Path
 from databazaar.config.jobs import payment_of, sampler_of, stops_of
 from databazaar.config.market_data import labelled_table
 from databazaar.config.market_file import MarketFile, load_market
+from databazaar.config.prices import unpayable
 from databazaar.errors import BazaarError
 from databazaar.ledger import RuleBook, Terms
 from databazaar.market.quoting import Quote, quote
@@ -37,7 +38,9 @@ def market_quote(path: Path) -> Quote:
     payment = payment_of(market, lambda: _rows(market, folder)) or PricePerAccess()
     stops = (Patience(market.settings.patience), *stops_of(market), Budget())
     rules = RuleBook(terms, sampler_of(market), payment, stops)
-    rules.refuse_where_nobody_is_asked()
+    first = rules.quotes_at(0).tolist()
+    for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):
+        raise BazaarError(f"{path}: {fault}")
     return quote(rules)
 
 

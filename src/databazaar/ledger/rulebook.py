@@ -14,7 +14,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.ledger.book import Book
-from databazaar.ledger.terms import LIMITS, Terms
+from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
@@ -75,13 +75,14 @@ class RuleBook:
 
     def quotes_at(self, round: int) -> Amounts:
         """The most that an access to each provider may cost in this round."""
-        roster = self.terms.roster.at(round)
-        if id(roster) not in self._quoted:  # rosters live as long as the terms, so an id is that of one of them
-            self._quoted[id(roster)] = self._quote(roster)
-        return self._quoted[id(roster)]
+        passed = self.terms.roster.changes_by(round)
+        if passed not in self._quoted:
+            self._quoted[passed] = self._quote(self.terms.roster.at(round))
+        return self._quoted[passed]
 
     @cached_property
     def _quoted(self) -> dict[int, Amounts]:
+        """The quotes between two changes of prices, by how many have come."""
         return {}
 
     def _quote(self, roster: Roster) -> Amounts:
@@ -108,23 +109,6 @@ class RuleBook:
     def start(self) -> Vector:
         """The sampler's state before the first round."""
         return self.sampler.init(self.terms.roster, self.terms.budget, self.terms.per_round)
-
-    def refuse_where_nobody_is_asked(self) -> None:
-        """A budget that pays for no round, limits that pay for nobody, and what the sampler itself cannot draw from."""
-        terms, cheapest = self.terms, int(self.quotes_at(0).min())
-        if terms.budget < terms.per_round * cheapest:
-            raise BazaarError(
-                f"budget = {terms.budget} cannot pay for one round of per_round = {terms.per_round} accesses "
-                f"(at least {terms.per_round * cheapest}): raise the budget or lower per_round"
-            )
-        for name in LIMITS:
-            most = getattr(terms, name)
-            if most is not None and most < cheapest:
-                raise BazaarError(
-                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more: raise {name} to at "
-                    "least that, or leave it out"
-                )
-        self.start()  # a sampler refuses a market here that it cannot draw from
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""

@@ -20,6 +20,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
+from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
@@ -87,7 +88,7 @@ class Arbiter(Displayed):
             **consumer.limits,
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
-        self.rules.refuse_where_nobody_is_asked()
+        self._refuse_where_nobody_is_asked()
         if isinstance(engine, str):
             engine = make_engine(engine, copy.deepcopy(consumer.task), self.providers, device)
         elif not isinstance(engine, Engine):
@@ -97,6 +98,22 @@ class Arbiter(Displayed):
             )
         self.engine = engine
         self._params = self._best = consumer.initial_parameters().to(engine.device)
+
+    def _refuse_where_nobody_is_asked(self) -> None:
+        terms, cheapest = self.rules.terms, int(self.rules.quotes_at(0).min())
+        if terms.budget < terms.per_round * cheapest:
+            raise BazaarError(
+                f"budget = {terms.budget} cannot pay for one round of per_round = {terms.per_round} accesses "
+                f"(at least {terms.per_round * cheapest}): raise the budget or lower per_round"
+            )
+        for name in LIMITS:
+            most = getattr(terms, name)
+            if most is not None and most < cheapest:
+                raise BazaarError(
+                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more in the first round: "
+                    f"raise {name} to at least that, or leave it out"
+                )
+        self.rules.start()  # a sampler refuses a market here that it cannot draw from
 
     def terms(self) -> Terms:
         """What is agreed before the first round, and stands at the head of the ledger."""
