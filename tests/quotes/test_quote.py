@@ -166,6 +166,7 @@ def test_whether_a_sampler_draws_somebody_twice() -> None:
         ({"offers": offers_at(1, 2, 3), "budget": 1000, "per_round": 5}, "per_round = 5 is more than the 3 providers"),
         ({"offers": offers_at(*[10] * 9, 300), "budget": 2000}, "a single access to p9 costs up to 15 % of the budget"),
         ({"offers": offers_at(*[10] * 40), "budget": 600}, "about 60 accesses for 40 providers are fewer than two"),
+        ({"offers": [Offer(c, c, 10, 1) for c in "abcd"], "budget": 600}, "raise most_accesses, because"),
         ({"offers": offers_at(*[1] * 9, 99), "budget": 800}, "the budget is spent before everybody has been asked"),
         ({"offers": offers_at(*[10] * 9), "budget": 1000, "per_round": 20}, "about 5 rounds are few"),
         ({"offers": offers_at(9, 9, 9, 9), "budget": 900, "per_round": 4, "most_per_round": 20}, "pays for about 2.2"),

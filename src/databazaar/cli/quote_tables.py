@@ -33,10 +33,7 @@ def show(quote: Quote, market: Path) -> None:
         _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
     for warning in quote.warnings:
         _say(console, f"- {warning}")
-    warnings = count(len(quote.warnings), "warning")
-    _say(
-        console, f"{warnings}: `bazaar run {market}` begins" if quote.rounds.most else f"{warnings}: there is no round"
-    )
+    _say(console, f"{count(len(quote.warnings), 'warning')}: `bazaar run {market}` begins")
 
 
 def fact_table(quote: Quote) -> Table:

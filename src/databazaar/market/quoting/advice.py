@@ -66,10 +66,12 @@ def _how_often(quote: Quote, asked: int) -> Iterator[str]:
     """Too few accesses or rounds to learn anything."""
     wanted, accesses = ACCESSES_EACH * asked, quote.accesses.even
     if asked > 1 and accesses < wanted:
+        more = f"budget to about {quote.about(quote.budget * wanted / max(1, accesses))}"
+        capped = all(p.most_accesses is not None for p in quote.providers if p.open)
+        more = "most_accesses, because money is left over" if capped and quote.least_unspent else more
         yield (
             f"about {accesses:,} accesses for {asked:,} providers are fewer than two for each, so the market cannot "
-            f"learn who is good: raise budget to about {quote.about(quote.budget * wanted / max(1, accesses))}, or set "
-            "most_per_access to ask fewer"
+            f"learn who is good: raise {more}, or set most_per_access to ask fewer"
         )
     elif quote.first_look is not None and (quote.first_look.money or 0) > quote.budget:
         yield (
