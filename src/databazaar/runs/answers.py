@@ -1,0 +1,119 @@
+"""The answers of a run as numbers: what each brought, beside what the others brought at about the same time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from databazaar.runs.report import Report
+
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+STRETCH = 8
+"""Answers are compared within stretches of whole rounds that hold so many draws or more: gains shrink as the model gets
+better, so only what was brought at about the same time can be compared."""
+
+
+class Answers(NamedTuple):
+    """Paid accesses, one line each or summed: when, whose, what they brought, for how many coins, and how many."""
+
+    when: Places
+    who: Places
+    gain: Numbers
+    coins: Numbers
+    count: Numbers
+
+    def summed(self, stretches: Places) -> Answers:
+        """One line for each provider in each stretch; `stretches` says in which one a round lies."""
+        when = stretches[self.when]
+        size = int(self.who.max(initial=0)) + 1
+        keys, line = np.unique(when * size + self.who, return_inverse=True)
+        gain, coins, count = (np.bincount(line, one, len(keys)) for one in self[2:])
+        return Answers(keys // size, keys % size, gain, coins, count)
+
+    def others(self) -> Answers:
+        """What the others brought in each line's stretch."""
+        sums = (np.bincount(self.when, one)[self.when] - one if len(one) else one for one in self[2:])
+        return Answers(self.when, self.who, *sums)
+
+    def where(self, kept: NDArray[np.bool_]) -> Answers:
+        return Answers(*(one[kept] for one in self))
+
+
+class Ratio(NamedTuple):
+    """Σ top / Σ bottom for each provider, its standard error over independent lines, and how many lines there are."""
+
+    value: Numbers
+    error: Numbers
+    lines: Places
+
+    @classmethod
+    def of(cls, who: Places, top: Numbers, bottom: Numbers, providers: int) -> Ratio:
+        """The error is that of the delta method. Both are NaN where there is nothing to divide by."""
+        lines = np.bincount(who, minlength=providers)
+        total = np.bincount(who, bottom, providers)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.bincount(who, top, providers) / total
+            squares = np.bincount(who, (top - value[who] * bottom) ** 2, providers)
+            error = np.sqrt(squares * lines / (lines - 1)) / total
+        return cls(value, np.where(lines > 1, error, np.nan), lines)
+
+
+class Comparison(NamedTuple):
+    """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
+
+    `per_coin` is what a coin brought, `ahead` how much more that is than what a coin paid to the others brought at the
+    same time, and `ahead_each` the same for an access. `dearness` is the price beside that of the others.
+    """
+
+    scale: float
+    gain: Numbers
+    count: Places
+    per_coin: Ratio
+    ahead: Ratio
+    ahead_each: Ratio
+    dearness: Numbers
+
+
+def compare(report: Report) -> Comparison:
+    """Sets every provider beside the others, stretch by stretch."""
+    n, unit = len(report.payouts), 10**report.currency.decimals
+    valid = [
+        (when, one.provider, one.gain, one.paid / unit)
+        for when, round in enumerate(report.rounds)
+        for one in round.accesses
+        if one.gain is not None
+    ]
+    scale = max((abs(gain) for _, _, gain, _ in valid), default=0.0) or 1.0
+    when, who = (np.array([line[at] for line in valid], dtype=np.int64) for at in (0, 1))
+    gain = np.array([gain / scale for _, _, gain, _ in valid], dtype=np.float64)
+    answers = Answers(when, who, gain, np.array([line[3] for line in valid], dtype=np.float64), np.ones(len(valid)))
+    rounds = answers.summed(np.arange(len(report.rounds)))
+    own = answers.summed(_stretches(report))
+    beside = own.others()
+    own, beside = own.where(beside.coins > 0), beside.where(beside.coins > 0)
+    usual = own.count * beside.coins / beside.count  # what the others would have been paid for as many accesses
+    return Comparison(
+        scale=scale,
+        gain=np.bincount(who, gain, n),
+        count=np.bincount(who, minlength=n),
+        per_coin=Ratio.of(rounds.who, rounds.gain, rounds.coins, n),
+        ahead=Ratio.of(own.who, own.gain - own.coins * beside.gain / beside.coins, own.coins, n),
+        ahead_each=Ratio.of(own.who, own.gain - own.count * beside.gain / beside.count, own.count, n),
+        dearness=Ratio.of(own.who, own.coins, usual, n).value,
+    )
+
+
+def _stretches(report: Report) -> Places:
+    """In which stretch each round lies. What is left over at the end belongs to the last one."""
+    draws = np.cumsum([0, *(len(round.accesses) for round in report.rounds)])
+    stretch, begun, found = 0, 0, []
+    for before in draws[:-1]:
+        if before - begun >= STRETCH and draws[-1] - before >= STRETCH:
+            stretch, begun = stretch + 1, before
+        found.append(stretch)
+    return np.array(found, dtype=np.int64)
