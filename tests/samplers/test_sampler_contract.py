@@ -33,7 +33,7 @@ def test_a_provider_drawn_twice_is_asked_once_counted_twice_and_paid_twice(make_
     )  # (γ/K) Σ over draws, not over providers
 
 
-def test_where_only_those_are_affordable_who_have_no_chance_they_share_it() -> None:
+def test_where_only_those_are_available_who_have_no_chance_they_share_it() -> None:
     """A sampler that has lost all faith in the cheap ones still has to draw somebody while money is left."""
     prices = np.array([5, 1, 1, 9])
     p = np.array([0.25, 0.0, 0.0, 0.75])
@@ -102,7 +102,7 @@ class _Base:
         return among_affordable(state, purse)
 
     def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(rng.choice(np.flatnonzero(purse.affordable), size))
+        return np.asarray(rng.choice(np.flatnonzero(purse.available), size))
 
     def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray, purse: Purse) -> np.ndarray:
         refuse_non_finite(gains)
@@ -155,7 +155,7 @@ class HasItsOwnDice(_Base):
     kind: ClassVar[str] = "test-dice"
 
     def draw(self, state: np.ndarray, rng: np.random.Generator, size: int, purse: Purse) -> np.ndarray:
-        return np.asarray(np.random.default_rng().choice(np.flatnonzero(purse.affordable), size))
+        return np.asarray(np.random.default_rng().choice(np.flatnonzero(purse.available), size))
 
 
 class TakesNaN(_Base):

@@ -154,7 +154,7 @@ class _Replay:
             self.stopped = self.rules.stopped(self.book)
             self.drawn = self.rules.draw(self.state, self.book) if self.stopped is None else None
         purse = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
-        if not purse.affordable.any():
+        if not purse.available.any():
             purse = _endless(self.rules)  # nobody is drawn any more, and p is what it was
         self.audit.distributions.append(self.rules.sampler.probabilities(self.state, purse).copy())
 

@@ -51,10 +51,10 @@ def _check_draw(sampler: Sampler, state: Vector, purse: Purse, per_round: int, r
     require(p.shape == (providers,), f"probabilities must be one per provider, got shape {p.shape}")
     require(bool(np.isfinite(p).all() and (p >= 0).all()), f"probabilities must be finite and ≥ 0, got {p}")
     require(abs(p.sum() - 1) < 1e-9, f"probabilities must sum to 1, got {p.sum()!r}")
-    require(not p[~purse.affordable].any(), "a provider that the purse does not pay for has a probability")
+    require(not p[~purse.available].any(), "a provider that the purse does not pay for has a probability")
     draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    full = purse.pays_everybody
+    full = purse.everybody
     require(
         draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
         f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",

@@ -93,14 +93,14 @@ class OSMD:
         p = self.probabilities(state, purse)
         ladder = np.cumsum(p)
         picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
-        last = len(p) - 1 if purse.pays_everybody else int(np.flatnonzero(p)[-1])
+        last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
         draws: Draws = np.minimum(picks, last).astype(np.int64)
         return draws
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""
         refuse_non_finite(gains)
-        if purse.pays_everybody:
+        if purse.everybody:
             p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
         else:
             p_drawn = self.probabilities(state, purse)[draws]

@@ -60,11 +60,11 @@ class Sampler(Protocol):
 
 def among_affordable(p: Vector, purse: Purse) -> Vector:
     """p given that whoever is drawn is affordable. Where everybody is, that is p itself, to the last bit."""
-    if purse.pays_everybody:
+    if purse.everybody:
         return p
-    masked: Vector = np.where(purse.affordable, p, 0.0)
+    masked: Vector = np.where(purse.available, p, 0.0)
     if not masked.any():
-        masked = purse.affordable.astype(np.float64)
+        masked = purse.available.astype(np.float64)
     masked /= masked.sum()
     return masked
 

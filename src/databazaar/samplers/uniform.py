@@ -33,7 +33,7 @@ class Uniform:
         return among_affordable(state, purse)
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        allowed = np.flatnonzero(purse.affordable)
+        allowed = np.flatnonzero(purse.available)
         n = len(allowed)
         if self.replacement:
             picks = np.minimum((rng.random(size) * n).astype(np.int64), n - 1)

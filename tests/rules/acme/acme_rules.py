@@ -29,7 +29,7 @@ class Bargain:
     def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
         gains, times = np.split(state, 2)
         worth = gains / np.maximum(times, 1) / purse.quotes
-        best = worth == worth[purse.affordable].max()
+        best = worth == worth[purse.available].max()
         p = self.curiosity / len(best) + (1 - self.curiosity) * best / best.sum()
         return among_affordable(p, purse)
 

@@ -1,0 +1,102 @@
+"""Offers whose prices change, and purses with caps and limits: the fast way against the obvious one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar import BazaarError, Offer, Purse, Roster
+from databazaar.roster import PriceChange
+
+PRICES = st.integers(1, 12)
+CHANGES = st.dictionaries(st.integers(1, 9), PRICES, max_size=3)
+
+
+@given(st.lists(st.tuples(PRICES, CHANGES), min_size=1, max_size=5), st.lists(st.integers(0, 12), max_size=6))
+def test_a_roster_of_a_round_has_the_prices_that_were_announced_for_it(
+    offers: list[tuple[int, dict[int, int]]], rounds: list[int]
+) -> None:
+    roster = Roster(
+        tuple(
+            Offer(f"p{i}", "x", price, i or None, tuple(PriceChange(*change) for change in sorted(changes.items())))
+            for i, (price, changes) in enumerate(offers)
+        )
+    )
+    for round in rounds:  # in any order: a roster remembers what it has worked out
+        now, current = roster.at(round), [price for price, _ in offers]
+        for i, (_, changes) in enumerate(offers):
+            for start in range(round + 1):
+                current[i] = changes.get(start, current[i])
+        assert now.prices.tolist() == current
+        assert now.ids == roster.ids and [o.most_accesses for o in now.offers] == [
+            o.most_accesses for o in roster.offers
+        ]
+        assert now.at(round + 1).prices.tolist() == roster.at(round + 1).prices.tolist()
+    assert roster.at(0) is roster
+
+
+def test_a_roster_without_changes_is_itself_in_every_round() -> None:
+    roster = Roster.equal(3)
+    assert roster.at(0) is roster.at(10**9) is roster
+    assert roster.most_accesses is None
+    assert Roster((Offer("a", "a", 1, 5), Offer("b", "b", 1))).most_accesses is not None
+
+
+@pytest.mark.parametrize(
+    ("cap", "changes", "sentence"),
+    [
+        (-1, (), "most_accesses = -1 must be a whole number"),
+        (True, (), "most_accesses = True must be a whole number"),
+        (2.0, (), "most_accesses = 2.0 must be a whole number"),
+        (None, ((0, 5),), "from_round = 0 of a price change must be a whole number of at least 1"),
+        (None, ((2.5, 5),), "from_round = 2.5"),
+        (None, ((3, 0),), "price = 0 from round 3 on must be a whole number of minor units"),
+        (None, ((3, 2**63),), "and below 2^63"),
+        (None, ((3, 5), (3, 6)), "price changes from rounds 3, 3 must come in their order"),
+        (None, ((4, 5), (3, 6)), "price changes from rounds 4, 3 must come in their order"),
+    ],
+)
+def test_an_offer_that_cannot_be_kept_is_refused(cap: int, changes: Sequence[tuple[int, int]], sentence: str) -> None:
+    with pytest.raises(BazaarError, match=re.escape(sentence)):
+        Offer("north", "x", 1, cap, tuple(PriceChange(*change) for change in changes))
+
+
+@st.composite
+def purses(draw: st.DrawFn) -> Purse:
+    n = draw(st.integers(1, 5))
+    quotes = np.array(draw(st.lists(PRICES, min_size=n, max_size=n)))
+    caps = draw(st.none() | st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    limits = st.none() | st.integers(1, 14)
+    left = draw(st.integers(0, 40))
+    return Purse(left, quotes, None if caps is None else np.array(caps), draw(limits), draw(limits))
+
+
+@given(purses(), st.data())
+def test_what_fits_is_what_an_honest_buyer_could_take_one_by_one(purse: Purse, data: st.DataObject) -> None:
+    draws = np.array(data.draw(st.lists(st.integers(0, len(purse.quotes) - 1), max_size=8)), dtype=np.int64)
+    kept = purse.fitting(draws).tolist()
+    most = purse.left if purse.most_per_round is None else min(purse.left, purse.most_per_round)
+    taken: list[int] = []
+    for i in draws.tolist():
+        used_up = purse.accesses_left is not None and taken.count(i) >= purse.accesses_left[i]
+        too_dear = purse.most_per_access is not None and purse.quotes[i] > purse.most_per_access
+        if not used_up and not too_dear and sum(purse.quotes[j] for j in [*taken, i]) <= most:
+            taken.append(i)
+    assert kept == taken
+    alone = [len(purse.fitting(np.array([i]))) == 1 for i in range(len(purse.quotes))]
+    assert purse.available.tolist() == alone
+    assert purse.everybody == all(alone)
+    if len(draws) and purse.available[draws[0]]:
+        assert kept[0] == draws[0]  # whoever draws among the available never ends up with nobody
+
+
+@given(st.integers(0, 40), st.lists(PRICES, min_size=1, max_size=5))
+def test_a_purse_with_money_alone_lets_whoever_it_pays_for_be_asked(left: int, quotes: list[int]) -> None:
+    purse = Purse(left, np.array(quotes))
+    assert purse.money == left
+    assert purse.available.tolist() == [quote <= left for quote in quotes]
