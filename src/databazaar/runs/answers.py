@@ -66,16 +66,18 @@ class Ratio(NamedTuple):
 class Comparison(NamedTuple):
     """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
 
-    `per_coin` is what a coin brought, `ahead` how much more that is than what a coin paid to the others brought at the
-    same time, and `ahead_each` the same for an access. `dearness` is the price beside that of the others.
+    `per_coin` is what a coin brought, and `ahead` how much more that is than what a coin paid to the others brought at
+    the same time. `steadily` is the same with every stretch in units of its own gains, so that late ones, whose gains
+    are small, tell as much as the first: it is what can be told from chance. `steadily_each` is that for an access.
+    `dearness` is the price beside that of the others.
     """
 
     scale: float
     gain: Numbers
-    count: Places
     per_coin: Ratio
     ahead: Ratio
-    ahead_each: Ratio
+    steadily: Ratio
+    steadily_each: Ratio
     dearness: Numbers
 
 
@@ -96,16 +98,26 @@ def compare(report: Report) -> Comparison:
     own = answers.summed(_stretches(report))
     beside = own.others()
     own, beside = own.where(beside.coins > 0), beside.where(beside.coins > 0)
+    ahead = own.gain - own.coins * beside.gain / beside.coins
+    ahead_each = own.gain - own.count * beside.gain / beside.count
     usual = own.count * beside.coins / beside.count  # what the others would have been paid for as many accesses
     return Comparison(
         scale=scale,
         gain=np.bincount(who, gain, n),
-        count=np.bincount(who, minlength=n),
         per_coin=Ratio.of(rounds.who, rounds.gain, rounds.coins, n),
-        ahead=Ratio.of(own.who, own.gain - own.coins * beside.gain / beside.coins, own.coins, n),
-        ahead_each=Ratio.of(own.who, own.gain - own.count * beside.gain / beside.count, own.count, n),
+        ahead=Ratio.of(own.who, ahead, own.coins, n),
+        steadily=Ratio.of(own.who, ahead / _usual_size(own, own.coins), own.coins, n),
+        steadily_each=Ratio.of(own.who, ahead_each / _usual_size(own, own.count), own.count, n),
         dearness=Ratio.of(own.who, own.coins, usual, n).value,
     )
+
+
+def _usual_size(lines: Answers, per: Numbers) -> Numbers:
+    """The root mean square of what one of `per` brought in each line's stretch; 1 where nobody brought anything."""
+    each = np.divide(lines.gain, per, out=np.zeros_like(per), where=per > 0)
+    squares, weights = (np.bincount(lines.when, one) for one in (per * each**2, per))
+    size: Numbers = np.sqrt(squares[lines.when] / np.maximum(weights[lines.when], np.finfo(np.float64).tiny))
+    return np.where(size > 0, size, 1.0)
 
 
 def _stretches(report: Report) -> Places:

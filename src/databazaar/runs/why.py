@@ -180,23 +180,21 @@ class _Teller:
         return Reason(kind, told[0].upper() + told[1:])
 
     def _cause(self, i: int) -> Kind:
-        ahead, each = self._beyond_chance(self.compared.ahead, i), self._beyond_chance(self.compared.ahead_each, i)
-        dearness = self.compared.dearness[i]
-        if self.compared.ahead.lines[i] < FEWEST:
+        compared = self.compared
+        if compared.steadily.lines[i] < FEWEST:
             return "few"
-        if ahead > 0:
+        steadily, each = (self._beyond_chance(found, i) for found in (compared.steadily, compared.steadily_each))
+        ahead, dearness = compared.ahead.value[i], compared.dearness[i]
+        if steadily > 0 and ahead > 0:
             return "cheap" if each <= 0 and dearness < 1 / DEARER else "better"
-        if ahead < 0:
+        if steadily < 0 and ahead < 0:
             return "dear" if each >= 0 and dearness > DEARER else "worse"
         return "unclear"
 
     def _beyond_chance(self, found: Ratio, i: int) -> int:
         """1 where a difference is above zero beyond chance, −1 where it is below, else 0."""
-        value, error, lines = found.value[i], found.error[i], int(found.lines[i])
-        if lines < FEWEST or not np.isfinite(error):
-            return 0
-        needed = errors_needed(len(self.report.payouts), lines) * error + ROUNDING * abs(self.compared.per_coin.value[i])
-        return int(value > needed) - int(value < -needed)
+        needed = errors_needed(len(self.report.payouts), int(found.lines[i])) * found.error[i] + ROUNDING
+        return int(found.value[i] > needed) - int(found.value[i] < -needed)
 
     def _trend(self, i: int) -> Trend:
         start, end = self.start[i], self.end[i]
