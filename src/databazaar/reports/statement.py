@@ -6,10 +6,24 @@ from decimal import Decimal
 from typing import Any
 
 from databazaar.reports.spreadsheet import csv_text
+from databazaar.runs.brought import Brought
 from databazaar.runs.report import Payout, Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
 """What every statement says of the run that it is for. It is empty where nobody has said it."""
+
+GAINS = (
+    "mean_gain",
+    "mean_price",
+    "gain_per_coin",
+    "gain_per_coin_error",
+    "ahead",
+    "ahead_error",
+    "share",
+    "share_at_start",
+    "share_at_end",
+)
+"""What the consumer's statement says of gains. Statements of single providers do not."""
 
 
 def by_pay(report: Report) -> list[Payout]:
@@ -30,6 +44,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
     Where `closed` is false the run is not finished, and nothing in it is final.
     """
     write, plain = report.currency.format, report.currency.amount
+    brought = {one.provider: one for one in report.brought}
     return {
         **heading(report),
         "budget": report.budget,
@@ -58,11 +73,18 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "pay_amount": plain(payout.pay),
                 "pay_text": write(payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
+                **_brought(brought[payout.provider]),
             }
             for payout in by_pay(report)
         ],
         "owners": owner_totals(report),
     }
+
+
+def _brought(one: Brought) -> dict[str, Any]:
+    """What the pay brought: amounts of gain are for one unit of the currency, shares are parts of 1."""
+    told = {name: getattr(one, name) for name in GAINS}
+    return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
 def owner_totals(report: Report) -> list[dict[str, Any]]:
@@ -91,6 +113,7 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
 def statement_csv(report: Report) -> str:
     """One line a provider; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
+    columns += [*GAINS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
 
 

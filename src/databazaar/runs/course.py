@@ -56,8 +56,8 @@ class Course:
             return of[-1]
         last = self.full_rounds
         spent = np.cumsum(self.asked[:last])
-        begin = int(np.searchsorted(spent, (1 - END) * spent[-1], side="right"))
-        mean: Numbers = np.average(of[min(begin, last - 1) : last], axis=0, weights=self.asked[min(begin, last - 1) : last])
+        end = slice(min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1), last)
+        mean: Numbers = np.average(of[end], axis=0, weights=self.asked[end])
         return mean
 
     @cached_property

@@ -29,6 +29,9 @@ __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 Status = Literal["settled", "nobody answered", "diverged", "open"]
 """How a run ended; `open` is one that has not."""
 
+IN_FRAME = ("mean_gain", "gain_per_coin", "gain_per_coin_error", "share", "share_at_start", "share_at_end")
+"""What a table of providers tells of gains and shares."""
+
 
 @dataclass(frozen=True)
 class Payout:
@@ -122,6 +125,12 @@ class Report(Displayed):
         """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
         return brought_by(self)
 
+    @property
+    def gain_per_coin(self) -> float | None:
+        """What a unit of the currency brought in the mean of the market; None where nothing was paid."""
+        money = self.spent / 10**self.currency.decimals
+        return sum(one.gain for one in self.brought) / money if money else None
+
     def to_frame(self, rows: Literal["providers", "rounds"] = "providers") -> pd.DataFrame:
         """A pandas DataFrame with a row for each provider, or for each round from 0, the state before the first.
 
@@ -145,6 +154,8 @@ class Report(Displayed):
             "accesses": [line.accesses for line in lines],
             "failures": [line.failures for line in lines],
             "pay": self._money(line.pay for line in lines),
+            **{name: [getattr(one, name) for one in self.brought] for name in IN_FRAME},
+            "why": [one.why.sentence for one in self.brought],
         }
         epsilons = [line.epsilon for line in lines]
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
@@ -168,7 +179,8 @@ class Report(Displayed):
         return list(amounts) if unit == 1 else [amount / unit for amount in amounts]
 
     def plot(self, figure: str = "learning") -> Figure:
-        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution" or "payouts"."""
+        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares" or
+        "gain-per-coin"."""
         # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
         figures = resolve_name("databazaar.reports.figures:FIGURES")
         if figure not in figures:

@@ -146,8 +146,8 @@ class _Teller:
             return Reason("too-dear", f"It was never asked: an access costs {price}, {TOO_DEAR[found.bar]}.")
         if rounds - found.since < LONG * rounds:
             return None
-        after = _after(found.since)
-        return Reason("too-dear", f"It was not asked any more after {after}: an access cost {price}, {TOO_DEAR[found.bar]}.")
+        ended = f"It was not asked any more after {_after(found.since)}"
+        return Reason("too-dear", f"{ended}: an access cost {price}, {TOO_DEAR[found.bar]}.")
 
     def _used_up(self, i: int, found: Barred) -> Reason:
         caps = self.course.purses[0].accesses_left
