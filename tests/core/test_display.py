@@ -118,7 +118,12 @@ def test_a_base_without_facts_is_not_shown() -> None:
 def test_a_frame_of_providers_holds_the_statement() -> None:
     _, report, _ = MARKET
     frame = report.to_frame()
-    assert list(frame) == ["provider", "owner", "price", "accesses", "failures", "pay"]
+    assert list(frame)[:6] == ["provider", "owner", "price", "accesses", "failures", "pay"]
+    assert list(frame)[6:] == [
+        *("mean_gain", "gain_per_coin", "gain_per_coin_error", "share", "share_at_start", "share_at_end", "why")
+    ]
+    assert np.allclose(frame["gain_per_coin"] * frame["pay"], frame["mean_gain"] * frame["accesses"])
+    assert frame["why"].tolist() == [str(one.why) for one in report.brought]
     assert frame.attrs["currency"] == "EUR"
     for row, line in zip(frame.to_dict("records"), report.payouts, strict=True):
         assert (row["provider"], row["owner"], row["accesses"], row["failures"]) == (

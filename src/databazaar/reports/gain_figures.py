@@ -60,8 +60,7 @@ def gain_per_coin(report: Report) -> Figure:
         text = f" {per_coin.plain(shown[row].gain_per_coin, shown[row].gain_per_coin_error)} "
         axes.text(drawn[row], row, text, ha=side, va="center", fontsize=style.SMALL, color="white", weight="bold")
     inside = np.flatnonzero(drawn == values)
-    bars = {"fmt": "none", "ecolor": style.INK, "elinewidth": 1.1, "capsize": 2.5}
-    axes.errorbar(values[inside], inside, xerr=errors[inside], **bars)
+    axes.errorbar(values[inside], inside, xerr=errors[inside], fmt="none", ecolor=style.INK, capsize=2.5)
     axes.axvline(0.0, color=style.INK, linewidth=0.9)
     errors[drawn != values] = 0.0
     low, high = drawn - errors, drawn + errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ STRETCH = 8
 better, so only what was brought at about the same time can be compared."""
 
 
-class Answers(NamedTuple):
+@dataclass(frozen=True)
+class Answers:
     """Paid accesses, one line each or summed: when, whose, what they brought, for how many coins, and how many."""
 
     when: Places
@@ -32,16 +34,21 @@ class Answers(NamedTuple):
         when = stretches[self.when]
         size = int(self.who.max(initial=0)) + 1
         keys, line = np.unique(when * size + self.who, return_inverse=True)
-        gain, coins, count = (np.bincount(line, one, len(keys)) for one in self[2:])
+        gain, coins, count = (sums(line, one, len(keys)) for one in (self.gain, self.coins, self.count))
         return Answers(keys // size, keys % size, gain, coins, count)
 
     def others(self) -> Answers:
         """What the others brought in each line's stretch."""
-        sums = (np.bincount(self.when, one)[self.when] - one if len(one) else one for one in self[2:])
-        return Answers(self.when, self.who, *sums)
+        gain, coins, count = (sums(self.when, one)[self.when] - one for one in (self.gain, self.coins, self.count))
+        return Answers(self.when, self.who, gain, coins, count)
 
     def where(self, kept: NDArray[np.bool_]) -> Answers:
-        return Answers(*(one[kept] for one in self))
+        return Answers(self.when[kept], self.who[kept], self.gain[kept], self.coins[kept], self.count[kept])
+
+
+def sums(places: Places, values: Numbers, size: int = 1) -> Numbers:
+    """The sum of the values of each place."""
+    return np.bincount(places, values, size).astype(np.float64)
 
 
 class Ratio(NamedTuple):
@@ -55,10 +62,10 @@ class Ratio(NamedTuple):
     def of(cls, who: Places, top: Numbers, bottom: Numbers, providers: int) -> Ratio:
         """The error is that of the delta method. Both are NaN where there is nothing to divide by."""
         lines = np.bincount(who, minlength=providers)
-        total = np.bincount(who, bottom, providers)
+        total = sums(who, bottom, providers)
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.bincount(who, top, providers) / total
-            squares = np.bincount(who, (top - value[who] * bottom) ** 2, providers)
+            value = sums(who, top, providers) / total
+            squares = sums(who, (top - value[who] * bottom) ** 2, providers)
             error = np.sqrt(squares * lines / (lines - 1)) / total
         return cls(value, np.where(lines > 1, error, np.nan), lines)
 
@@ -103,7 +110,7 @@ def compare(report: Report) -> Comparison:
     usual = own.count * beside.coins / beside.count  # what the others would have been paid for as many accesses
     return Comparison(
         scale=scale,
-        gain=np.bincount(who, gain, n),
+        gain=sums(who, gain, n),
         per_coin=Ratio.of(rounds.who, rounds.gain, rounds.coins, n),
         ahead=Ratio.of(own.who, ahead, own.coins, n),
         steadily=Ratio.of(own.who, ahead / _usual_size(own, own.coins), own.coins, n),
@@ -115,7 +122,7 @@ def compare(report: Report) -> Comparison:
 def _usual_size(lines: Answers, per: Numbers) -> Numbers:
     """The root mean square of what one of `per` brought in each line's stretch; 1 where nobody brought anything."""
     each = np.divide(lines.gain, per, out=np.zeros_like(per), where=per > 0)
-    squares, weights = (np.bincount(lines.when, one) for one in (per * each**2, per))
+    squares, weights = (sums(lines.when, one) for one in (per * each**2, per))
     size: Numbers = np.sqrt(squares[lines.when] / np.maximum(weights[lines.when], np.finfo(np.float64).tiny))
     return np.where(size > 0, size, 1.0)
 

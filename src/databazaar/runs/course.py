@@ -53,11 +53,12 @@ class Course:
     def at_end(self, of: Numbers) -> Numbers:
         """The mean over the end of the run, by money; what would come next where no round was played."""
         if not self.rounds:
-            return of[-1]
+            mean: Numbers = of[-1]
+            return mean
         last = self.full_rounds
         spent = np.cumsum(self.asked[:last])
         end = slice(min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1), last)
-        mean: Numbers = np.average(of[end], axis=0, weights=self.asked[end])
+        mean = np.average(of[end], axis=0, weights=self.asked[end])
         return mean
 
     @cached_property

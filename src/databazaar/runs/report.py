@@ -154,7 +154,7 @@ class Report(Displayed):
             "accesses": [line.accesses for line in lines],
             "failures": [line.failures for line in lines],
             "pay": self._money(line.pay for line in lines),
-            **{name: [getattr(one, name) for one in self.brought] for name in IN_FRAME},
+            **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in IN_FRAME},
             "why": [one.why.sentence for one in self.brought],
         }
         epsilons = [line.epsilon for line in lines]
