@@ -173,6 +173,11 @@ class Purse:
     most_per_round: int | None = None
 
     @property
+    def unlimited(self) -> bool:
+        """Whether money is all that keeps anybody from being asked."""
+        return self.accesses_left is None and self.most_per_access is None and self.most_per_round is None
+
+    @property
     def money(self) -> int:
         """What this round may cost."""
         return self.left if self.most_per_round is None else min(self.left, self.most_per_round)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from databazaar.engines import LoopEngine
 from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
-from databazaar.market.worth import NOTHING_BETTER, Only, audit_outputs, own_rows_alone
+from databazaar.market.driver import play
+from databazaar.market.worth import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
 from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged
@@ -125,11 +127,28 @@ def test_own_rows_alone_are_about_as_good_as_a_peer_on_the_same_rows() -> None:
     assert float(torch.nn.functional.cross_entropy(outputs, true)) < theirs + 0.1
 
 
-def test_only_one_provider_is_ever_asked() -> None:
+@pytest.mark.parametrize(("cap", "asked"), [(None, 20), (7, 7)])
+def test_a_single_provider_is_asked_alone_and_as_often_as_it_allows(cap: int | None, asked: int) -> None:
     consumer, providers = market()
-    report = Arbiter(consumer, providers, Only(1), device="cpu").run()
-    assert [payout.accesses for payout in report.payouts] == [0, 60, 0]
-    assert [access.probability for access in report.rounds[0].accesses] == [1.0] * 3
+    providers[1] = replace(providers[1], most_accesses=cap, price=3, price_changes=[(4, 5), (5, 3)])
+    arbiter = Arbiter(consumer, providers, device="cpu")
+    run = alternative(arbiter, budget=20 * 3 + 2, per_round=1, only=1)
+    play([run], arbiter.engine)
+    assert run.accounts.book.accesses == {"p1": asked} == run.accounts.book.drawn
+    assert run.accounts.book.spent == 3 * asked + 2
+
+
+def test_alternatives_keep_to_the_caps_and_limits_of_the_market() -> None:
+    consumer, providers = market()
+    consumer = replace(consumer, most_per_access=2, most_per_round=5)
+    offers = zip(providers, (None, 4, None), (1, 2, 3), strict=True)
+    arbiter = Arbiter(consumer, [replace(p, most_accesses=cap, price=price) for p, cap, price in offers], device="cpu")
+    report = arbiter.run()
+    assert report.payouts[1].accesses == 4 and report.payouts[2].accesses == 0
+    run = alternative(arbiter, report.spent, consumer.per_round)
+    play([run], arbiter.engine)
+    assert run.accounts.book.drawn["p1"] == 4 and "p2" not in run.accounts.book.drawn
+    assert [other.kind for other in judge_purchase(arbiter, report).others] == [OWN, UNIFORM, SINGLE]
 
 
 class Counting(Engine):

@@ -201,7 +201,7 @@ def test_check_sampler_passes_a_sampler_of_ones_own() -> None:
         (DrawsTooFar(), "indices"),
         (HasItsOwnDice(), "nothing but the state"),
         (TakesNaN(), "refuse a gain of nan"),
-        (IgnoresTheRest(), "does not pay for has a probability"),
+        (IgnoresTheRest(), "does not let be asked has a probability"),
         (IsNoDataclass(), "frozen dataclass"),
         (StealsAName(), "a `kind` of its own"),
     ],

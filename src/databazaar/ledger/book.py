@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from databazaar.errors import LedgerError
@@ -15,10 +16,13 @@ NOT_SETTLED = {"reason": "the consumer closed the run before this round was sett
 class Book:
     """Accounts in minor units. `apply` refuses an entry that breaks a rule; `assert_sound` adds everything up.
 
-    `quotes` is the most that an access to each provider may cost. Every reserve of that amount is followed by one post
-    (a valid reply is paid, at most what was reserved) or one void (a failed one is not). What is reserved is used up
-    either way, so a run of budget B asks for accesses worth B at most; what was reserved and not paid goes back to the
-    consumer when the run closes.
+    `quotes` is the most that an access to each provider may cost, and `changes` what it may cost from a round on. Every
+    reserve of that amount is followed by one post (a valid reply is paid, at most what was reserved) or one void (a
+    failed one is not). What is reserved is used up either way, so a run of budget B asks for accesses worth B at most;
+    what was reserved and not paid goes back to the consumer when the run closes.
+
+    `caps` are how often providers may be drawn, for those that have said so, and `drawn` how often they were.
+    `most_per_access` and `most_per_round` are the consumer's limits.
 
     Beside the money it keeps what stops look at: `utilities` of the model before the first round and after each,
     `silent` rounds on end, and whether the last round `diverged`.
@@ -26,12 +30,18 @@ class Book:
 
     budget: int
     quotes: dict[str, int]
+    changes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    caps: dict[str, int] = field(default_factory=dict)
+    most_per_access: int | None = None
+    most_per_round: int | None = None
     asked: int = 0
+    asked_before: int = 0
     spent: int = 0
     voided: int = 0
     unpaid: int = 0
     reserved: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
+    drawn: dict[str, int] = field(default_factory=dict)
     pay: dict[str, int] = field(default_factory=dict)
     accesses: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -50,6 +60,16 @@ class Book:
     def held(self) -> int:
         """What is reserved for the round under way."""
         return sum(amount for _, amount in self.reserved.values())
+
+    def quote(self, provider: str, round: int) -> int:
+        """The most that an access to this provider may cost in this round."""
+        passed = [quote for from_round, quote in self.changes.get(provider, ()) if from_round <= round]
+        return passed[-1] if passed else self.quotes[provider]
+
+    def drawn_before(self) -> dict[str, int]:
+        """How often each provider was drawn in the rounds before the one under way."""
+        now = Counter(who for who, _ in self.reserved.values())
+        return {who: times - now[who] for who, times in self.drawn.items()}
 
     def apply(self, entry: Entry) -> None:
         if self.closed:
@@ -71,14 +91,26 @@ class Book:
             raise LedgerError(f"{entry}: this access is settled already")
         if key in self.reserved:
             raise LedgerError(f"{entry}: this access is reserved already")
-        if amount != self.quotes[provider]:
-            raise LedgerError(f"{entry}: reserves {amount}, but {provider} costs {self.quotes[provider]}")
+        quote = self.quote(provider, key[0])
+        if amount != quote:
+            raise LedgerError(f"{entry}: reserves {amount}, but {provider} costs {quote}")
         if amount < 0:
             raise LedgerError(f"{entry}: reserves a negative amount")
         if amount > self.left:
             raise LedgerError(f"{entry}: reserves {amount} of {self.left} left in the budget")
+        self._refuse_beyond_limits(entry, provider, amount)
         self.reserved[key] = provider, amount
         self.asked += amount
+        self.drawn[provider] = self.drawn.get(provider, 0) + 1
+
+    def _refuse_beyond_limits(self, entry: Entry, provider: str, amount: int) -> None:
+        cap, cost = self.caps.get(provider), self.asked - self.asked_before + amount
+        if cap is not None and self.drawn.get(provider, 0) >= cap:
+            raise LedgerError(f"{entry}: {provider} may be drawn {cap} times, and was")
+        if self.most_per_access is not None and amount > self.most_per_access:
+            raise LedgerError(f"{entry}: reserves {amount}, and the most per access is {self.most_per_access}")
+        if self.most_per_round is not None and cost > self.most_per_round:
+            raise LedgerError(f"{entry}: the round would cost {cost}, and the most per round is {self.most_per_round}")
 
     def _settle(self, entry: Entry) -> None:
         key, provider, amount = self._access(entry)
@@ -117,6 +149,7 @@ class Book:
         self.diverged = "reached" in body and reached is None
         self.silent = self.silent + 1 if all(gain is None for gain in body["gains"]) else 0
         self.rounds += 1
+        self.asked_before = self.asked
 
     def assert_sound(self) -> None:
         """The invariants, checked at every commit."""

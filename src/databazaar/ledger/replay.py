@@ -158,7 +158,7 @@ class _Replay:
         purse = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
         self.audit.purses.append(purse)
         if not purse.available.any():
-            purse = _endless(self.rules)  # nobody is drawn any more, and p is what it was
+            purse = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
         self.audit.distributions.append(self.rules.sampler.probabilities(self.state, purse).copy())
 
     def check(self, entry: Entry) -> None:
@@ -326,14 +326,14 @@ class _Replay:
         return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def _endless(rules: RuleBook) -> Purse:
+def _endless(rules: RuleBook, round: int) -> Purse:
     """A purse that pays for anybody."""
-    return Purse(2**63 - 1, rules.quotes)
+    return Purse(2**63 - 1, rules.quotes_at(round))
 
 
 def _next_of_format_1(rules: RuleBook, state: NDArray[np.float64], book: Book) -> tuple[Drawn | None, Stopped | None]:
     """Format 1: prices play no part in a draw, and the first round whose draws do not fit is the end."""
-    purse = _endless(rules)
+    purse = _endless(rules, book.rounds)
     draws = rules.sampler.draw(state, draws_stream(rules.terms.seed, book.rounds), rules.terms.per_round, purse)
     drawn = Drawn(draws, rules.sampler.probabilities(state, purse)[draws], purse)
     if book.silent >= rules.terms.rules["stops"][0]["rounds"]:

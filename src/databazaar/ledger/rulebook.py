@@ -18,10 +18,11 @@ from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
-from databazaar.roster import Amounts, Purse
+from databazaar.roster import Amounts, Purse, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.samplers.protocol import Draws, Vector
 from databazaar.stops import STOPS, History, Stop
+from databazaar.stops.budget import SPENT
 
 
 class Drawn(NamedTuple):
@@ -72,10 +73,19 @@ class RuleBook:
         sampler, payment = SAMPLERS.build(terms.rules["sampler"]), PAYMENTS.build(terms.rules["payment"])
         return cls(terms, sampler, payment, tuple(STOPS.build(settings) for settings in terms.rules["stops"]))
 
+    def quotes_at(self, round: int) -> Amounts:
+        """The most that an access to each provider may cost in this round."""
+        roster = self.terms.roster.at(round)
+        if id(roster) not in self._quoted:  # rosters live as long as the terms, so an id is that of one of them
+            self._quoted[id(roster)] = self._quote(roster)
+        return self._quoted[id(roster)]
+
     @cached_property
-    def quotes(self) -> Amounts:
-        """The most that an access to each provider may cost."""
-        quotes = self.payment.quote(self.terms.roster)
+    def _quoted(self) -> dict[int, Amounts]:
+        return {}
+
+    def _quote(self, roster: Roster) -> Amounts:
+        quotes = self.payment.quote(roster)
         if quotes.shape != (len(self.terms.roster),) or quotes.dtype != np.int64 or (quotes < 1).any():
             raise BazaarError(
                 f"payment {self.payment.kind!r} must quote a whole amount of 1 or more for every provider"
@@ -84,7 +94,16 @@ class RuleBook:
 
     def new_book(self) -> Book:
         """Empty accounts for this run."""
-        return Book(self.terms.budget, dict(zip(self.terms.roster.ids, self.quotes.tolist(), strict=True)))
+        terms, roster = self.terms, self.terms.roster
+        first = dict(zip(roster.ids, self.quotes_at(0).tolist(), strict=True))
+        now, changes = dict(first), dict[str, list[tuple[int, int]]]()
+        for round in roster.change_rounds:
+            for provider, quote in zip(roster.ids, self.quotes_at(round).tolist(), strict=True):
+                if quote != now[provider]:
+                    changes.setdefault(provider, []).append((round, quote))
+                    now[provider] = quote
+        caps = {offer.id: offer.most_accesses for offer in roster.offers if offer.most_accesses is not None}
+        return Book(terms.budget, first, changes, caps, terms.most_per_access, terms.most_per_round)
 
     def start(self) -> Vector:
         """The sampler's state before the first round."""
@@ -92,7 +111,12 @@ class RuleBook:
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""
-        return Purse(book.left + book.held, self.quotes)
+        terms, caps = self.terms, self.terms.roster.most_accesses
+        if caps is not None:
+            before = book.drawn_before()
+            caps = caps - np.array([before.get(provider, 0) for provider in terms.roster.ids])
+        quotes = self.quotes_at(book.rounds)
+        return Purse(book.left + book.held, quotes, caps, terms.most_per_access, terms.most_per_round)
 
     def stopped(self, book: Book) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round."""
@@ -103,17 +127,22 @@ class RuleBook:
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 
     def draw(self, state: Vector, book: Book) -> Drawn:
-        """Whom the next round asks. Draws that the rest does not pay for are left out."""
-        purse = self.purse(book)
+        """Whom the next round asks. Draws that the purse does not pay for or that are used up are left out."""
+        purse, providers = self.purse(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
         wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
-        known = wanted.ndim == 1 and bool(((wanted >= 0) & (wanted < len(self.quotes))).all())
+        known = wanted.ndim == 1 and bool(((wanted >= 0) & (wanted < providers)).all())
         if not known or not 1 <= len(wanted) <= self.terms.per_round:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "
-                f"{self.terms.per_round} of {len(self.quotes)} providers; try check_sampler on it"
+                f"{self.terms.per_round} of {providers} providers; try check_sampler on it"
             )
         draws = purse.fitting(wanted)
+        if not len(draws):
+            raise BazaarError(
+                f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
+                "try check_sampler on it"
+            )
         return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
@@ -160,7 +189,7 @@ def message_of(stopped: Stopped, book: Book, currency: Currency) -> str:
     status = status_of(stopped, book)
     if status == "settled":
         rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
-        why = "" if stopped.kind == "budget" else f"; it stopped because {stopped.reason}"
+        why = "" if stopped.reason == SPENT else f"; it stopped because {stopped.reason}"
         return f"{rounds} played, {spent} paid, {left} back to the consumer{why}"
     if status == "nobody answered":
         return (

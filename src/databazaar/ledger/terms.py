@@ -1,8 +1,10 @@
 """What is agreed before the first round: the first entry of every ledger.
 
-Format 2 holds the settings of every rule, so that a run may stop early and pay less than it reserved. Ledgers of
-format 1, which knew the sampler alone, are read as what they were: the mean, one price per access, and a run that ends
-at the first round whose draws do not fit the budget.
+Format 2 holds the settings of every rule, so that a run may stop early and pay less than it reserved. Format 3 is
+written where a provider has a cap or an announced change of price, or the consumer a limit, and says them; versions
+that do not know them then refuse the ledger instead of misreading it. Ledgers of format 1, which knew the sampler
+alone, are read as what they were: the mean, one price per access, and a run that ends at the first round whose draws do
+not fit the budget.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import Any
 from databazaar.display import Displayed, listed
 from databazaar.errors import LedgerError
 from databazaar.money import Currency
-from databazaar.roster import Roster
+from databazaar.roster import Offer, PriceChange, Roster
 
-FORMAT = 2
+FORMAT, FORMAT_WITH_LIMITS = 2, 3
+LIMITS = ("most_per_access", "most_per_round")
+"""What the consumer pays at the most, beside its budget."""
 ABOUT = ("market", "consumer", "data")
 """What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it."""
 
@@ -26,7 +30,8 @@ class Terms(Displayed):
     """All that an audit needs to replay a run.
 
     `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops. `market`
-    and `consumer` are names, and `data` is the SHA-256 of every file by its name: what is not given is not written.
+    and `consumer` are names, and `data` is the SHA-256 of every file by its name. `most_per_access` and
+    `most_per_round` are the consumer's limits. What is not given is not written.
     """
 
     seed: int
@@ -41,24 +46,38 @@ class Terms(Displayed):
     market: str = ""
     consumer: str = ""
     data: dict[str, str] = field(default_factory=dict)
+    most_per_access: int | None = None
+    most_per_round: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.format == FORMAT and self.limited:
+            object.__setattr__(self, "format", FORMAT_WITH_LIMITS)
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything but the budget keeps somebody from being asked, or changes what an access costs."""
+        offers = any(offer.most_accesses is not None or offer.price_changes for offer in self.roster.offers)
+        return offers or any(getattr(self, name) is not None for name in LIMITS)
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
-        """The terms that an opening entry holds, of this format or the one before."""
+        """The terms that an opening entry holds, of any format so far."""
         try:
             format = body["format"]
-            if format not in (1, FORMAT) or isinstance(format, bool):
+            if format not in (1, FORMAT, FORMAT_WITH_LIMITS) or isinstance(format, bool):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
-            numbers = [body["seed"], body["budget"], body["per_round"], *(price for _, _, price in body["providers"])]
+            limits = {name: body[name] for name in LIMITS if name in body and format == FORMAT_WITH_LIMITS}
+            offers = tuple(_offer(given, format) for given in body["providers"])
+            numbers = [body["seed"], body["budget"], body["per_round"], *limits.values(), *(o.price for o in offers)]
             if any(type(number) is not int for number in numbers):
-                raise LedgerError("entry 0 (open): seed, budget, per_round and prices must be whole numbers")
-            rules = body["rules"] if format == FORMAT else _rules_of_format_1(body)
-            return cls(
+                raise LedgerError("entry 0 (open): seed, budget, per_round, limits and prices must be whole numbers")
+            rules = _rules_of_format_1(body) if format == 1 else body["rules"]
+            terms = cls(
                 seed=body["seed"],
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
-                roster=Roster.of((str(i), str(owner), price) for i, owner, price in body["providers"]),
+                roster=Roster(offers),
                 rules={name: rules[name] for name in ("sampler", "aggregator", "payment", "stops")},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
@@ -66,19 +85,24 @@ class Terms(Displayed):
                 market=str(body.get("market", "")),
                 consumer=str(body.get("consumer", "")),
                 data={str(name): str(digest) for name, digest in body.get("data", {}).items()},
+                **limits,
             )
+            if format == FORMAT_WITH_LIMITS and not terms.limited:
+                raise LedgerError(f"entry 0 (open): is of format {format}, but has no cap, change of price or limit")
+            return terms
         except (KeyError, TypeError, ValueError, AttributeError) as reason:
             raise LedgerError(f"entry 0 (open): the terms cannot be read ({reason!r})") from None
 
     def body(self) -> dict[str, Any]:
-        """The opening entry's body, of the current format."""
+        """The opening entry's body."""
         return {
             "format": self.format,
             "seed": self.seed,
             "budget": self.budget,
+            **{name: limit for name in LIMITS if (limit := getattr(self, name)) is not None},
             "per_round": self.per_round,
             "currency": {"name": self.currency.name, "decimals": self.currency.decimals},
-            "providers": [[offer.id, offer.owner, offer.price] for offer in self.roster.offers],
+            "providers": [_written(offer) for offer in self.roster.offers],
             "rules": self.rules,
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
@@ -88,6 +112,11 @@ class Terms(Displayed):
     def _facts(self) -> dict[str, str]:
         return {
             "budget": self.currency.format(self.budget),
+            **{
+                name.replace("_", " "): self.currency.format(limit)
+                for name in LIMITS
+                if (limit := getattr(self, name)) is not None
+            },
             "accesses a round": f"{self.per_round:,}",
             "providers": f"{len(self.roster):,} ({listed(self.roster.ids)})",
             "sampler": str(self.rules["sampler"]["kind"]),
@@ -98,6 +127,23 @@ class Terms(Displayed):
     def places(self) -> dict[str, int]:
         """Every provider's place in the roster."""
         return {provider: place for place, provider in enumerate(self.roster.ids)}
+
+
+def _written(offer: Offer) -> list[Any]:
+    """An offer as the terms hold it: what it agrees beside its price comes last, where there is such a thing."""
+    more: dict[str, Any] = {} if offer.most_accesses is None else {"most_accesses": offer.most_accesses}
+    if offer.price_changes:
+        more["price_changes"] = [list(change) for change in offer.price_changes]
+    return [offer.id, offer.owner, offer.price, *([more] if more else [])]
+
+
+def _offer(given: list[Any], format: int) -> Offer:
+    id, owner, price, *rest = given
+    if len(rest) > 1 or (rest and format != FORMAT_WITH_LIMITS):
+        raise ValueError(given)
+    more = {**rest[0]} if rest else {}
+    changes = tuple(PriceChange(from_round, price) for from_round, price in more.pop("price_changes", ()))
+    return Offer(str(id), str(owner), price, price_changes=changes, **more)
 
 
 def _rules_of_format_1(body: dict[str, Any]) -> dict[str, Any]:

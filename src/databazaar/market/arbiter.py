@@ -20,13 +20,14 @@ from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
+from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, first_state
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
-from databazaar.roster import Offer, Roster
+from databazaar.roster import Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler
@@ -65,7 +66,7 @@ class Arbiter(Displayed):
     ) -> None:
         self.consumer = consumer
         self.providers = list(providers)
-        roster = Roster(tuple(Offer(p.id, p.owner, p.price) for p in providers))
+        roster = Roster(tuple(p.offer for p in providers))
         self.aggregator = aggregator or Mean()
         sampler, payment = sampler or Memory(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
@@ -83,9 +84,10 @@ class Arbiter(Displayed):
             market=market,
             consumer=buyer,
             data=dict(data or {}),
+            **consumer.limits,
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
-        self._refuse_too_small_a_budget()
+        self._refuse_where_nobody_is_asked()
         if isinstance(engine, str):
             engine = make_engine(engine, copy.deepcopy(consumer.task), self.providers, device)
         elif not isinstance(engine, Engine):
@@ -96,14 +98,20 @@ class Arbiter(Displayed):
         self.engine = engine
         self._params = self._best = consumer.initial_parameters().to(engine.device)
 
-    def _refuse_too_small_a_budget(self) -> None:
-        budget, per_round = self.rules.terms.budget, self.rules.terms.per_round
-        cheapest = per_round * int(self.rules.quotes.min())
-        if budget < cheapest:
+    def _refuse_where_nobody_is_asked(self) -> None:
+        terms, cheapest = self.rules.terms, int(self.rules.quotes_at(0).min())
+        if terms.budget < terms.per_round * cheapest:
             raise BazaarError(
-                f"budget = {budget} cannot pay for one round of per_round = {per_round} accesses "
-                f"(at least {cheapest}): raise the budget or lower per_round"
+                f"budget = {terms.budget} cannot pay for one round of per_round = {terms.per_round} accesses "
+                f"(at least {terms.per_round * cheapest}): raise the budget or lower per_round"
             )
+        for name in LIMITS:
+            most = getattr(terms, name)
+            if most is not None and most < cheapest:
+                raise BazaarError(
+                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more: raise {name} to at "
+                    "least that, or leave it out"
+                )
         self.rules.start()  # a sampler refuses a market here that it cannot draw from
 
     def terms(self) -> Terms:

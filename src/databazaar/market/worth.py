@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,11 +27,10 @@ from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer
-from databazaar.roster import Purse, Roster
+from databazaar.roster import Roster
 from databazaar.runs.report import Report
 from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
-from databazaar.samplers import Sampler, Uniform
-from databazaar.samplers.protocol import Draws, Vector
+from databazaar.samplers import Uniform
 
 NOTHING_BETTER = "No round came to a model of higher utility than the one to start from"
 SINGLES = 3
@@ -85,10 +83,12 @@ def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) ->
     """The alternatives that have to be played: all in lockstep, for as many rounds as the market took."""
     rounds, per_round = len(report.rounds), report.per_round
     tried = sorted(range(len(report.payouts)), key=lambda i: (-report.payouts[i].pay, i))[:SINGLES]
-    runs = [_begin(arbiter, Uniform(), max(report.spent, per_round * int(arbiter.rules.quotes.min())), per_round)]
+    rules = arbiter.rules
+    runs = [alternative(arbiter, max(report.spent, per_round * int(rules.quotes_at(0).min())), per_round)]
     if len(report.payouts) > 1:
-        quotes = arbiter.rules.quotes
-        runs += [_begin(arbiter, Only(place), rounds * int(quotes[place]), 1) for place in tried]
+        for place in tried:
+            cost = sum(int(rules.quotes_at(round)[place]) for round in range(rounds))
+            runs.append(alternative(arbiter, max(cost, int(rules.quotes_at(0).min())), 1, only=place))
     play(runs, arbiter.engine)
     answers = [_Answers.of(arbiter.consumer, run.state.best.params, scale) for run in runs]
     judged = [bought.beside(UNIFORM, answers[0])]
@@ -99,7 +99,9 @@ def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) ->
     return judged
 
 
-def _begin(arbiter: Arbiter, sampler: Sampler, budget: int, per_round: int) -> MarketRun:
+def alternative(arbiter: Arbiter, budget: int, per_round: int, only: int | None = None) -> MarketRun:
+    """A run that asks everybody alike, within the market's caps and limits; or one provider alone, because nobody else
+    has an access to give."""
     consumer = arbiter.consumer.with_budget(budget, per_round)
     rules = arbiter.rules
     other = Arbiter(
@@ -111,30 +113,11 @@ def _begin(arbiter: Arbiter, sampler: Sampler, budget: int, per_round: int) -> M
         engine=arbiter.engine,
         seed=rules.terms.seed,
     )
-    other.rules = replace(other.rules, sampler=sampler)  # `Only` is no rule to choose, so no registry gets to know it
+    if only is not None:
+        offers = other.rules.terms.roster.offers
+        alone = tuple(offer if place == only else replace(offer, most_accesses=0) for place, offer in enumerate(offers))
+        other.rules = replace(other.rules, terms=replace(other.rules.terms, roster=Roster(alone)))
     return other.begin(Accounts(other.rules), evaluator=evaluator_for(consumer, arbiter.engine.device))
-
-
-@dataclass(frozen=True)
-class Only:
-    """Always asks the same provider: for the question what it is worth alone."""
-
-    place: int
-    kind: ClassVar[str] = "only"
-
-    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
-        chances = np.zeros(len(roster))
-        chances[self.place] = 1.0
-        return chances
-
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        return state
-
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        return np.full(size, self.place, dtype=np.int64)
-
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
-        return state
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,9 @@ class Consumer(Displayed):
     `holdout`: (x, y), where x may be a dict of inputs by name; or a torch Dataset or DataLoader. `loss`: implied by
     the hold-out's targets (integers: cross-entropy, that of two classes where the model has a single output; else
     squared error), or named, a loss of torch.nn, or a callable that gives one number per sample. `step` is the paper's
-    γ, a number or a schedule of the round. `budget` is in minor units of `currency`. The hold-out's rows stay here:
-    providers get the model and the loss, and in a federation the schema of the columns and the seed.
+    γ, a number or a schedule of the round. `budget` is in minor units of `currency`; `most_per_access` and
+    `most_per_round` too: who costs more is not asked, and no round costs more. The hold-out's rows stay here: providers
+    get the model and the loss, and in a federation the schema of the columns and the seed.
 
     `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
     on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
@@ -61,10 +62,14 @@ class Consumer(Displayed):
     currency: Currency = field(default_factory=Currency)
     train: tuple[Any, Any] | None = None
     audit: tuple[Any, Any] | None = None
+    most_per_access: int | None = None
+    most_per_round: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("budget", "per_round"):
+        for name in ("budget", "per_round", "most_per_access", "most_per_round"):
             value = getattr(self, name)
+            if value is None and name.startswith("most_per_"):
+                continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise BazaarError(f"{name} = {value!r} must be a whole number of at least 1")
         if not callable(self.step) and not self.step > 0:
@@ -145,8 +150,15 @@ class Consumer(Displayed):
             **{name: size_of(given) for name, given in rows.items() if given is not None},
             "utility": getattr(self.utility, "__name__", str(self.utility)),
             "budget": self.currency.format(self.budget),
+            **{name.replace("_", " "): self.currency.format(most) for name, most in self.limits.items()},
             "accesses a round": f"{self.per_round:,}",
         }
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The most that it pays per access and per round, where it has said so."""
+        limits = {"most_per_access": self.most_per_access, "most_per_round": self.most_per_round}
+        return {name: int(most) for name, most in limits.items() if most is not None}
 
     @property
     def classifies(self) -> bool:

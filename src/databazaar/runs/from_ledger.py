@@ -86,11 +86,11 @@ def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:
 
 
 def regret_bound(terms: Terms, accesses: int) -> float | None:
-    """Theorem 1's bound in units of utility over the accesses played, where it applies: OSMD with equal prices, and a
-    utility in [0, 1]."""
+    """Theorem 1's bound in units of utility over the accesses played, where it applies: OSMD with equal prices, no
+    caps or limits, and a utility in [0, 1]."""
     if not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
         return None
-    if len(set(terms.roster.prices.tolist())) != 1 or not accesses:
+    if terms.limited or len(set(terms.roster.prices.tolist())) != 1 or not accesses:
         return None
     sampler = SAMPLERS.build(terms.rules["sampler"])
     bound: float | None = sampler.regret_bound(len(terms.roster), accesses, terms.per_round)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from databazaar.conformance import require, require_rebuilt
-from databazaar.roster import Purse, Roster
+from databazaar.roster import PriceChange, Purse, Roster
 from databazaar.samplers.protocol import SAMPLERS, Draws, Sampler, Vector
 
 
 def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, rounds: int = 50) -> None:
     """Plays the sampler against random gains and raises AssertionError at the first broken promise.
 
-    It is played once with one price for all, and once with prices that the rest of the budget does not always pay.
+    It is played with one price for all, with prices that the rest of the budget does not always pay, and with caps, a
+    limit and a price that changes in mid-run.
 
     >>> from databazaar import OSMD
     >>> check_sampler(OSMD(eta=1.0, alpha=0.1))
     """
     require_rebuilt(SAMPLERS, sampler)
     dearer = Roster.of((f"p{i}", f"owner {i // 2}", 1 + 3 * i) for i in range(providers))
-    for roster in (Roster.equal(providers), dearer):
+    changed = PriceChange(max(1, rounds // 2), 2 + 3 * providers)
+    capped = Roster(
+        tuple(
+            replace(offer, most_accesses=rounds // 2 if i % 2 else None, price_changes=() if i else (changed,))
+            for i, offer in enumerate(dearer.offers)
+        )
+    )
+    for roster in (Roster.equal(providers), dearer, capped):
         _play(sampler, roster, per_round, rounds)
 
 
@@ -30,11 +40,15 @@ def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None
     require(state.dtype == np.float64 and state.ndim == 1, "the state must be one float64 vector")
     again = sampler.init(roster, budget, per_round)
     require(np.array_equal(state, again), "init must depend on nothing but the roster, the budget and the draws")
+    used = np.zeros(len(roster), dtype=np.int64)
     for round in range(rounds):
-        least = int(roster.prices.min())
-        left = budget if round % 2 else int(rng.integers(least, int(roster.prices.max()) + least + 1))
-        purse = Purse(left, roster.prices)
-        draws = _check_draw(sampler, state, purse, per_round, round)
+        prices, caps = roster.at(round).prices, roster.most_accesses
+        rest = None if caps is None else caps - used
+        least, dearest = int((prices if rest is None else prices[rest > 0]).min()), int(prices.max())
+        left = budget if round % 2 else int(rng.integers(least, dearest + least + 1))
+        purse = Purse(left, prices, rest, None if rest is None else max(least, dearest - round % 3))
+        draws = purse.fitting(_check_draw(sampler, state, purse, per_round, round))
+        np.add.at(used, draws, 1)
         gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=len(roster))[draws]
         state = _check_update(sampler, state, draws, gains, purse)
     for bad in (np.nan, np.inf):
@@ -51,7 +65,7 @@ def _check_draw(sampler: Sampler, state: Vector, purse: Purse, per_round: int, r
     require(p.shape == (providers,), f"probabilities must be one per provider, got shape {p.shape}")
     require(bool(np.isfinite(p).all() and (p >= 0).all()), f"probabilities must be finite and ≥ 0, got {p}")
     require(abs(p.sum() - 1) < 1e-9, f"probabilities must sum to 1, got {p.sum()!r}")
-    require(not p[~purse.available].any(), "a provider that the purse does not pay for has a probability")
+    require(not p[~purse.available].any(), "a provider that the purse does not let be asked has a probability")
     draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     full = purse.everybody
