@@ -52,10 +52,10 @@ def brought_by(report: Report) -> tuple[Brought, ...]:
                 gain=gain,
                 mean_gain=gain / line.accesses if line.accesses else None,
                 mean_price=line.pay / unit / line.accesses if line.accesses else None,
-                gain_per_coin=_known(compared.per_coin.value[i] * scale),
-                gain_per_coin_error=_known(compared.per_coin.error[i] * scale),
-                ahead=_known(compared.ahead.value[i] * scale),
-                ahead_error=_known(compared.ahead.error[i] * scale),
+                gain_per_coin=_known(compared.per_coin.value[i], scale),
+                gain_per_coin_error=_known(compared.per_coin.error[i], scale),
+                ahead=_known(compared.ahead.value[i], scale),
+                ahead_error=_known(compared.ahead.error[i], scale),
                 share=line.pay / report.spent if report.spent else 0.0,
                 share_at_start=float(course.shares[0, i]),
                 share_at_end=float(end[i]),
@@ -65,5 +65,6 @@ def brought_by(report: Report) -> tuple[Brought, ...]:
     return tuple(found)
 
 
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _known(value: float, scale: float) -> float | None:
+    whole = float(value) * scale
+    return whole if math.isfinite(whole) else None

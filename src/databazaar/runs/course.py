@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.roster import Purse
+
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
 Numbers = NDArray[np.float64]
+ENDLESS = 2**63 - 1
 
 END = 0.1
 """The end of a run is the last tenth of its money."""
@@ -64,12 +68,11 @@ class Course:
     @cached_property
     def full_rounds(self) -> int:
         """How many rounds there were until the money ran short."""
-        spent = np.cumsum(self.asked)
+        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.purses[0])
         for last in range(self.rounds, 0, -1):
             if spent[last - 1] < (1 - SHORT) * spent[-1]:
                 break
-            purse = self.purses[last - 1]
-            if purse.quotes.max() <= purse.left:
+            if not (_beyond_what_is_left(self.purses[last - 1]) & ~from_the_start).any():
                 return last
         return self.rounds
 
@@ -93,3 +96,8 @@ class Course:
         if purse.most_per_round is not None and price > purse.most_per_round:
             return Barred(since, "round", price)
         return Barred(since, "left", price)
+
+
+def _beyond_what_is_left(purse: Purse) -> NDArray[np.bool_]:
+    """Who could be asked, if only more of the budget were left."""
+    return replace(purse, left=ENDLESS).available & ~purse.available

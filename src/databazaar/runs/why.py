@@ -173,10 +173,8 @@ class _Teller:
     def _by_gains(self, i: int, trend: Trend) -> Reason:
         kind = self._cause(i)
         cause = CAUSES[kind]
-        if trend in AGAINST.get(kind, ()):
-            told = f"{cause}, but {TRENDS[trend]} all the same."
-        else:
-            told = f"{cause}, and {TRENDS[trend]}." if cause.startswith("it ") else f"{cause}, and it {TRENDS[trend]}."
+        asked = TRENDS[trend] if cause.startswith("it ") else f"it {TRENDS[trend]}"
+        told = f"{cause}, yet {asked} all the same." if trend in AGAINST.get(kind, ()) else f"{cause}, and {asked}."
         return Reason(kind, told[0].upper() + told[1:])
 
     def _cause(self, i: int) -> Kind:
