@@ -24,6 +24,17 @@ class Seller(NamedTuple):
     price_changes: tuple[tuple[int, int], ...] = ()
 
 
+SIX = {
+    "good": Seller(3.0),
+    "fair": Seller(1.0),
+    "<b>bad</b>": Seller(-30.0),
+    "silent": Seller(1.0, fails=1.0),
+    "dear": Seller(3.0, 30),
+    "once": Seller(1.0, most_accesses=1),
+}
+"""One of each sort; with at most 20 for an access, one of them is never asked."""
+
+
 def arbiter(
     sellers: Mapping[str, Seller],
     sampler: Sampler | None = None,

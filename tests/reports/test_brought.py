@@ -34,8 +34,7 @@ def ratio(lines: list[tuple[float, float]]) -> tuple[float | None, float | None]
     value = sum(t for t, _ in lines) / bottom
     if len(lines) < 2:
         return value, None
-    squares = sum((t - value * b) ** 2 for t, b in lines)
-    return value, math.sqrt(squares * len(lines) / (len(lines) - 1)) / bottom
+    return value, math.sqrt(sum((t - value * b) ** 2 / (1 - b / bottom) for t, b in lines)) / bottom
 
 
 def obvious(report: Report, place: int) -> tuple[float | None, float | None, float | None, float | None]:

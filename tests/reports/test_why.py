@@ -37,7 +37,7 @@ def test_a_market_of_good_bad_and_silent_is_told_as_it_is(sampler: Sampler, per_
         "It brought more for its money than the others, and was asked more often in the end than at the start."
     )
     failed = report.payouts[3].failures
-    assert told["silent"].sentence.startswith(f"{failed:,} of {failed:,} replies failed or were set aside, ")
+    assert told["silent"].sentence.startswith(f"{failed:,} of its {failed:,} replies failed or were set aside, ")
 
 
 def test_as_good_as_the_others_but_dearer() -> None:

@@ -14,7 +14,7 @@ from databazaar.runs.report import Report
 from databazaar.runs.why import Kind
 from databazaar.runs.worth import Judged, Worth
 
-WIDEST = 20
+WIDEST = 16
 WHY: dict[Kind, str] = {
     "only": "the only one",
     "used-up": "used up",
@@ -48,7 +48,7 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     for name in ("accesses", "pay"):
         table.add_column(name, justify="right", no_wrap=True)
     per_coin = PerCoin.of(report)
-    table.add_column(f"gain per {shortened(printable(per_coin.unit), WIDEST)}", justify="right", max_width=10)
+    table.add_column(f"gain per\n{shortened(printable(per_coin.unit), WIDEST)}", justify="right")
     table.add_column("what it sells" if notes else "why so often")
     brought = {one.provider: one for one in report.brought}
     for payout in by_pay(report):

@@ -52,22 +52,25 @@ def sums(places: Places, values: Numbers, size: int = 1) -> Numbers:
 
 
 class Ratio(NamedTuple):
-    """Σ top / Σ bottom for each provider, its standard error over independent lines, and how many lines there are."""
+    """Σ top / Σ bottom for each provider, its standard error over independent lines, how many lines there are, and how
+    many equal ones would tell as much: a few long lines tell little."""
 
     value: Numbers
     error: Numbers
     lines: Places
+    equal_lines: Numbers
 
     @classmethod
     def of(cls, who: Places, top: Numbers, bottom: Numbers, providers: int) -> Ratio:
-        """The error is that of the delta method. Both are NaN where there is nothing to divide by."""
-        lines = np.bincount(who, minlength=providers)
-        total = sums(who, bottom, providers)
+        """The error is that of the delta method; a long line, which draws the ratio to itself, counts for more (HC2).
+        NaN is what there is nothing to divide by."""
+        lines, total = np.bincount(who, minlength=providers), sums(who, bottom, providers)
         with np.errstate(divide="ignore", invalid="ignore"):
             value = sums(who, top, providers) / total
-            squares = sums(who, (top - value[who] * bottom) ** 2, providers)
-            error = np.sqrt(squares * lines / (lines - 1)) / total
-        return cls(value, np.where(lines > 1, error, np.nan), lines)
+            squares = (top - value[who] * bottom) ** 2 / (1 - bottom / total[who])
+            error = np.sqrt(sums(who, squares, providers)) / total
+            equal = total**2 / sums(who, bottom**2, providers)
+        return cls(value, np.where(lines > 1, error, np.nan), lines, equal)
 
 
 class Comparison(NamedTuple):

@@ -26,8 +26,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from databazaar.runs.answers import Comparison, Ratio
+from databazaar.runs.answers import Comparison, Numbers, Ratio
 from databazaar.runs.course import Barred, Course
 
 if TYPE_CHECKING:
@@ -108,24 +109,27 @@ def _asked_alike(report: Report, course: Course) -> Reason | None:
     if not any(access.gain for round in report.rounds for access in round.accesses):
         return None
     chances, first = course.chances, course.chances[0]
-    seen = chances > 0
-    if (np.where(seen, chances, 0).max(axis=1) <= np.where(seen, chances, 1).min(axis=1) * (1 + ROUNDING)).all():
+    if _level(chances, chances > 0):
         return Reason("alike", "Everybody was asked alike, whatever they brought.")
-    expected = np.where(seen, first, 0.0)
-    expected *= (chances * (first > 0)).sum(axis=1, keepdims=True) / expected.sum(axis=1, keepdims=True)
-    if np.allclose(expected, chances * (first > 0), rtol=ROUNDING, atol=ROUNDING):
+    if _level(chances / np.where(first > 0, first, 1.0), (chances > 0) & (first > 0)):
         return Reason("alike", "Chances stayed as they were at the start, whatever was brought.")
     return None
 
 
-def errors_needed(providers: int, lines: int) -> float:
+def _level(values: Numbers, seen: NDArray[np.bool_]) -> bool:
+    """Whether those that are seen are equal in each row."""
+    most, least = np.where(seen, values, 0.0).max(axis=1), np.where(seen, values, np.inf).min(axis=1)
+    return bool((most <= least * (1 + ROUNDING)).all())
+
+
+def errors_needed(providers: int, lines: float) -> float:
     """How many standard errors a difference must have: Student's t to the first order, for all providers at once.
 
     >>> round(errors_needed(1, 10**6), 2), round(errors_needed(40, 10**6), 2), round(errors_needed(4, 6), 2)
     (1.96, 3.23, 3.4)
     """
     z = NormalDist().inv_cdf(1 - LEVEL / (2 * providers))
-    return z + (z**3 + z) / (4 * (lines - 1))
+    return z + (z**3 + z) / (4 * max(lines - 1, ROUNDING))
 
 
 class _Teller:
@@ -165,9 +169,10 @@ class _Teller:
         if not asked:
             return Reason("few", "It could have been asked, but was never drawn.")
         if 2 * line.failures >= asked:
-            failed = f"{line.failures:,} of {asked:,} replies" if asked > 1 else "Its only reply"
-            joined = "but" if trend == "more" else "and"
-            return Reason("failed", f"{failed} failed or were set aside, {joined} it {TRENDS[trend]}.")
+            failed = f"{line.failures:,} of its {asked:,} replies failed or were set aside"
+            if asked == 1:
+                failed = "Its only reply failed or was set aside"
+            return Reason("failed", f"{failed}, {'yet' if trend == 'more' else 'and'} it {TRENDS[trend]}.")
         return self._repriced(i) or self._by_gains(i, trend)
 
     def _by_gains(self, i: int, trend: Trend) -> Reason:
@@ -191,7 +196,7 @@ class _Teller:
 
     def _beyond_chance(self, found: Ratio, i: int) -> int:
         """1 where a difference is above zero beyond chance, −1 where it is below, else 0."""
-        needed = errors_needed(len(self.report.payouts), int(found.lines[i])) * found.error[i] + ROUNDING
+        needed = errors_needed(len(self.report.payouts), found.equal_lines[i]) * found.error[i] + ROUNDING
         return int(found.value[i] > needed) - int(found.value[i] < -needed)
 
     def _trend(self, i: int) -> Trend:
