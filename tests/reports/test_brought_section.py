@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from html_pages import Page
+from matplotlib.patches import Rectangle
 from report_samples import sample_report
 from rich.console import Console
 
@@ -63,7 +64,7 @@ def test_shares_are_drawn_for_the_best_paid_and_the_rest_together() -> None:
     assert names == [*(line.provider for line in best), "6 others"]
     areas = figure.axes[0].collections
     assert len(areas) == 7
-    top = areas[-1].get_paths()[0].vertices[:, 1].max()
+    top = np.asarray(areas[-1].get_paths()[0].vertices, dtype=float)[:, 1].max()
     assert top == pytest.approx(100.0)
     for providers, rest in ((6, []), (7, ["p"])):
         named = FIGURES["shares"](sample_report([f"p{i}" for i in range(providers)])).legends[0].get_texts()
@@ -79,7 +80,7 @@ def test_the_first_column_of_shares_is_the_share_at_the_start(report: Report) ->
 def test_bars_are_what_a_coin_brought_and_one_that_hides_the_others_is_cut(report: Report) -> None:
     per_coin = PerCoin.of(report)
     figure = FIGURES["gain-per-coin"](report)
-    bars = [bar.get_width() for bar in figure.axes[0].patches]
+    bars = [bar.get_width() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     known = sorted(report.brought, key=lambda one: -(one.gain_per_coin or 0.0))
     known = [one for one in known if one.gain_per_coin is not None]
     assert len(bars) == len(known) and bars == sorted(bars, reverse=True)
