@@ -144,9 +144,13 @@ class Roster(Displayed):
         """The rounds from which on some price is another, in their order."""
         return tuple(sorted({change.from_round for offer in self.offers for change in offer.price_changes}))
 
+    def changes_by(self, round: int) -> int:
+        """How many of those rounds have come: rounds of the same number have the same prices."""
+        return bisect_right(self.change_rounds, round)
+
     def at(self, round: int) -> Roster:
         """The same offers at the prices of this round: this very roster where no change has come yet."""
-        passed = bisect_right(self.change_rounds, round)
+        passed = self.changes_by(round)
         if passed not in self._versions:
             self._versions[passed] = Roster(tuple(offer.at(round) for offer in self.offers))
         return self._versions[passed]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from databazaar import Arbiter, LedgerError, Uniform
+from databazaar import OSMD, Arbiter, LedgerError, Uniform
 from databazaar.ledger import Book, Entry, Ledger, Terms, audit_entries
 from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
@@ -145,11 +147,13 @@ def test_a_book_refuses_what_goes_beyond_a_limit() -> None:
         book.apply(reserve(5, 0, "a", 4))
 
 
-def test_terms_of_format_two_are_read_as_before() -> None:
-    body = vector_terms().body()
-    assert Terms.from_body(body).body() == body
-    assert Terms.from_body({**body, "most_per_round": 3}).most_per_round is None  # it had no such words
-
-
-def vector_terms() -> Terms:
-    return Arbiter(*vector_market(), Uniform(), engine="loop").terms()
+def test_a_ledger_of_format_two_is_read_and_begun_as_ever() -> None:
+    """The file was written by the version before; a run of the same market still opens with the very same entry."""
+    lines = (Path(__file__).parents[1] / "ledger" / "format2.jsonl").read_text(encoding="utf-8").splitlines()
+    old = [Entry(*json.loads(line)) for line in lines]
+    audit = audit_entries(old)
+    assert audit.ok and audit.closed and audit.terms is not None and audit.terms.format == 2, audit.message
+    market = vector_market(budget=40, prices=[1, 2, 3, 1], owners=["ann", "ann", "bob", "eve"])
+    arbiter = Arbiter(*market, OSMD(0.6, 0.2), engine="loop", seed=8)
+    assert next(iter(Ledger(arbiter.rules).store.entries())) == old[0]
+    assert Terms.from_body({**old[0].body, "most_per_round": 3}).most_per_round is None  # it had no such words

@@ -175,6 +175,15 @@ class IgnoresTheRest(_Base):
         return rng.integers(0, len(state), size)
 
 
+class IgnoresCaps(_Base):
+    """Looks at what is left and at nothing else."""
+
+    kind: ClassVar[str] = "test-used-up"
+
+    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
+        return among_affordable(state, Purse(purse.left, purse.quotes))
+
+
 class IsNoDataclass:
     """Everything that a sampler needs but settings."""
 
@@ -202,6 +211,7 @@ def test_check_sampler_passes_a_sampler_of_ones_own() -> None:
         (HasItsOwnDice(), "nothing but the state"),
         (TakesNaN(), "refuse a gain of nan"),
         (IgnoresTheRest(), "does not let be asked has a probability"),
+        (IgnoresCaps(), "does not let be asked has a probability"),
         (IsNoDataclass(), "frozen dataclass"),
         (StealsAName(), "a `kind` of its own"),
     ],

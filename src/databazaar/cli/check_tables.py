@@ -24,6 +24,8 @@ def show(checked: Checked, market: Path) -> None:
     console = Console()
     if checked.profile is not None:
         _show_profile(console, checked.profile)
+    _list(console, "Prices, caps and limits", checked.agreements.said)
+    _list(console, "What they come to", checked.agreements.warnings)
     _list(console, "To be mended before a run", checked.faults)
     if checked.estimate is not None:
         _say(console, f"A run: {checked.estimate.sentence}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from databazaar.config.agreements import Agreements, agreements
 from databazaar.config.estimate import Estimate, estimate
 from databazaar.config.faults import Faults, TableReader
 from databazaar.config.jobs import market_job
@@ -24,23 +25,26 @@ AnySection = TypeVar("AnySection", bound=Section)
 @dataclass(frozen=True)
 class Checked:
     """`faults` are what `bazaar run` would refuse. There is a profile where the hold-out can be read, and an estimate
-    where nothing is at fault."""
+    where nothing is at fault; `agreements` are what prices, caps and limits come to."""
 
     faults: tuple[str, ...]
     profile: MarketProfile | None = None
     estimate: Estimate | None = None
+    agreements: Agreements = field(default_factory=Agreements)
 
     @property
     def warnings(self) -> list[str]:
-        """Each with the table that it is about."""
+        """Those about a table with its name, then those about prices."""
         tables = self.profile.tables if self.profile else ()
-        return [f"{table.file}: {warning}" for table in tables for warning in table.warnings]
+        found = [f"{table.file}: {warning}" for table in tables for warning in table.warnings]
+        return [*found, *self.agreements.warnings]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "ok": not self.faults,
             "faults": list(self.faults),
             "warnings": self.warnings,
+            "prices": list(self.agreements.said),
             "profile": self.profile.model_dump(mode="json") if self.profile else None,
             "estimate": asdict(self.estimate) if self.estimate else None,
         }
@@ -55,7 +59,11 @@ def check_market(path: Path) -> Checked:
     faults.add(parse_all(settings, str(path))[1])
     profile = _profile(settings, path.resolve().parent, faults)
     job = faults.caught(lambda: market_job(path)) if not faults.found else None
-    return Checked(faults.found, profile, None if job is None else estimate(job))
+    if job is None:
+        return Checked(faults.found, profile)
+    agreed = agreements(job)
+    faults.add(f"{path}: {fault}" for fault in agreed.faults)
+    return Checked(faults.found, profile, None if agreed.faults else estimate(job), agreed)
 
 
 def market_profile(path: Path) -> MarketProfile | None:

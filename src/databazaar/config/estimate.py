@@ -38,8 +38,13 @@ def estimate(job: Job) -> Estimate:
     """One ask of a provider of middling size is timed, and one look at the hold-out."""
     consumer = job.consumer
     params = consumer.initial_parameters()
-    price = float(np.mean([provider.price for provider in job.providers]))
-    accesses = int(consumer.budget // price)
+    most = min(consumer.budget, *consumer.limits.values()) if consumer.limits else consumer.budget
+    sellers = [provider for provider in job.providers if provider.price <= most]
+    price = float(np.mean([provider.price for provider in sellers]))
+    caps = [provider.most_accesses for provider in sellers]
+    accesses = min(int(consumer.budget // price), sum(cap if cap is not None else consumer.budget for cap in caps))
+    pace = consumer.per_round if consumer.most_per_round is None else int(consumer.most_per_round // price)
+    per_round = max(1, min(consumer.per_round, pace))
     local = sorted((p for p in job.providers if p.data is not None), key=lambda p: len(p.dataset[0]))
     rows, seconds = None, None
     if local and consumer.task.model is not None:
@@ -57,7 +62,7 @@ def estimate(job: Job) -> Estimate:
         seconds = accesses * min(took)
     features = int(np.prod(consumer.holdout[0].shape[1:])) if consumer.holdout is not None else 0
     return Estimate(
-        rounds=max(1, accesses // consumer.per_round),
+        rounds=max(1, accesses // per_round),
         accesses=accesses,
         rows_per_ask=rows,
         features=features,

@@ -134,6 +134,8 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
             oracle,
             owner=p.owner,
             price=p.price_minor,
+            most_accesses=p.most_accesses,
+            price_changes=p.changes_minor,
         )
         for p in market.providers
     ]
@@ -235,6 +237,8 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         currency=market.currency,
         train=train,
         audit=audit,
+        most_per_access=market.limits_minor.get("most_per_access"),
+        most_per_round=market.limits_minor.get("most_per_round"),
     )
 
 

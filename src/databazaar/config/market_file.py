@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from databazaar.config.errors import sentences
+from databazaar.config.prices import limits_of, minor, price_faults, unpayable
 from databazaar.config.rules import (
     AggregatorSettings,
     MeanSettings,
@@ -44,7 +45,6 @@ from databazaar.money import Currency
 
 __all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
-_LARGEST_AMOUNT = 2**63 - 1
 TRAIN, AUDIT = 0.5, 0.2
 """The shares of the hold-out to start from and to audit by where nothing is said."""
 
@@ -78,6 +78,7 @@ class MarketFile(Section):
         default=(), description="one [[providers]] section each, in double brackets"
     )
     _budget_minor: int | None = PrivateAttr(default=None)
+    _limits_minor: dict[str, int] = PrivateAttr(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -101,6 +102,11 @@ class MarketFile(Section):
         assert self._budget_minor is not None
         return self._budget_minor
 
+    @property
+    def limits_minor(self) -> dict[str, int]:
+        """The most per access and per round in minor units of the currency, as far as they are given."""
+        return self._limits_minor
+
     @model_validator(mode="after")
     def _check(self, info: ValidationInfo) -> MarketFile:
         """Stops at the first fault, or notes all of them where the context has a list for them."""
@@ -113,9 +119,11 @@ class MarketFile(Section):
 
     def _faults(self) -> Iterator[str]:
         try:
-            self._budget_minor = _minor(self.currency, self.settings.budget, "market.budget")
+            self._budget_minor = minor(self.currency, self.settings.budget, "market.budget")
         except BazaarError as fault:
             yield str(fault)
+        self._limits_minor, faults = limits_of(self.currency, self.settings)
+        yield from faults
         yield from self._provider_faults()
         yield from self._round_faults()
         yield from self._task_faults()
@@ -155,16 +163,7 @@ class MarketFile(Section):
                     f"{setting}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
                     'or set engine.kind = "federated"'
                 )
-            try:
-                provider._price_minor = _minor(self.currency, provider.price, f"{setting}.price")
-            except BazaarError as fault:
-                yield str(fault)
-                continue
-            if provider.price_minor == 0:
-                yield (
-                    f"{setting}.price = {provider.price!r} would make access free and a run endless: "
-                    "write a price above zero"
-                )
+            yield from price_faults(self.currency, provider, setting)
 
     def _round_faults(self) -> Iterator[str]:
         if self.sampler.kind == "uniform-without-replacement" and self.per_round > len(self.providers):
@@ -173,14 +172,8 @@ class MarketFile(Section):
                 f"sampler.kind = {self.sampler.kind!r} draws each at most once: "
                 "lower per_round or choose another sampler"
             )
-        cheapest = min((provider.price_minor for provider in self.providers), default=0)
-        if self._budget_minor is not None and self.budget_minor < self.per_round * cheapest:
-            money = self.currency
-            yield (
-                f"market.budget = {money.format(self.budget_minor)} cannot pay for one round of per_round = "
-                f"{self.per_round} accesses at {money.format(cheapest)} or more each: "
-                f"raise budget to at least {money.format(self.per_round * cheapest)}, or lower per_round"
-            )
+        prices = [provider.price_minor for provider in self.providers]
+        yield from unpayable(self.currency, self._budget_minor, self._limits_minor, self.per_round, prices)
 
     def _task_faults(self) -> Iterator[str]:
         task, kind = self.data.task, self.model.kind
@@ -253,12 +246,3 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise BazaarError(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise BazaarError(f"{path}: the file is not valid TOML: {error}: correct that line") from None
-
-
-def _minor(currency: Currency, written: int | str, field: str) -> int:
-    minor = currency.parse(written, field)
-    if minor > _LARGEST_AMOUNT:
-        raise BazaarError(
-            f"{field} = {written!r} is more than a ledger holds: write at most {currency.format(_LARGEST_AMOUNT)}"
-        )
-    return minor

@@ -18,6 +18,7 @@ from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import OptimizerKind
+from databazaar.roster import PriceChange
 
 
 def _written_amount(value: object) -> object:
@@ -81,6 +82,8 @@ class MarketSettings(Section):
     patience: Count = Field(default=10, description="the rounds on end that nobody may answer")
     currency: Text = "credits"
     decimals: int = Field(default=0, ge=0, le=9, description="the digits after the decimal point")
+    most_per_access: Amount | None = Field(default=None, description="whoever costs more is not asked")
+    most_per_round: Amount | None = Field(default=None, description="the pace: no round costs more")
 
 
 class ConsumerSettings(Section):
@@ -233,12 +236,22 @@ class LedgerSettings(Section):
     )
 
 
+class PriceChangeSettings(Section):
+    from_round: int = Field(ge=2, le=10**9, description="the first round at this price; rounds are counted from 1")
+    price: Amount
+
+
 class ProviderSettings(Section):
     id: Id
     file: FilePath | None = None
     owner: Text = ""
     price: Amount = "1"
+    most_accesses: Count | None = Field(default=None, description="how often a run may draw it")
+    price_changes: Annotated[tuple[PriceChangeSettings, ...], Field(strict=False)] = Field(
+        default=(), description='a list such as [{ from_round = 20, price = "3.00" }]'
+    )
     _price_minor: int = PrivateAttr(default=0)
+    _changes_minor: tuple[PriceChange, ...] = PrivateAttr(default=())
 
     @model_validator(mode="before")
     @classmethod
@@ -251,3 +264,8 @@ class ProviderSettings(Section):
     def price_minor(self) -> int:
         """The price per access in minor units of the market's currency."""
         return self._price_minor
+
+    @property
+    def changes_minor(self) -> tuple[PriceChange, ...]:
+        """The announced prices in minor units, with rounds as the ledger counts them, from 0."""
+        return self._changes_minor

@@ -14,6 +14,8 @@ seed = 0                   # the same seed gives the same run
 patience = 10              # a run ends after so many rounds on end in which nobody answers
 currency = "credits"       # how amounts are named
 decimals = 0               # digits after the decimal point: 2 for euros and cents
+# most_per_access = 5      # whoever costs more is not asked
+# most_per_round = 40      # the pace: no round costs more
 
 # [consumer]
 # train = 0.5              # the share of the hold-out that the market starts from; or a file, "own.csv"; 0 is none
@@ -94,6 +96,8 @@ id = "north"
 file = "north.csv"         # the hold-out's columns, in any order
 # owner = "north"          # one owner may run several providers; default: the id
 # price = "1"              # per access, in the market's currency
+# most_accesses = 30       # how often a run may draw it
+# price_changes = [{ from_round = 20, price = "2" }]   # announced: what an access costs from that round on
 
 [[providers]]
 id = "south"

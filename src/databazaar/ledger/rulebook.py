@@ -75,13 +75,14 @@ class RuleBook:
 
     def quotes_at(self, round: int) -> Amounts:
         """The most that an access to each provider may cost in this round."""
-        roster = self.terms.roster.at(round)
-        if id(roster) not in self._quoted:  # rosters live as long as the terms, so an id is that of one of them
-            self._quoted[id(roster)] = self._quote(roster)
-        return self._quoted[id(roster)]
+        passed = self.terms.roster.changes_by(round)
+        if passed not in self._quoted:
+            self._quoted[passed] = self._quote(self.terms.roster.at(round))
+        return self._quoted[passed]
 
     @cached_property
     def _quoted(self) -> dict[int, Amounts]:
+        """The quotes between two changes of prices, by how many have come."""
         return {}
 
     def _quote(self, roster: Roster) -> Amounts:

@@ -109,8 +109,8 @@ class Arbiter(Displayed):
             most = getattr(terms, name)
             if most is not None and most < cheapest:
                 raise BazaarError(
-                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more: raise {name} to at "
-                    "least that, or leave it out"
+                    f"{name} = {most} pays for nobody, because an access costs {cheapest} or more in the first round: "
+                    f"raise {name} to at least that, or leave it out"
                 )
         self.rules.start()  # a sampler refuses a market here that it cannot draw from
 
