@@ -42,20 +42,22 @@ def shortened(text: str, width: int) -> str:
 
 
 def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
-    """Everybody's accesses, pay and gain per coin, with `notes` on what they sell or else why they were asked."""
+    """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked."""
     table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("provider", no_wrap=True)
     for name in ("accesses", "pay"):
         table.add_column(name, justify="right", no_wrap=True)
     per_coin = PerCoin.of(report)
-    table.add_column(f"gain per\n{shortened(printable(per_coin.unit), WIDEST)}", justify="right")
-    table.add_column("what it sells" if notes else "why so often")
+    if notes:
+        table.add_column("what it sells")
+    else:
+        table.add_column(f"gain per\n{shortened(printable(per_coin.unit), WIDEST)}", justify="right")
+        table.add_column("why so often")
     brought = {one.provider: one for one in report.brought}
     for payout in by_pay(report):
         one = brought[payout.provider]
-        last = notes.get(payout.provider, "") if notes else WHY[one.why.kind]
-        pay, gain = report.currency.amount(payout.pay), per_coin.plain(one.gain_per_coin)
-        table.add_row(payout.provider, str(payout.accesses), pay, gain, last)
+        why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
+        table.add_row(payout.provider, str(payout.accesses), report.currency.amount(payout.pay), *why)
     return table
 
 
