@@ -38,9 +38,9 @@ def heading(report: Report) -> dict[str, Any]:
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` is the same in
-    the currency, and `…_text` has its name too.
+    """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
+    Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
     Where `closed` is false the run is not finished, and nothing in it is final.
     """
     write, plain = report.currency.format, report.currency.amount
@@ -56,6 +56,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
         "held": report.held,
         "held_text": write(report.held),
         "rounds": len(report.rounds),
+        "gain_per_coin": report.gain_per_coin,
         "status": report.status,
         "closed": report.closed,
         "model_hash": report.model_hash,
