@@ -19,7 +19,7 @@ from databazaar.runs.answers import STRETCH, compare
 from databazaar.runs.course import Course
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
-from known_gains import Seller, arbiter, played
+from known_gains import SIX, Seller, arbiter, played
 from small_markets import vector_market
 
 OLD = Path(__file__).parents[1] / "ledger" / "format1"
@@ -210,6 +210,10 @@ def test_pay_that_is_less_than_quoted_is_what_counts() -> None:
 
 
 def test_the_report_of_a_run_and_that_of_its_folder_tell_the_same(tmp_path: Path) -> None:
+    """Of a ledger with caps and limits, which is of format 3, and of one without."""
     consumer, providers = vector_market(prices=[1, 2, 3, 4], budget=60)
-    played_now = Arbiter(consumer, providers, Memory(), engine="loop").run(tmp_path / "run")
-    assert RunFolder(tmp_path / "run").report().brought == played_now.brought
+    plain = Arbiter(consumer, providers, Memory(), engine="loop").run(tmp_path / "plain")
+    assert RunFolder(tmp_path / "plain").report().brought == plain.brought
+    limited = arbiter(SIX, most_per_access=20, budget=200).run(tmp_path / "limited")
+    again = RunFolder(tmp_path / "limited").report().brought
+    assert again == limited.brought and {one.why.kind for one in again} >= {"used-up", "too-dear", "failed"}

@@ -131,7 +131,7 @@ def test_who_costs_more_than_the_consumer_pays() -> None:
 def test_what_is_left_at_the_very_end_explains_nothing() -> None:
     """Every budget is too small for the dearest in its last round; only a long time of that is a reason."""
     sellers = {"good": Seller(3.0, 20), "fair": Seller(1.0, 20), "dear": Seller(60.0, 300)}
-    long, short = played(sellers, budget=40_000, per_round=4), played(sellers, budget=2000, per_round=2)
+    long, short = (played(sellers, OSMD(0.3, 0.3), budget=budget, per_round=2) for budget in (40_000, 599))
     assert not long.purses[len(long.rounds) - 1].available[2], "the last round did not pay for it"
     assert reasons(long)["dear"] in ("better", "unclear")
     kept = Course(long)
@@ -145,18 +145,18 @@ def test_what_is_left_at_the_very_end_explains_nothing() -> None:
 
 def test_accesses_that_are_used_up() -> None:
     sellers = {
-        "good": Seller(3.0, most_accesses=30),
+        "good": Seller(3.0, most_accesses=60),
         "fair": Seller(1.0),
         "bad": Seller(-1.0),
         "once": Seller(1.0, 1, most_accesses=1),
     }
-    report = played(sellers, per_round=4)
+    report = played(sellers, OSMD(1.0, 0.3), per_round=4)
     good, once = report.brought[0], report.brought[3]
-    found = re.fullmatch(r"All 30 accesses that it offers were used up after (\d+) rounds?; (.*)\.", str(good.why))
+    found = re.fullmatch(r"All 60 accesses that it offers were used up after (\d+) rounds?; (.*)\.", str(good.why))
     assert found is not None and found[2] == "until then it brought more for its money than the others"
     since = int(found[1])
     drawn = [sum(a.provider == 0 for a in one.accesses) for one in report.rounds]
-    assert sum(drawn[:since]) == 30 > sum(drawn[: since - 1]), "it counts rounds as the report does"
+    assert sum(drawn[:since]) == 60 > sum(drawn[: since - 1]), "it counts rounds as the report does"
     assert good.why.kind == once.why.kind == "used-up" and good.share_at_end == 0.0
     assert re.fullmatch(r"The one access that it offers was used up after \d+ rounds?\.", str(once.why))
 
@@ -167,15 +167,24 @@ def test_a_cap_of_nothing_in_somebodys_ledger() -> None:
     assert str(replace(report, purses=(purse,)).brought[0].why) == "It was never asked: it offers no access."
 
 
+class ByPrice(ByPlace):
+    """Twice the price, half the chance."""
+
+    kind: ClassVar[str] = "by-price"
+
+    def probabilities(self, state: np.ndarray, purse: Purse) -> np.ndarray:
+        return among_affordable(1 / purse.quotes / (1 / purse.quotes).sum(), purse)
+
+
 CHANGES = {"a": Seller(2.0), "b": Seller(2.0), "c": Seller(2.0)}
 
 
 def test_who_became_dearer_was_asked_less_and_who_became_cheaper_more() -> None:
-    dearer = played({**CHANGES, "d": Seller(2.0, 2, price_changes=((40, 10),))}, budget=1500)
+    dearer = played({**CHANGES, "d": Seller(2.0, 2, price_changes=((40, 10),))}, ByPrice(), budget=1500)
     assert str(dearer.brought[3].why) == (
         "It became dearer after 40 rounds, from 2 credits to 10 credits, and was asked less often from then on."
     )
-    cheaper = played({**CHANGES, "d": Seller(2.0, 10, price_changes=((40, 2),))}, budget=1500)
+    cheaper = played({**CHANGES, "d": Seller(2.0, 10, price_changes=((40, 2),))}, ByPrice(), budget=1500)
     assert str(cheaper.brought[3].why) == (
         "It became cheaper after 40 rounds, from 10 credits to 2 credits, and was asked more often from then on."
     )
