@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,20 @@ def test_federated_and_loop_end_in_the_same_model_and_the_same_ledger() -> None:
     away = Arbiter(a_consumer(), afar(NAMES), engine=federated(NAMES, LocalTransport(workers())), seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     assert home.spent == 36
+
+
+def test_caps_announced_prices_and_limits_hold_for_providers_elsewhere_too() -> None:
+    def priced(providers: Sequence[Provider]) -> list[Provider]:
+        first, second, third = providers
+        return [replace(first, most_accesses=4), replace(second, price_changes=[(2, 5)]), third]
+
+    consumer = replace(a_consumer(), most_per_access=4, most_per_round=2)
+    home = Arbiter(consumer, priced(at_home(NAMES)), engine="loop", device="cpu", seed=3).run()
+    engine = federated(NAMES, LocalTransport(workers()))
+    away = Arbiter(consumer, priced(afar(NAMES)), engine=engine, seed=3).run()
+    assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
+    assert away.payouts[0].accesses == 4 and {len(one.accesses) for one in away.rounds} <= {1, 2}
+    assert all(access.provider != 1 for one in away.rounds[2:] for access in one.accesses)
 
 
 def test_providers_are_neither_asked_nor_paid_for_comparisons(tmp_path: Path) -> None:
