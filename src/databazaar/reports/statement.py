@@ -6,24 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.runs.brought import Brought
+from databazaar.runs.brought import NUMBERS, Brought
 from databazaar.runs.report import Payout, Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
 """What every statement says of the run that it is for. It is empty where nobody has said it."""
-
-GAINS = (
-    "mean_gain",
-    "mean_price",
-    "gain_per_coin",
-    "gain_per_coin_error",
-    "ahead",
-    "ahead_error",
-    "share",
-    "share_at_start",
-    "share_at_end",
-)
-"""What the consumer's statement says of gains. Statements of single providers do not."""
 
 
 def by_pay(report: Report) -> list[Payout]:
@@ -84,7 +71,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
 
 def _brought(one: Brought) -> dict[str, Any]:
     """What the pay brought: amounts of gain are for one unit of the currency, shares are parts of 1."""
-    told = {name: getattr(one, name) for name in GAINS}
+    told = {name: getattr(one, name) for name in NUMBERS}
     return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
@@ -114,7 +101,7 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
 def statement_csv(report: Report) -> str:
     """One line a provider; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
-    columns += [*GAINS, "reason", "why"]
+    columns += [*NUMBERS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
 
 

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
 
+NUMBERS = (
+    "mean_gain",
+    "mean_price",
+    "gain_per_coin",
+    "gain_per_coin_error",
+    "ahead",
+    "ahead_error",
+    "share",
+    "share_at_start",
+    "share_at_end",
+)
+"""What tables tell of a provider, by name."""
+
+
 @dataclass(frozen=True)
 class Brought:
     """What one provider brought for its pay, and why it was asked as often as it was.

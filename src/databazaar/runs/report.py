@@ -17,7 +17,7 @@ from databazaar.errors import BazaarError
 from databazaar.ledger.replay import Access, BestModel, Round
 from databazaar.money import Currency
 from databazaar.roster import Purse
-from databazaar.runs.brought import Brought, brought_by
+from databazaar.runs.brought import NUMBERS, Brought, brought_by
 from databazaar.runs.worth import Worth
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
 Status = Literal["settled", "nobody answered", "diverged", "open"]
 """How a run ended; `open` is one that has not."""
-
-IN_FRAME = ("mean_gain", "gain_per_coin", "gain_per_coin_error", "share", "share_at_start", "share_at_end")
-"""What a table of providers tells of gains and shares."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ class Report(Displayed):
             "accesses": [line.accesses for line in lines],
             "failures": [line.failures for line in lines],
             "pay": self._money(line.pay for line in lines),
-            **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in IN_FRAME},
+            **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in NUMBERS},
             "why": [one.why.sentence for one in self.brought],
         }
         epsilons = [line.epsilon for line in lines]
