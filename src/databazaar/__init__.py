@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from databazaar.payments import Payment, PricePerAccess, PricePerRow
     from databazaar.payments.check import check_payment
     from databazaar.roster import Offer, Purse, Roster
+    from databazaar.runs.brought import Brought
     from databazaar.runs.closing import close_run
     from databazaar.runs.finished import FinishedRun, load_run
     from databazaar.runs.report import Report
@@ -48,6 +49,7 @@ __all__ = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Brought",
     "Callback",
     "Consumer",
     "Cosine",
@@ -138,6 +140,7 @@ _MODULES = {
     "Roster": "roster",
     "FinishedRun": "runs.finished",
     "load_run": "runs.finished",
+    "Brought": "runs.brought",
     "close_run": "runs.closing",
     "Report": "runs.report",
     "TrainedModel": "runs.trained",

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from databazaar import Arbiter, BazaarError, Consumer, Currency, Progress, Provider, Report, Roster
 from databazaar.display import MOST_ROWS, Displayed, shown, size_of
 from databazaar.reports import FIGURES
+from databazaar.runs.brought import NUMBERS
 from databazaar.runs.report import Payout
 from small_markets import torch_market, vector_market
 
@@ -118,7 +119,10 @@ def test_a_base_without_facts_is_not_shown() -> None:
 def test_a_frame_of_providers_holds_the_statement() -> None:
     _, report, _ = MARKET
     frame = report.to_frame()
-    assert list(frame) == ["provider", "owner", "price", "accesses", "failures", "pay"]
+    assert list(frame)[:6] == ["provider", "owner", "price", "accesses", "failures", "pay"]
+    assert list(frame)[6:] == [*NUMBERS, "why"]
+    assert np.allclose(frame["gain_per_coin"] * frame["pay"], frame["mean_gain"] * frame["accesses"])
+    assert frame["why"].tolist() == [str(one.why) for one in report.brought]
     assert frame.attrs["currency"] == "EUR"
     for row, line in zip(frame.to_dict("records"), report.payouts, strict=True):
         assert (row["provider"], row["owner"], row["accesses"], row["failures"]) == (

@@ -18,6 +18,7 @@ NAMES = [
     "Arbiter",
     "Ask",
     "BazaarError",
+    "Brought",
     "Callback",
     "Consumer",
     "Cosine",

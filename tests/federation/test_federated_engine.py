@@ -302,7 +302,8 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
     engine.query(ask(3, [0]))
     assert [(a.run, a.round, a.status) for a in record] == [("a" * 32, round, "ok") for round in range(4)]
     items = [{"round": r, "draw": 0, "paid": 1 if r != 2 else 0, "failure": ""} for r in (0, 1, 2, 9)]
-    (earned,) = earnings(record, {"items": items, "pay_text": "3 credits"})
+    (earned,) = earnings(record, {"items": items, "pay_text": "3 credits", "why": "It was the only provider."})
+    assert earned.why == "It was the only provider."
     assert (earned.answered, earned.paid, earned.unpaid_rounds, earned.unknown_rounds) == (4, 3, (2, 3), (9,))
     assert json.dumps(earned.run)
     with pytest.raises(BazaarError, match="cannot be read"):

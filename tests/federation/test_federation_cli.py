@@ -61,10 +61,12 @@ def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Record(kit / "answers.jsonl").add("a" * 32, round, "ok", "", None)
     statement = tmp_path / "bank1.json"
     items = [{"round": r, "draw": 0, "paid": 2, "failure": ""} for r in (0, 0, 2)]
-    statement.write_text(json.dumps({"provider": "bank1", "pay_text": "6 credits", "items": items}))
+    statement.write_text(
+        json.dumps({"provider": "bank1", "pay_text": "6 credits", "items": items, "why": "It\x1b[1m was."})
+    )
     printed = run("provider", "earnings", kit, "--statement", statement)
     assert "3 rounds answered, 0 refused, 0 failed" in printed
-    assert "paid 6 credits; 1 rounds answered and not paid: 5" in printed
+    assert "paid 6 credits; 1 rounds answered and not paid: 5\n  It�[1m was.\n" in printed
     assert json.loads(run("provider", "earnings", kit, "--json"))[0]["answered"] == 3
     statement.write_text(json.dumps({"provider": "bank2", "items": []}))
     with pytest.raises(BazaarError, match="is not bank1's statement"):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from databazaar.money import Currency
+from databazaar.roster import Purse
 from databazaar.runs.report import Access, Payout, Report, Round
 from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 
@@ -29,7 +30,7 @@ def sample_report(
     """A run that never happened: payments follow the accesses, and spent + refunded is the budget."""
     rng = np.random.default_rng(seed)
     n = len(names)
-    price = np.asarray(prices if prices is not None else [100] * n)
+    price = np.asarray(prices if prices is not None else [100] * n, dtype=np.int64)
     worth = rng.permutation(np.linspace(-0.2, 0.5, n)) if learns else np.ones(n)
     logits, distributions, history = np.zeros(n), [np.full(n, 1 / n)], []
     accesses, failures, pay = np.zeros(n, int), np.zeros(n, int), np.zeros(n, int)
@@ -56,6 +57,7 @@ def sample_report(
         distributions.append(0.1 / n + 0.9 * p / p.sum())
     spent = int(pay.sum())
     refunded = int((failures * price).sum()) + 7
+    asked = [sum(access.quoted for access in one.accesses) for one in history]
     who = owners if owners is not None else names
     return Report(
         status="settled",
@@ -78,6 +80,7 @@ def sample_report(
         ),
         rounds=tuple(history),
         distributions=np.array(distributions),
+        purses=tuple(Purse(spent + refunded - sum(asked[:i]), price) for i in range(rounds + 1)),
         final_utility=utility,
         final_loss=float(-np.log(utility)) if with_loss else None,
         model_hash="ab" * 32,

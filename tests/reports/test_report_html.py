@@ -66,13 +66,13 @@ def test_the_page_holds_what_a_reader_looks_for(page: Page) -> None:
         "One note.",
     ):
         assert wanted in text, wanted
-    assert page.elements["svg"] == page.elements["figure"] == 4
+    assert page.elements["svg"] == page.elements["figure"] == 6
 
 
 def test_accessible(page: Page) -> None:
     assert ("html", "lang", "en") in page.attributes
-    assert page.attributes.count(("svg", "role", "img")) == 4
-    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 4
+    assert page.attributes.count(("svg", "role", "img")) == 6
+    assert sum(tag == "svg" and name == "aria-label" and value != "" for tag, name, value in page.attributes) == 6
     scopes = [value for tag, name, value in page.attributes if tag == "th" and name == "scope"]
     assert len(scopes) == page.elements["th"]
     assert page.elements["h1"] == 1

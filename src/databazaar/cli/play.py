@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import sys
 from contextlib import closing, contextmanager
@@ -13,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
-from rich.table import Table
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.run_tables import payout_table, shortened, worth_table
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
@@ -29,12 +27,11 @@ from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.market.worth import judge_purchase
 from databazaar.money import Currency
-from databazaar.reports import AuditView, by_pay, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
 from databazaar.reports.wording import printable
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
-from databazaar.runs.worth import Judged, Worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,14 +76,6 @@ class Output:
                 bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
-
-
-def shortened(text: str, width: int) -> str:
-    """
-    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
-    ('harbour-bank', 'harbour…')
-    """
-    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
 def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
@@ -158,9 +147,9 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
         typer.echo(page)
     else:
         console = Console()
-        console.print(_payout_table(report, notes))
+        console.print(payout_table(report, notes))
         if report.worth is not None:
-            console.print(_worth_table(report.worth))
+            console.print(worth_table(report.worth))
             for sentence in (report.worth.verdict, *report.worth.notes):
                 console.print(sentence, markup=False, highlight=False, soft_wrap=True)
         _print_end(console, folder, report, page)
@@ -176,37 +165,6 @@ def next_free(parent: Path, name: str) -> Path:
 def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
     worth = {"worth": None if report.worth is None else report.worth.to_dict()}
     return {"folder": str(folder.path), **folder.summary(), **statement_dict(report), **worth}
-
-
-def _payout_table(report: Report, notes: dict[str, str] | None) -> Table:
-    table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("provider", no_wrap=True)
-    for name in ("accesses", "pay"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if notes:
-        table.add_column("what it sells")
-    amount = report.currency.amount
-    for payout in by_pay(report):
-        cells = [payout.provider, str(payout.accesses), amount(payout.pay)]
-        table.add_row(*cells, *([notes.get(payout.provider, "")] if notes else []))
-    return table
-
-
-def _worth_table(worth: Worth) -> Table:
-    """The bought model beside what there could have been, on the audit rows."""
-    table = Table(title=f"Was it worth it? On {worth.rows:,} audit rows", title_justify="left", box=SIMPLE_HEAD)
-    names = [name for name in worth.bought.metrics if name != "brier"]  # a terminal has 80 columns
-    table.add_column("", no_wrap=True)
-    for name in (*(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}"):
-        table.add_column(name, justify="right")
-    for judged in (worth.bought, *worth.others):
-        cells = [f"{judged.metrics[name]:.4f}" if math.isfinite(judged.metrics[name]) else "–" for name in names]
-        table.add_row(judged.title, *cells, _ahead(judged))
-    return table
-
-
-def _ahead(judged: Judged) -> str:
-    return "" if judged.ahead is None or judged.error is None else f"{judged.ahead:+.4f} ± {judged.error:.4f}"
 
 
 def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
+from databazaar.display import shown
 from databazaar.errors import BazaarError
 
 app = typer.Typer(
@@ -138,6 +139,8 @@ def earnings(
         )
         if line.pay_text is not None:
             typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+        if line.why:
+            typer.echo(f"  {shown(line.why)}")
     if not lines:
         typer.echo("nothing answered yet")
 

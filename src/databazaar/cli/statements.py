@@ -52,8 +52,8 @@ def one(report: Report, provider: str, as_csv: bool) -> str:
 
 
 def provider_dict(report: Report, provider: str) -> dict[str, Any]:
-    """One provider's own statement, which is final once `closed`. It says nothing of other providers, gains or the
-    utility."""
+    """One provider's own statement, which is final once `closed`. It says why the provider was asked as often as it
+    was, in words, and nothing of other providers, gains or the utility."""
     place = next((i for i, payout in enumerate(report.payouts) if payout.provider == provider), None)
     if place is None:
         known = ", ".join(p.provider for p in report.payouts[:10])
@@ -82,6 +82,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "pay_amount": report.currency.amount(payout.pay),
         "pay_text": report.currency.format(payout.pay),
         **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
+        "why": report.brought[place].why.sentence,
         "status": report.status,
         "closed": report.closed,
         "ledger_head": report.ledger_head,
@@ -110,4 +111,5 @@ def write_all(report: Report, out: Path) -> str:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    return table_csv(report, ["round", "draw", "paid", "paid_amount", "failure"], statement["items"])
+    columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
+    return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])

@@ -58,7 +58,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Earnings:
-    """What a provider answered in one run, beside what a statement says was paid for it."""
+    """What a provider answered in one run, beside what a statement says was paid for it, and why it was asked."""
 
     run: str
     answered: int
@@ -69,6 +69,7 @@ class Earnings:
     pay_text: str | None = None
     unpaid_rounds: tuple[int, ...] = ()
     unknown_rounds: tuple[int, ...] = ()
+    why: str = ""
 
 
 def earnings(record: Record, statement: dict[str, object] | None = None, run: str | None = None) -> list[Earnings]:
@@ -118,6 +119,7 @@ def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) 
             **asdict(counted),
             "paid": sum(amount for _, amount in items),
             "pay_text": pay_text,
+            "why": str(statement.get("why") or ""),
             "unpaid_rounds": tuple(sorted(ok - paid)),
             "unknown_rounds": tuple(sorted({round for round, _ in items if round in paid} - ok)),
         }

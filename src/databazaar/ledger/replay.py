@@ -66,7 +66,8 @@ class BestModel:
 class Audit:
     """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
 
-    What it went through on the way is there too: the terms, the book, every round and every distribution.
+    What it went through on the way is there too: the terms, the book, every round, and for every round and what would
+    come after the last one the distribution and the purse.
     """
 
     entries: int = 0
@@ -80,6 +81,7 @@ class Audit:
     closing: dict[str, Any] | None = None
     history: list[Round] = field(default_factory=list)
     distributions: list[NDArray[np.float64]] = field(default_factory=list)
+    purses: list[Purse] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -154,6 +156,7 @@ class _Replay:
             self.stopped = self.rules.stopped(self.book)
             self.drawn = self.rules.draw(self.state, self.book) if self.stopped is None else None
         purse = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
+        self.audit.purses.append(purse)
         if not purse.available.any():
             purse = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
         self.audit.distributions.append(self.rules.sampler.probabilities(self.state, purse).copy())

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from databazaar.money import Currency
 from databazaar.reports import style
+from databazaar.reports.gain_figures import gain_per_coin, shares
 from databazaar.reports.wording import amount, count, number, percent
 from databazaar.runs.report import Payout, Report
 
@@ -232,6 +233,8 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
     "spend": spend,
     "distribution": distribution,
     "payouts": payouts,
+    "shares": shares,
+    "gain-per-coin": gain_per_coin,
 }
 
 

@@ -17,6 +17,7 @@ from databazaar.data.profile_record import MarketProfile
 from databazaar.registry import MODULE
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
+from databazaar.reports.per_coin import PerCoin
 from databazaar.reports.statement import by_pay, owner_totals
 from databazaar.reports.svg import inline_svg
 from databazaar.runs.report import Payout, Report
@@ -85,6 +86,8 @@ def render(
         drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawings.items()},
         payouts=by_pay(report),
         owners=owner_totals(report),
+        brought=dict(zip((line.provider for line in report.payouts), report.brought, strict=True)),
+        per_coin=PerCoin.of(report),
         paid_by=(report.rules.get("payment") or {}).get("kind", "price-per-access"),
         reasons=reasons[:MOST_REASONS],
         all_reasons=len(reasons),

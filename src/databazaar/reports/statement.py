@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from databazaar.reports.spreadsheet import csv_text
+from databazaar.runs.brought import NUMBERS, Brought
 from databazaar.runs.report import Payout, Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
@@ -24,12 +25,13 @@ def heading(report: Report) -> dict[str, Any]:
 
 
 def statement_dict(report: Report) -> dict[str, Any]:
-    """The settlement as plain data, the best paid first. Amounts are integers in minor units; `…_amount` is the same in
-    the currency, and `…_text` has its name too.
+    """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
+    Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
     Where `closed` is false the run is not finished, and nothing in it is final.
     """
     write, plain = report.currency.format, report.currency.amount
+    brought = {one.provider: one for one in report.brought}
     return {
         **heading(report),
         "budget": report.budget,
@@ -41,6 +43,7 @@ def statement_dict(report: Report) -> dict[str, Any]:
         "held": report.held,
         "held_text": write(report.held),
         "rounds": len(report.rounds),
+        "gain_per_coin": report.gain_per_coin,
         "status": report.status,
         "closed": report.closed,
         "model_hash": report.model_hash,
@@ -58,11 +61,18 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "pay_amount": plain(payout.pay),
                 "pay_text": write(payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
+                **_brought(brought[payout.provider]),
             }
             for payout in by_pay(report)
         ],
         "owners": owner_totals(report),
     }
+
+
+def _brought(one: Brought) -> dict[str, Any]:
+    """What the pay brought: amounts of gain are for one unit of the currency, shares are parts of 1."""
+    told = {name: getattr(one, name) for name in NUMBERS}
+    return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
 def owner_totals(report: Report) -> list[dict[str, Any]]:
@@ -91,6 +101,7 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
 def statement_csv(report: Report) -> str:
     """One line a provider; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
+    columns += [*NUMBERS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
 
 

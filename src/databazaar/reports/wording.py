@@ -33,7 +33,7 @@ def amount(currency: Currency, minor: int) -> str:
     return f"{Decimal(currency.amount(minor)):,f}".replace("-", "−")
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 4) -> str:
     """Four significant digits, or all of them before the point; a dash for what is no number.
 
     >>> number(0.871249), number(-12345.6), number(float("nan"))
@@ -41,12 +41,12 @@ def number(value: float) -> str:
     """
     if not math.isfinite(value):
         return "–"
-    written = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    written = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
     return written.replace("-", "−")
 
 
-def signed_number(value: float) -> str:
-    return f"+{number(value)}" if value > 0 else number(value)
+def signed_number(value: float, digits: int = 4) -> str:
+    return f"+{number(value, digits)}" if value > 0 else number(value, digits)
 
 
 def percent(part: float, whole: float) -> str:

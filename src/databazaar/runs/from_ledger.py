@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from databazaar.errors import LedgerError
 from databazaar.ledger.book import Book
 from databazaar.ledger.replay import Audit
 from databazaar.ledger.terms import Terms
+from databazaar.roster import Purse
 from databazaar.runs.report import Payout, Report
-from databazaar.samplers import OSMD, SAMPLERS
+from databazaar.samplers import OSMD, SAMPLERS, Sampler
 
 
 def report_from(audit: Audit) -> Report:
@@ -17,7 +20,7 @@ def report_from(audit: Audit) -> Report:
     if not audit.ok or audit.terms is None or audit.book is None:
         raise LedgerError(f"the ledger does not hold, so nothing can be reported from it: {audit.message}")
     terms, book, closing = audit.terms, audit.book, audit.closing
-    money = terms.currency.format
+    money, sampler = terms.currency.format, SAMPLERS.build(terms.rules["sampler"])
     if closing is None:
         last = audit.history[-1] if audit.history else None
         message = (
@@ -45,6 +48,7 @@ def report_from(audit: Audit) -> Report:
         payouts=payouts(terms, book),
         rounds=tuple(audit.history),
         distributions=np.array(audit.distributions),
+        purses=tuple(audit.purses),
         final_utility=closing["utility"],
         final_loss=closing["loss"],
         model_hash=audit.delivered or "",
@@ -55,7 +59,16 @@ def report_from(audit: Audit) -> Report:
         regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
         market=terms.market,
         consumer=terms.consumer,
+        gains=getattr(sampler, "gains", "alone"),
+        exploration=_exploration(sampler, audit.purses),
     )
+
+
+def _exploration(sampler: Sampler, purses: Sequence[Purse]) -> tuple[float, ...] | None:
+    """What a draw costs for exploration alone, by the last purse that paid for anybody; not all samplers can say."""
+    say = getattr(sampler, "exploration", None)
+    last = next((purse for purse in reversed(purses) if purse.available.any()), None)
+    return None if say is None or last is None else tuple(np.asarray(say(last), dtype=np.float64).tolist())
 
 
 def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:

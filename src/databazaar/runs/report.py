@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from itertools import accumulate
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +16,8 @@ from databazaar.display import Displayed
 from databazaar.errors import BazaarError
 from databazaar.ledger.replay import Access, BestModel, Round
 from databazaar.money import Currency
+from databazaar.roster import Purse
+from databazaar.runs.brought import NUMBERS, Brought, brought_by
 from databazaar.runs.worth import Worth
 
 if TYPE_CHECKING:
@@ -47,7 +50,8 @@ class Payout:
 class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
-    `distributions` holds p at the start of each round, then the final p: [T+1, n]. `rules` are the settings of the
+    `distributions` holds p at the start of each round, then the final p: [T+1, n]; `purses` holds what each of them was
+    drawn from. `rules` are the settings of the
     market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
     nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
     of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
@@ -55,7 +59,9 @@ class Report(Displayed):
     run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
 
     The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
-    that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth.
+    that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
+    those that the sampler asks for, "alone" or "together", and `exploration` the money that a draw spends in the mean
+    only to keep each provider explored, where the sampler can say. `brought` tells what came of each provider's pay.
     """
 
     status: Status
@@ -70,6 +76,7 @@ class Report(Displayed):
     payouts: tuple[Payout, ...]
     rounds: tuple[Round, ...]
     distributions: np.ndarray
+    purses: tuple[Purse, ...]
     final_utility: float
     final_loss: float | None
     model_hash: str
@@ -86,6 +93,8 @@ class Report(Displayed):
     last_model_hash: str = ""
     best: BestModel | None = None
     worth: Worth | None = None
+    gains: str = "alone"
+    exploration: tuple[float, ...] | None = None
 
     @property
     def closed(self) -> bool:
@@ -107,6 +116,17 @@ class Report(Displayed):
     def losses(self) -> list[float | None]:
         """Loss after 0, 1, … T rounds; None where the utility says nothing about one."""
         return [*(one.loss for one in self.rounds), self.final_loss]
+
+    @cached_property
+    def brought(self) -> tuple[Brought, ...]:
+        """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
+        return brought_by(self)
+
+    @property
+    def gain_per_coin(self) -> float | None:
+        """What a unit of the currency brought in the mean of the market; None where nothing was paid."""
+        money = self.spent / 10**self.currency.decimals
+        return sum(one.gain for one in self.brought) / money if money else None
 
     def to_frame(self, rows: Literal["providers", "rounds"] = "providers") -> pd.DataFrame:
         """A pandas DataFrame with a row for each provider, or for each round from 0, the state before the first.
@@ -131,6 +151,8 @@ class Report(Displayed):
             "accesses": [line.accesses for line in lines],
             "failures": [line.failures for line in lines],
             "pay": self._money(line.pay for line in lines),
+            **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in NUMBERS},
+            "why": [one.why.sentence for one in self.brought],
         }
         epsilons = [line.epsilon for line in lines]
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
@@ -154,7 +176,8 @@ class Report(Displayed):
         return list(amounts) if unit == 1 else [amount / unit for amount in amounts]
 
     def plot(self, figure: str = "learning") -> Figure:
-        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution" or "payouts"."""
+        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares" or
+        "gain-per-coin"."""
         # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
         figures = resolve_name("databazaar.reports.figures:FIGURES")
         if figure not in figures:

@@ -1,0 +1,78 @@
+"""What a run prints at its end: who was paid what and why, and what it was worth."""
+
+from __future__ import annotations
+
+import math
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from databazaar.reports import by_pay
+from databazaar.reports.per_coin import PerCoin
+from databazaar.reports.wording import printable
+from databazaar.runs.report import Report
+from databazaar.runs.why import Kind
+from databazaar.runs.worth import Judged, Worth
+
+WIDEST = 16
+WHY: dict[Kind, str] = {
+    "only": "the only one",
+    "used-up": "used up",
+    "too-dear": "too dear",
+    "alike": "all asked alike",
+    "failed": "replies failed",
+    "dearer": "became dearer",
+    "cheaper": "became cheaper",
+    "few": "too few to tell",
+    "better": "more for its money",
+    "cheap": "cheaper, as good",
+    "worse": "less for its money",
+    "dear": "dearer, no better",
+    "unclear": "cannot be told",
+}
+"""Why a provider was asked as often as it was, for a terminal of 80 columns; the report has the whole sentence."""
+
+
+def shortened(text: str, width: int) -> str:
+    """
+    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
+    ('harbour-bank', 'harbour…')
+    """
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
+
+
+def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
+    """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked."""
+    table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("provider", no_wrap=True)
+    for name in ("accesses", "pay"):
+        table.add_column(name, justify="right", no_wrap=True)
+    per_coin = PerCoin.of(report)
+    if notes:
+        table.add_column("what it sells")
+    else:
+        table.add_column(f"gain per\n{shortened(printable(per_coin.unit), WIDEST)}", justify="right")
+        table.add_column("why so often")
+    brought = {one.provider: one for one in report.brought}
+    for payout in by_pay(report):
+        one = brought[payout.provider]
+        why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
+        table.add_row(payout.provider, str(payout.accesses), report.currency.amount(payout.pay), *why)
+    return table
+
+
+def worth_table(worth: Worth) -> Table:
+    """The bought model beside what there could have been, on the audit rows."""
+    table = Table(title=f"Was it worth it? On {worth.rows:,} audit rows", title_justify="left", box=SIMPLE_HEAD)
+    names = [name for name in worth.bought.metrics if name != "brier"]  # a terminal has 80 columns
+    table.add_column("", no_wrap=True)
+    for name in (*(name.replace("_", " ") for name in names), f"ahead in {worth.loss_name}"):
+        table.add_column(name, justify="right")
+    for judged in (worth.bought, *worth.others):
+        cells = [f"{judged.metrics[name]:.4f}" if math.isfinite(judged.metrics[name]) else "–" for name in names]
+        table.add_row(judged.title, *cells, _ahead(judged))
+    return table
+
+
+def _ahead(judged: Judged) -> str:
+    return "" if judged.ahead is None or judged.error is None else f"{judged.ahead:+.4f} ± {judged.error:.4f}"

@@ -1,0 +1,141 @@
+"""The answers of a run as numbers: what each brought, beside what the others brought at about the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from databazaar.runs.report import Report
+
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+STRETCH = 8
+"""Answers are compared within stretches of whole rounds that hold so many draws or more: gains shrink as the model gets
+better, so only what was brought at about the same time can be compared."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Paid accesses, one line each or summed: when, whose, what they brought, for how many coins, and how many."""
+
+    when: Places
+    who: Places
+    gain: Numbers
+    coins: Numbers
+    count: Numbers
+
+    def summed(self, stretches: Places) -> Answers:
+        """One line for each provider in each stretch; `stretches` says in which one a round lies."""
+        when = stretches[self.when]
+        size = int(self.who.max(initial=0)) + 1
+        keys, line = np.unique(when * size + self.who, return_inverse=True)
+        gain, coins, count = (sums(line, one, len(keys)) for one in (self.gain, self.coins, self.count))
+        return Answers(keys // size, keys % size, gain, coins, count)
+
+    def others(self) -> Answers:
+        """What the others brought in each line's stretch."""
+        gain, coins, count = (sums(self.when, one)[self.when] - one for one in (self.gain, self.coins, self.count))
+        return Answers(self.when, self.who, gain, coins, count)
+
+    def where(self, kept: NDArray[np.bool_]) -> Answers:
+        return Answers(self.when[kept], self.who[kept], self.gain[kept], self.coins[kept], self.count[kept])
+
+
+def sums(places: Places, values: Numbers, size: int = 1) -> Numbers:
+    """The sum of the values of each place."""
+    return np.bincount(places, values, size).astype(np.float64)
+
+
+class Ratio(NamedTuple):
+    """Σ top / Σ bottom for each provider, its standard error over independent lines, how many lines there are, and how
+    many equal ones would tell as much: a few long lines tell little."""
+
+    value: Numbers
+    error: Numbers
+    lines: Places
+    equal_lines: Numbers
+
+    @classmethod
+    def of(cls, who: Places, top: Numbers, bottom: Numbers, providers: int) -> Ratio:
+        """The error is that of the delta method; a long line, which draws the ratio to itself, counts for more (HC2).
+        NaN is what there is nothing to divide by."""
+        lines, total = np.bincount(who, minlength=providers), sums(who, bottom, providers)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = sums(who, top, providers) / total
+            squares = (top - value[who] * bottom) ** 2 / (1 - bottom / total[who])
+            error = np.sqrt(sums(who, squares, providers)) / total
+            equal = total**2 / sums(who, bottom**2, providers)
+        return cls(value, np.where(lines > 1, error, np.nan), lines, equal)
+
+
+class Comparison(NamedTuple):
+    """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
+
+    `per_coin` is what a coin brought, and `ahead` how much more that is than what a coin paid to the others brought at
+    the same time. `steadily` is the same with every stretch in units of its own gains, so that late ones, whose gains
+    are small, tell as much as the first: it is what can be told from chance. `steadily_each` is that for an access.
+    `dearness` is the price beside that of the others.
+    """
+
+    scale: float
+    gain: Numbers
+    per_coin: Ratio
+    ahead: Ratio
+    steadily: Ratio
+    steadily_each: Ratio
+    dearness: Numbers
+
+
+def compare(report: Report) -> Comparison:
+    """Sets every provider beside the others, stretch by stretch."""
+    n, unit = len(report.payouts), 10**report.currency.decimals
+    valid = [
+        (when, one.provider, one.gain, one.paid / unit)
+        for when, round in enumerate(report.rounds)
+        for one in round.accesses
+        if one.gain is not None
+    ]
+    scale = max((abs(gain) for _, _, gain, _ in valid), default=0.0) or 1.0
+    when, who = (np.array([line[at] for line in valid], dtype=np.int64) for at in (0, 1))
+    gain = np.array([gain / scale for _, _, gain, _ in valid], dtype=np.float64)
+    answers = Answers(when, who, gain, np.array([line[3] for line in valid], dtype=np.float64), np.ones(len(valid)))
+    rounds = answers.summed(np.arange(len(report.rounds)))
+    own = answers.summed(_stretches(report))
+    beside = own.others()
+    own, beside = own.where(beside.coins > 0), beside.where(beside.coins > 0)
+    ahead = own.gain - own.coins * beside.gain / beside.coins
+    ahead_each = own.gain - own.count * beside.gain / beside.count
+    usual = own.count * beside.coins / beside.count  # what the others would have been paid for as many accesses
+    return Comparison(
+        scale=scale,
+        gain=sums(who, gain, n),
+        per_coin=Ratio.of(rounds.who, rounds.gain, rounds.coins, n),
+        ahead=Ratio.of(own.who, ahead, own.coins, n),
+        steadily=Ratio.of(own.who, ahead / _usual_size(own, own.coins), own.coins, n),
+        steadily_each=Ratio.of(own.who, ahead_each / _usual_size(own, own.count), own.count, n),
+        dearness=Ratio.of(own.who, own.coins, usual, n).value,
+    )
+
+
+def _usual_size(lines: Answers, per: Numbers) -> Numbers:
+    """The root mean square of what one of `per` brought in each line's stretch; 1 where nobody brought anything."""
+    each = np.divide(lines.gain, per, out=np.zeros_like(per), where=per > 0)
+    squares, weights = (sums(lines.when, one) for one in (per * each**2, per))
+    size: Numbers = np.sqrt(squares[lines.when] / np.maximum(weights[lines.when], np.finfo(np.float64).tiny))
+    return np.where(size > 0, size, 1.0)
+
+
+def _stretches(report: Report) -> Places:
+    """In which stretch each round lies. What is left over at the end belongs to the last one."""
+    draws = np.cumsum([0, *(len(round.accesses) for round in report.rounds)])
+    stretch, begun, found = 0, 0, []
+    for before in draws[:-1]:
+        if before - begun >= STRETCH and draws[-1] - before >= STRETCH:
+            stretch, begun = stretch + 1, before
+        found.append(stretch)
+    return np.array(found, dtype=np.int64)
