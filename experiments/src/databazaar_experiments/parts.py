@@ -34,7 +34,7 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Names the case and everything that it depends on; settings that its method does not read are no part of it."""
+        """Names the case and all that it depends on: of the settings, those that its method reads."""
         read = json.dumps(read_by(self.method, self.settings), sort_keys=True)
         digest = hashlib.sha256(read.encode()).hexdigest()[:10]
         size = f"-n{self.settings.providers}" if self.experiment == "runtime" else ""

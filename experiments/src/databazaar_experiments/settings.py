@@ -13,7 +13,8 @@ Sampling = Literal["with replacement", "without replacement"]
 PayMode = Literal["shifted", "positive"]
 Repeats = Literal["count", "once", "never"]
 """OSMD's draws with replacement may name a provider twice in a round. In the estimate that counts twice, as Algorithm 1
-has it, or once; or it never happens, because the draws are without replacement."""
+has it, or once; or it never happens, because the draws are without replacement, as most likely in the paper's images.
+"""
 
 
 @dataclass(frozen=True)
