@@ -39,8 +39,8 @@ def test_finished_parts_are_not_computed_again(tmp_path: Path) -> None:
     assert computed(plan, tmp_path) == []
     assert computed(replace(plan, seeds=3), tmp_path) == ["uniform", "osmd"]
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    other = replace(plan, changes={**TINY, "images.eta": "9"})
-    assert len(missing(other, tmp_path, 1)) == 4, "other settings are another part"
+    other = replace(plan, changes={**TINY, "images.momentum": "0.9"})
+    assert len(missing(other, tmp_path, 1)) == 4, "another market is another part"
 
 
 def test_a_gpu_takes_more_seeds_of_the_mixture_at_a_time(tmp_path: Path) -> None:

@@ -82,8 +82,7 @@ MISSED = Verdict(REVENUE, "mnist", "fedsv", "", "", "", "", False, "10", units=3
         (MISSED, PLAN, "SV − min(SV)"),
         (replace(MISSED, units=20.0), PLAN, UNKNOWN),  # the data are the authors'
         (replace(MISSED, least=False), PLAN, UNKNOWN),
-        (replace(MISSED, method="osmd", units=20.0, least=False), PLAN, "without replacement"),
-        (replace(MISSED, method="osmd", dataset="mixture", units=20.0, least=False), PLAN, UNKNOWN),
+        (replace(MISSED, method="osmd"), PLAN, UNKNOWN),  # whose pay is not SV − min(SV)
         (replace(MISSED, target="final test accuracy"), PLAN, UNKNOWN),
         (replace(MISSED, target="beats uniform sampling at the end", method="osmd"), PLAN, UNKNOWN),
         (MISSED, replace(PLAN, protocol="text"), "other settings than the paper’s text"),
@@ -103,6 +102,18 @@ def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.Captur
     _print_verdicts(failing)
     printed = capsys.readouterr().out
     assert printed.count("does not hold. ") == len(failing) and "3.0 units" in printed
+
+
+def test_the_page_says_where_osmd_draws_without_replacement(tmp_path: Path) -> None:
+    without = "draws the providers of a round without replacement here"
+    for plan, said in [
+        (PLAN, True),
+        (replace(PLAN, changes={"images.repeats": "count"}), False),
+        (replace(PLAN, changes={"mixture.repeats": "never"}), True),
+        (replace(PLAN, methods=("uniform",)), False),
+        (replace(PLAN, protocol="text"), False),
+    ]:
+        assert (without in render(gather(plan, tmp_path))) is said, plan
 
 
 def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:

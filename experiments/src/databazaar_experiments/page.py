@@ -48,8 +48,7 @@ def render(results: Results) -> str:
         about=about,
         missing=tables.missing(results),
         revenue=_revenue(results),
-        with_replacement=plan.protocol == "figures"
-        and not any(name.endswith("repeats") for name in plan.changes or {}),
+        without_replacement=plan.protocol == "figures" and _never_repeats(results),
         accuracy=_accuracy(results),
         runtime=_runtime(results),
         runtime_measured=len(results.runtime) > 0,
@@ -60,6 +59,12 @@ def render(results: Results) -> str:
         costs=tables.costs(results),
         wall_clock=tables.wall_clock(results),
     )
+
+
+def _never_repeats(results: Results) -> bool:
+    """Whether OSMD's draws of a round are of different providers on the image markets."""
+    markets = [results.settings[dataset] for dataset in results.datasets]
+    return "osmd" in results.plan.methods and any(settings.repeats == "never" for settings in markets)
 
 
 def _revenue(results: Results) -> list[Section]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar_experiments.methods import Measurement
-from databazaar_experiments.settings import ImageSettings, MixtureSettings
+from databazaar_experiments.settings import ImageSettings, MixtureSettings, read_by
 
 Settings = ImageSettings | MixtureSettings
 
@@ -34,8 +34,9 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Names the case and everything that it depends on."""
-        digest = hashlib.sha256(json.dumps(asdict(self.settings), sort_keys=True).encode()).hexdigest()[:10]
+        """Names the case and all that it depends on: of the settings, those that its method reads."""
+        read = json.dumps(read_by(self.method, self.settings), sort_keys=True)
+        digest = hashlib.sha256(read.encode()).hexdigest()[:10]
         size = f"-n{self.settings.providers}" if self.experiment == "runtime" else ""
         return f"{self.experiment}-{self.dataset}{size}-{self.method}-{digest}"
 
@@ -75,7 +76,7 @@ def save(folder: Path, case: Case, measurement: Measurement, machine: str, jobs:
         "experiment": case.experiment,
         "dataset": case.dataset,
         "method": case.method,
-        "settings": asdict(case.settings),
+        "settings": read_by(case.method, case.settings),
         "machine": machine,
         "jobs": jobs,
         "seconds": measurement.seconds,

@@ -25,7 +25,7 @@ def images(rounds: int, network: str, g_back_check: int, g_max_permutations: int
         halve_every=200,
         eta=0.2,  # 1.0 for a utility that is the negative loss divided by 5
         alpha=0.01,
-        repeats="once",  # "never" comes closer to the published pay: see docs/results.md
+        repeats="never",  # Algorithm 1 draws with replacement: see docs/results.md
         uniform="without replacement",
         pay="shifted",
         g_criterion="back-check",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from databazaar.errors import BazaarError
@@ -13,7 +13,8 @@ Sampling = Literal["with replacement", "without replacement"]
 PayMode = Literal["shifted", "positive"]
 Repeats = Literal["count", "once", "never"]
 """OSMD's draws with replacement may name a provider twice in a round. In the estimate that counts twice, as Algorithm 1
-has it, or once; or it never happens, because the draws are without replacement."""
+has it, or once; or it never happens, because the draws are without replacement, as most likely in the paper's images.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,23 @@ class MixtureSettings:
     fed_back_check: int
     fed_tolerance: float
     fed_max_permutations: int
+
+
+G_SHAPLEY = ("g_criterion", "g_back_check", "g_tolerance", "g_max_permutations", "g_credits_first")
+FEDSV = ("fed_back_check", "fed_tolerance", "fed_max_permutations")
+READ_BY: dict[str, frozenset[str]] = {
+    "osmd": frozenset({"eta", "alpha", "repeats"}),
+    "uniform": frozenset({"uniform"}),
+    "g-shapley": frozenset({"pay", *G_SHAPLEY}),
+    "fedsv": frozenset({"pay", *FEDSV}),
+}
+"""The settings that only some methods read, by method. All others are the market's, and every method reads those."""
+
+
+def read_by(method: str, settings: ImageSettings | MixtureSettings) -> dict[str, Any]:
+    """The settings that the method's result depends on: the market's, and its own."""
+    of_others = frozenset().union(*READ_BY.values()) - READ_BY[method]
+    return {name: value for name, value in asdict(settings).items() if name not in of_others}
 
 
 @dataclass(frozen=True)

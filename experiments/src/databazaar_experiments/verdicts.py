@@ -78,11 +78,6 @@ REASONS: tuple[tuple[Callable[[Verdict, ReproductionPlan], bool], str], ...] = (
         "Off by {units:.1f} units on the group that earns least. Its pay is SV − min(SV), so that the one provider "
         "with the lowest value moves it; 15 % of so little is a narrow band.",
     ),
-    (
-        lambda v, plan: v.target == REVENUE and v.method == "osmd" and v.dataset != "mixture",
-        "Most likely OSMD drew the providers of a round without replacement behind the published figures; here it "
-        "draws with replacement, as Algorithm 1 says. --set repeats=never draws without.",
-    ),
 )
 """Why a target does not hold, as far as it is known: the first that applies is given."""
 
