@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
     from databazaar.runs.worth import Worth
-    from databazaar.samplers import OSMD, Memory, Sampler, Uniform
+    from databazaar.samplers import OSMD, Memory, Sampler, Thrifty, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.sklearn import MarketClassifier as MarketClassifier
     from databazaar.sklearn import MarketRegressor as MarketRegressor
@@ -83,6 +83,7 @@ __all__ = [
     "Stop",
     "TargetUtility",
     "TensorBoardCallback",
+    "Thrifty",
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",
@@ -149,6 +150,7 @@ _MODULES = {
     "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",
+    "Thrifty": "samplers",
     "Uniform": "samplers",
     "check_sampler": "samplers.check",
     "MarketClassifier": "sklearn",

@@ -20,6 +20,7 @@ from databazaar.config.rules import (
     PricePerAccessSettings,
     PricePerRowSettings,
     RegisteredSampler,
+    ThriftySettings,
 )
 from databazaar.config.sections import (
     CNNSettings,
@@ -38,7 +39,7 @@ from databazaar.market.arbiter import Arbiter, theory_for
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerRow
-from databazaar.samplers import OSMD, Memory, Sampler, Uniform
+from databazaar.samplers import OSMD, Memory, Sampler, Thrifty, Uniform
 from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
@@ -265,6 +266,8 @@ def sampler_of(market: MarketFile) -> Sampler:
         return sampler
     if isinstance(settings, MemorySettings):
         return Memory(settings.alpha)
+    if isinstance(settings, ThriftySettings):
+        return Thrifty(settings.alpha)
     if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:
@@ -292,7 +295,7 @@ def demo_job(budget: int, seed: int) -> Job:
         title="Fraud model for a new credit card",
         consumer=consumer,
         providers=[Provider(b.id, schema.encode(b.frame, b.id), LocalSGD()) for b in story.banks],
-        sampler=Memory(),
+        sampler=Thrifty(),
         seed=seed,
         engine="vectorized",
         device="cpu",

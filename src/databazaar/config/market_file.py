@@ -17,11 +17,11 @@ from databazaar.config.prices import limits_of, minor, price_faults, unpayable
 from databazaar.config.rules import (
     AggregatorSettings,
     MeanSettings,
-    MemorySettings,
     PaymentSettings,
     PricePerAccessSettings,
     SamplerSettings,
     StopSettings,
+    ThriftySettings,
 )
 from databazaar.config.sections import (
     ConsumerSettings,
@@ -65,7 +65,7 @@ class MarketFile(Section):
     oracle: OracleSettings = LocalSGDSettings()
     utility: UtilitySettings = UtilitySettings()
     training: TrainingSettings = TrainingSettings()
-    sampler: SamplerSettings = MemorySettings()
+    sampler: SamplerSettings = ThriftySettings()
     aggregator: AggregatorSettings = MeanSettings()
     payment: PaymentSettings = PricePerAccessSettings()
     stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(

@@ -87,11 +87,18 @@ def _by_kind(rule: type[RegisteredRule], default: str | None = None) -> Discrimi
     return Discriminator(tag)
 
 
-class MemorySettings(Section):
-    kind: Literal["memory"] = "memory"
+class _Exploring(Section):
     alpha: float = Field(
         default=0.01, gt=0, le=1, allow_inf_nan=False, description="the share of the money kept even over all"
     )
+
+
+class ThriftySettings(_Exploring):
+    kind: Literal["thrifty"] = "thrifty"
+
+
+class MemorySettings(_Exploring):
+    kind: Literal["memory"]
 
 
 class OSMDSettings(Section):
@@ -139,16 +146,17 @@ class UniformWithoutReplacementSettings(Section):
 
 class RegisteredSampler(RegisteredRule):
     registry = SAMPLERS
-    named = ("memory", "osmd", "uniform", "uniform-without-replacement")
+    named = ("thrifty", "memory", "osmd", "uniform", "uniform-without-replacement")
 
 
 SamplerSettings = Annotated[
-    Annotated[MemorySettings, Tag("memory")]
+    Annotated[ThriftySettings, Tag("thrifty")]
+    | Annotated[MemorySettings, Tag("memory")]
     | Annotated[OSMDSettings, Tag("osmd")]
     | Annotated[UniformSettings, Tag("uniform")]
     | Annotated[UniformWithoutReplacementSettings, Tag("uniform-without-replacement")]
     | Annotated[RegisteredSampler, Tag(REGISTERED)],
-    _by_kind(RegisteredSampler, default="memory"),
+    _by_kind(RegisteredSampler, default="thrifty"),
 ]
 
 

@@ -57,8 +57,8 @@ step = 1.0                 # how far the model moves along the average update
 # halve_every = 50         # halve this step and the providers' every so many rounds
 
 [sampler]                  # who is asked
-kind = "memory"            # learns who helps, whatever the utility's scale, with no rate to tune;
-                           # or "osmd" (the paper's), "uniform", "uniform-without-replacement"
+kind = "thrifty"           # learns who helps, prefers the cheaper among equals, asks nobody twice in a round;
+                           # or "osmd" (the paper's), "uniform", "uniform-without-replacement", "memory", "coins"
 alpha = 0.01               # above 0, up to 1: the share of the money kept even over all providers
 # switches = 1             # for osmd: eta and alpha from theory, for this many changes of the best provider
 # eta = 0.05               # for osmd: or set eta and alpha by hand, without switches

@@ -31,7 +31,7 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
-from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler
+from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
 from databazaar.stops import STOPS, Budget, Patience, Stop
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Arbiter(Displayed):
     """Runs one market: `Arbiter(consumer, providers).run()` gives a Report, and `model` is then trained.
 
-    Without rules of your own, `Memory` decides whom to ask, the mean of the valid updates moves the model, every valid
+    Without rules of your own, `Thrifty` decides whom to ask, the mean of the valid updates moves the model, every valid
     reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
     market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
     end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
@@ -69,7 +69,7 @@ class Arbiter(Displayed):
         self.providers = list(providers)
         roster = Roster(tuple(p.offer for p in providers))
         self.aggregator = aggregator or Mean()
-        sampler, payment = sampler or Memory(), payment or PricePerAccess()
+        sampler, payment = sampler or Thrifty(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())

@@ -3,6 +3,7 @@
 from databazaar.samplers.memory import Memory
 from databazaar.samplers.osmd import OSMD
 from databazaar.samplers.protocol import SAMPLERS, Sampler
+from databazaar.samplers.thrifty import Thrifty
 from databazaar.samplers.uniform import Uniform
 
-__all__ = ["OSMD", "SAMPLERS", "Memory", "Sampler", "Uniform"]
+__all__ = ["OSMD", "SAMPLERS", "Memory", "Sampler", "Thrifty", "Uniform"]

@@ -51,6 +51,8 @@ def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None
         np.add.at(used, draws, 1)
         gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=len(roster))[draws]
         state = _check_update(sampler, state, draws, gains, purse)
+    if getattr(sampler, "hears_failures", False):
+        _check_update(sampler, state, draws, np.full(len(draws), -np.inf), purse)
     for bad in (np.nan, np.inf):
         try:
             sampler.update(state, draws, np.full(len(draws), bad), purse)
@@ -68,7 +70,7 @@ def _check_draw(sampler: Sampler, state: Vector, purse: Purse, per_round: int, r
     require(not p[~purse.available].any(), "a provider that the purse does not let be asked has a probability")
     draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    full = purse.everybody
+    full = purse.everybody and not getattr(sampler, "shortens_rounds", False)
     require(
         draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
         f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",

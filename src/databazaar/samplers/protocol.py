@@ -19,6 +19,7 @@ SAMPLERS = Registry(
     {
         "memory": "databazaar.samplers.memory:Memory",
         "osmd": "databazaar.samplers.osmd:OSMD",
+        "thrifty": "databazaar.samplers.thrifty:Thrifty",
         "uniform": "databazaar.samplers.uniform:Uniform",
     },
 )
@@ -32,8 +33,10 @@ class Sampler(Protocol):
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
 
-    A class attribute `gains` may say which gains it wants: "alone", as in the paper and as without it, or "together",
-    what the round's model loses without the provider (market/round.py).
+    Class attributes may say more. `gains`: which gains it wants, "alone", as in the paper and as without it, or
+    "together", what the round's model loses without the provider (market/round.py). `hears_failures = True`: a void
+    reply has a gain of −∞ for it, and not one of zero. `shortens_rounds = True`: it may draw fewer than it could.
+    A method `exploration(purse)` may say what money a draw spends in the mean only to keep each provider explored.
     """
 
     kind: ClassVar[str]
@@ -47,7 +50,8 @@ class Sampler(Protocol):
         ...
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be."""
+        """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be, or if
+        it `shortens_rounds`."""
         ...
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
@@ -76,6 +80,11 @@ def refuse_too_many(draws: int, providers: int) -> None:
             f"per_round = {draws} cannot be drawn without replacement from {providers} providers: "
             "lower per_round, or draw with replacement"
         )
+
+
+def refuse_unheard(gains: Vector) -> None:
+    """For samplers that hear failures: −∞ is one, and all else must be a number."""
+    refuse_non_finite(gains[gains != -np.inf])
 
 
 def refuse_non_finite(gains: Vector) -> None:

@@ -1,7 +1,8 @@
 """Bounds that no run exceeds, whatever it draws: rounds, accesses, what is left over, and what one provider earns.
 
 They hold for every run that its budget ends, with any sampler that keeps its promise to fill a round, or to draw
-everybody who is available once. Other stops, and the consumer, may end a run sooner.
+everybody who is available once. (A sampler that `shortens_rounds` has rounds of one draw at the
+least.) Other stops, and the consumer, may end a run sooner.
 
 **At the most** T rounds. A round whose draws all fit costs at least K times the cheapest price. A round may be shorter:
 
@@ -147,6 +148,8 @@ def _shortened_by_the_rest(fares: Fares, stretch: Stretch, prices: list[int], us
 def _least_of_a_round(fares: Fares, prices: list[int], used_up: int) -> tuple[int, int]:
     """What a round costs that neither the rest nor a cap has shortened, and how many draws it has, at the least."""
     per_round, pace, dearest = fares.per_round, fares.most_per_round, prices[-1]
+    if fares.shortens:
+        return prices[0], 1
     draws = per_round if fares.repeats else min(per_round, max(1, len(prices) - used_up))
     cost = draws * prices[0] if fares.repeats else sum(prices[:draws])
     if pace is None or draws == 1 or per_round * dearest <= pace:

@@ -33,7 +33,7 @@ class Fares:
     """A market's money before its first round, in whole numbers of Python, which do not overflow.
 
     `caps` are the most accesses of each provider. `repeats` says whether the sampler draws somebody twice in a round
-    rather than leave a draw out.
+    rather than leave a draw out, and `shortens` whether it leaves draws out as it likes.
     """
 
     budget: int
@@ -43,6 +43,7 @@ class Fares:
     most_per_access: int | None = None
     most_per_round: int | None = None
     repeats: bool = True
+    shortens: bool = False
 
     @classmethod
     def of(cls, rules: RuleBook) -> Fares:
@@ -56,6 +57,7 @@ class Fares:
             terms.most_per_access,
             terms.most_per_round,
             repeats=draws_repeat(rules.sampler, rules.start(), terms.per_round, len(terms.roster)),
+            shortens=getattr(rules.sampler, "shortens_rounds", False),
         )
 
     @cached_property

@@ -1,0 +1,179 @@
+"""The default sampler: it learns what each provider is worth, compares prices among equals, and asks nobody twice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from databazaar.errors import BazaarError
+from databazaar.roster import Purse, Roster
+from databazaar.samplers.peer_prices import log_peer_prices
+from databazaar.samplers.protocol import Draws, Vector, refuse_unheard
+
+RATE = 0.1
+"""The least share that a new advantage has in the memory of one provider."""
+WINDOW, OUTLIER = 0.1, 3.0
+"""How fast the unit of advantages follows them, and beyond how many units an advantage counts no more."""
+SPREAD = 0.5
+"""How much providers are taken to differ before anything is known, in the same units; it counts as much as a round."""
+FARTHEST = 300.0
+"""Where the exponent of a scale is cut off: an advantage is clipped to `OUTLIER` units in the end."""
+DECISION = 3.0
+"""By how much a provider's log-weight rises when it is better than the mean by one spread, and that is certain."""
+ELASTICITY = 0.7
+"""By how many percent a provider is asked less often that asks one percent more than those who are as good."""
+
+
+@dataclass(frozen=True)
+class Thrifty:
+    """Asks those more often whose updates help more than the others of the same round, and among equals the cheaper.
+    There is nothing to tune: draws do not depend on the scale of the utility, nor on what all gains have in common.
+
+    A round of draws k with gains g_k has, in units u, a running root mean square of the differences,
+
+        a_k = (g_k − mean of the others' gains) / u             the advantage; −3 where the reply was void
+        r_i ← r_i + max(0.1, 1/times seen) (a_k − r_i)           the memory of each provider
+        N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
+        S²  = (m max(var r − mean N, 0) + K/4) / (m + K)         how much the m providers seen differ in truth
+        ℓ_i = 3 · S²/(S² + N_i) · r_i / S                        the log worth: shrunk by its error, in units of S
+        c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
+        p_i ∝ e^ℓ_i (c*_i / c_i)^0.7
+
+    and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
+    than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
+    sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
+    be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
+
+    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
+
+    Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
+    step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
+    measured (docs/results.md). With a single draw there are no others to compare with: then it is the running mean.
+
+    >>> sampler, roster = Thrifty(), Roster.equal(3)
+    >>> state, purse = sampler.init(roster, budget=100, per_round=3), Purse(100, roster.prices)
+    >>> for _ in range(5):
+    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), purse)
+    >>> sampler.probabilities(state, purse).round(2)
+    array([0.97, 0.03, 0.  ])
+    """
+
+    alpha: float = 0.01
+    kind: ClassVar[str] = "thrifty"
+    gains: ClassVar[str] = "together"
+    hears_failures: ClassVar[bool] = True
+    shortens_rounds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:
+            raise BazaarError(
+                f"sampler thrifty: alpha = {self.alpha!r} must lie above 0 and up to 1: 0.01 is a fair start"
+            )
+
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        """The memory and the times seen of every provider, and the `_Common` state."""
+        return np.concatenate([np.zeros(2 * len(roster)), _Common(per_round=per_round)])
+
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        n, open_ = len(purse.quotes), purse.available
+        prices = purse.quotes[open_].astype(np.float64)
+        weights = log_worth(state, n)[open_]
+        if prices.min() != prices.max():
+            logs = np.log(prices)
+            weights = weights + ELASTICITY * (log_peer_prices(weights, logs) - logs)
+        q = np.exp(weights - weights.max())
+        q /= q.sum()
+        q = np.maximum(q, self.alpha / n * np.minimum(1.0, (q @ prices) / prices))
+        p = np.zeros(n)
+        p[open_] = q / q.sum()
+        return p
+
+    def exploration(self, purse: Purse) -> Vector:
+        """The money that a draw spends in the mean only to keep each provider explored, before anything is known."""
+        prices = purse.quotes.astype(np.float64)
+        start = self.probabilities(np.concatenate([np.zeros(2 * len(prices)), _Common(1)]), purse)
+        spent: Vector = np.where(purse.available, self.alpha / len(prices) * np.minimum(prices, start @ prices), 0.0)
+        return spent
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        p = self.probabilities(state, purse)
+        ladder = np.cumsum(p)
+        rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
+        picks = np.minimum(np.searchsorted(ladder, rungs, side="right"), np.flatnonzero(p)[-1])
+        draws: Draws = rng.permutation(np.unique(picks)).astype(np.int64)  # a small rest leaves out whom chance says
+        return draws
+
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+        refuse_unheard(gains)
+        n = len(purse.quotes)
+        memory, seen, common = state[:n].copy(), state[n : 2 * n].copy(), _Common(*state[2 * n :].tolist())
+        advantages = np.full(len(draws), -OUTLIER)
+        valid = gains > -np.inf
+        if valid.any():
+            advantages[valid], common = _advantages(gains[valid], common)
+        again = seen[draws] > 0
+        if again.any():
+            surprise = float(((advantages - memory[draws])[again] ** 2).mean())
+            common = common._replace(noise=common.noise + WINDOW * (surprise - common.noise))
+        for i, advantage in zip(draws.tolist(), advantages.tolist(), strict=True):
+            seen[i] += 1
+            memory[i] += max(RATE, 1.0 / seen[i]) * (advantage - memory[i])
+        return np.concatenate([memory, seen, common])
+
+
+class _Common(NamedTuple):
+    """What is known of all providers together: draws of a round, rounds learned from, the log of u², the mean gain
+    (for rounds of one draw), and v."""
+
+    per_round: float
+    rounds: float = 0.0
+    log_square: float = -math.inf
+    mean: float = 0.0
+    noise: float = 1.0
+
+
+def log_worth(state: Vector, providers: int) -> Vector:
+    """ℓ: how much more often each provider would be asked than one of whom nothing is known, if all asked the same."""
+    memory, seen = state[:providers], state[providers : 2 * providers]
+    common = _Common(*state[2 * providers :].tolist())
+    known = seen > 0
+    count = int(known.sum())
+    if count < 2:
+        return np.zeros(providers)
+    errors = common.noise * np.maximum(1.0 / np.maximum(seen, 1.0), RATE / (2.0 - RATE))
+    apart = max(0.0, float(memory[known].var(ddof=1)) - float(errors[known].mean()))
+    square = (count * apart + common.per_round * SPREAD**2) / (count + common.per_round)
+    worth: Vector = np.where(known, DECISION * square / (square + errors) * memory / math.sqrt(square), 0.0)
+    return worth
+
+
+def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
+    """How much better than the others of the round each was, in running units; and the units with this round in them.
+
+    Gains are divided by the largest before they are squared, and the unit is kept as a logarithm: any scale will do.
+    """
+    size, mean, old = len(gains), common.mean, common.log_square
+    largest = max(float(np.abs(gains).max()), abs(mean))
+    if largest == 0.0:
+        return np.zeros(size), common
+    values = gains / largest
+    before = mean / largest if common.rounds else values[0]
+    differences = values - ((values.sum() - values) / (size - 1) if size > 1 else before)
+    window = max(WINDOW, 1.0 / (common.rounds + 1.0))
+    common = common._replace(
+        rounds=common.rounds + 1.0, mean=(1.0 - window) * mean + window * float(values.mean()) * largest
+    )
+    square = float((differences**2).mean())
+    if square == 0.0:
+        return np.zeros(size), common
+    now = math.log(square) + 2.0 * math.log(largest)
+    if old == -math.inf:
+        unit = now
+    else:
+        outlying = old + 2.0 * math.log(OUTLIER)
+        unit = float(np.logaddexp(math.log1p(-WINDOW) + old, math.log(WINDOW) + min(now, outlying)))
+    scale = math.exp(min(math.log(largest) - unit / 2.0, FARTHEST))
+    return np.clip(differences * scale, -OUTLIER, OUTLIER), common._replace(log_square=unit)
