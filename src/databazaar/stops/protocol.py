@@ -26,7 +26,8 @@ class History:
     """How far a run has come. All of it stands in the ledger, so an audit sees what the run saw.
 
     `utilities` are those of the model before the first round and after each round; empty before the first. `silent` is
-    the number of rounds on end, the last one included, in which nobody gave a valid reply.
+    the number of rounds on end, the last one included, in which nobody gave a valid reply. `shortens` says whether the
+    sampler may draw fewer than `per_round`.
     """
 
     rounds: int
@@ -34,6 +35,7 @@ class History:
     silent: int
     purse: Purse
     per_round: int
+    shortens: bool = False
 
 
 @runtime_checkable
