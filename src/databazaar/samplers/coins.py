@@ -51,12 +51,13 @@ class Coins:
         λ_k = Σ_{l≠k} g_l / Σ_{l≠k} c_l             what the others of the round bring for a coin
         a_k = H (g_k / c_k − λ_k)                    the advantage, in units of a running root mean square of H g / c
         ẑ_i = Σ a_k / (K p_i)                        over the draws of i
-        v   = Σ q_i (ẑ_i − ⟨q, ẑ⟩)²                  how much the estimates differ; v̄ is its mean over the rounds so far
+        v   = Σ q_i (ẑ_i − ⟨q, ẑ⟩)²                  how much the estimates differ; v̄ is its mean over past rounds
         η   = √( log(n/α) / (T v̄) )                  T: the rounds that the money left still buys
         log q ← log q + ηẑ, at most 1 up or down, then projected onto q_i ≥ (α/n) min(1, c_i / H)
 
     so that to go on exploring a dear provider costs no more than to go on exploring a cheap one. With a single draw a
-    round there are no others: λ is then the running mean of what a coin brought.
+    round there are no others: λ is then the running mean of what a coin brought. The first round has no past: its v̄ is
+    its own v.
 
     A given `eta` is that rate, per unit of utility: there are no units then and nothing is clipped. λ_k does not depend
     on draw k, so it is the same in the mean for everybody: the differences of E[ẑ] are those of H g / c, with and
@@ -66,12 +67,14 @@ class Coins:
 
     Departures from the paper: prices, the baseline, the units and the rate. Theorem 1 does not speak of them.
 
-    >>> sampler, roster = Coins(), Roster.of([("a", "a", 1), ("b", "b", 1), ("dear", "dear", 10)])
-    >>> state, purse = sampler.init(roster, budget=100, per_round=3), Purse(100, roster.prices)
-    >>> for _ in range(5):
-    ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, 4e-6]), purse)
-    >>> sampler.probabilities(state, purse).round(3)
-    array([0.906, 0.086, 0.008])
+    >>> sampler, roster = Coins(), Roster.of([("a", "a", 1), ("b", "b", 1), ("dear", "dear", 5)])
+    >>> state, purse = sampler.init(roster, budget=500, per_round=3), Purse(500, roster.prices)
+    >>> rng, gains = np.random.default_rng(0), np.array([3e-6, 1e-6, 4e-6])
+    >>> for _ in range(10):
+    ...     draws = sampler.draw(state, rng, 3, purse)
+    ...     state = sampler.update(state, draws, gains[draws], purse)
+    >>> sampler.probabilities(state, purse).round(2)
+    array([0.96, 0.03, 0.01])
     """
 
     alpha: float = 0.01
@@ -157,9 +160,10 @@ class Coins:
             else:
                 estimate = np.zeros(len(p))
                 np.add.at(estimate, draws, advantages / weights)
-                past = past.with_spread(p * prices / cost, estimate)
+                before, past = past.spread, past.with_spread(p * prices / cost, estimate)
                 rounds = max(1.0, purse.left / min(len(draws) * cost, purse.money))
-                log_q += np.clip(self._rate(len(p), rounds, past.spread) * estimate, -LONGEST, LONGEST)
+                rate = self._rate(len(p), rounds, before or past.spread)
+                log_q += np.clip(rate * estimate, -LONGEST, LONGEST)
         moved = project_clipped_simplex(log_q, self.alpha, self._floors(prices, _mean_price(chances, prices)))
         return moved if self._plain else np.concatenate([moved, past])
 
