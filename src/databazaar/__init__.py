@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
     from databazaar.runs.worth import Worth
-    from databazaar.samplers import OSMD, Memory, Sampler, Thrifty, Uniform
+    from databazaar.samplers import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.sklearn import MarketClassifier as MarketClassifier
     from databazaar.sklearn import MarketRegressor as MarketRegressor
@@ -51,6 +51,7 @@ __all__ = [
     "BazaarError",
     "Brought",
     "Callback",
+    "Coins",
     "Consumer",
     "Cosine",
     "Currency",
@@ -147,6 +148,7 @@ _MODULES = {
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",
     "Worth": "runs.worth",
+    "Coins": "samplers",
     "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",

@@ -20,6 +20,7 @@ NAMES = [
     "BazaarError",
     "Brought",
     "Callback",
+    "Coins",
     "Consumer",
     "Cosine",
     "Currency",

@@ -14,6 +14,7 @@ from databazaar.aggregators import AGGREGATORS, Aggregator
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
 from databazaar.config.rules import (
+    CoinsSettings,
     MeanSettings,
     MemorySettings,
     OSMDSettings,
@@ -39,7 +40,7 @@ from databazaar.market.arbiter import Arbiter, theory_for
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerRow
-from databazaar.samplers import OSMD, Memory, Sampler, Thrifty, Uniform
+from databazaar.samplers import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
 from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
@@ -268,6 +269,8 @@ def sampler_of(market: MarketFile) -> Sampler:
         return Memory(settings.alpha)
     if isinstance(settings, ThriftySettings):
         return Thrifty(settings.alpha)
+    if isinstance(settings, CoinsSettings):
+        return Coins(settings.alpha, settings.eta, settings.baseline, settings.floor)
     if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:

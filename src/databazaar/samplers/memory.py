@@ -88,6 +88,11 @@ class Memory:
         p /= p.sum()
         return p
 
+    def exploration(self, purse: Purse) -> Vector:
+        """The money that a draw spends in the mean only to keep each provider explored, at even shares of money."""
+        prices = purse.quotes.astype(np.float64)
+        return np.asarray(self.alpha / len(prices) * np.minimum(prices, len(prices) / (1 / prices).sum()))
+
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         p = self.probabilities(state, purse)
         ladder = np.cumsum(p)

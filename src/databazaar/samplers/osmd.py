@@ -10,7 +10,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite
+from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
 FARTHEST = 1e300
@@ -89,13 +89,12 @@ class OSMD:
         p: Vector = np.exp(state)
         return np.maximum(p, self.alpha / len(p), out=p)
 
+    def exploration(self, purse: Purse) -> Vector:
+        """The money that a draw spends in the mean only to keep each provider explored."""
+        return np.asarray(self.alpha / len(purse.quotes) * purse.quotes)
+
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        p = self.probabilities(state, purse)
-        ladder = np.cumsum(p)
-        picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
-        last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
-        draws: Draws = np.minimum(picks, last).astype(np.int64)
-        return draws
+        return draw_independently(self.probabilities(state, purse), rng, size, purse)
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""

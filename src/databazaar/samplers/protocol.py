@@ -17,6 +17,7 @@ Draws = NDArray[np.int64]
 SAMPLERS = Registry(
     "sampler",
     {
+        "coins": "databazaar.samplers.coins:Coins",
         "memory": "databazaar.samplers.memory:Memory",
         "osmd": "databazaar.samplers.osmd:OSMD",
         "thrifty": "databazaar.samplers.thrifty:Thrifty",
@@ -71,6 +72,16 @@ def among_affordable(p: Vector, purse: Purse) -> Vector:
         masked = purse.available.astype(np.float64)
     masked /= masked.sum()
     return masked
+
+
+def draw_independently(p: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+    """Every draw by itself, from `among_affordable` chances. Inverts the cumulated p: a library's `choice` may break
+    ties otherwise."""
+    ladder = np.cumsum(p)
+    picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
+    last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
+    draws: Draws = np.minimum(picks, last).astype(np.int64)
+    return draws
 
 
 def refuse_too_many(draws: int, providers: int) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 
-def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
+def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | None = None) -> Vector:
     r"""Logarithm of the entropic projection of positive weights onto the clipped simplex.
 
     Solves, for weights y = exp(log_weights) (Algorithm 2; Lemma C.2 of the paper),
@@ -18,6 +18,8 @@ def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
     The solution puts the smallest weights at the floor α/n and scales the others by one common factor.
     With y sorted upwards, those from the first i with y_i (1 − (i−1)α/n) > (α/n) Σ_{j≥i} y_j on are scaled.
     Only where that threshold lies is needed, so the values are sorted and not the indices.
+
+    `floors` are floors of each provider's own, in units of α/n, above 0 and 1 or less in the mean.
 
     Departures from the paper: weights are divided by the largest before `exp`, so that none overflows, and
     the result is returned as log q, so that with α = 0 a tiny probability is not lost as zero.
@@ -29,6 +31,8 @@ def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
     relative: Vector = log_weights - log_weights.max()
     if alpha == 0:
         return np.asarray(relative - np.log(np.exp(relative).sum()))
+    if floors is not None:
+        return _above(relative, alpha / n * floors)
     floor = alpha / n
     rising = np.sort(relative)
     np.exp(rising, out=rising)
@@ -41,3 +45,18 @@ def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
     relative += np.log(left_over[first]) - np.log(tails[first])
     np.maximum(relative, np.log(floor), out=relative)
     return relative
+
+
+def _above(relative: Vector, floors: Vector) -> Vector:
+    """The same for floors f that differ: with y/f sorted upwards, those from the first i with
+    y_i (1 − Σ_{j<i} f_j) > f_i Σ_{j≥i} y_j on are scaled."""
+    log_floors = np.log(floors)
+    order = np.argsort(relative - log_floors, kind="stable")
+    rising, rising_floors = np.exp(relative[order]), floors[order]
+    tails = np.cumsum(rising[::-1])[::-1]
+    left_over = 1.0 - np.concatenate([[0.0], np.cumsum(rising_floors[:-1])])
+    above = rising * left_over > rising_floors * tails
+    first = int(above.argmax())
+    if not above[first]:  # the floors sum to 1
+        return log_floors
+    return np.maximum(relative + (np.log(left_over[first]) - np.log(tails[first])), log_floors)
