@@ -167,7 +167,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([OSMD, ("sampler.alpha", 0.1)], "sampler.alpha is given without sampler.eta", "give both"),
         (
             [("sampler.eta", 0.1)],
-            'sampler.eta is for kind = "osmd" and sampler.kind = "thrifty"',
+            'sampler.eta is for kind = "coins" or "osmd" and sampler.kind = "thrifty"',
             "remove eta or change the kind",
         ),
         (
@@ -177,7 +177,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ),
         (
             [("sampler", {"kind": "uniform", "eta": 0.1})],
-            'sampler.eta is for kind = "osmd" and sampler.kind = "uniform"',
+            'sampler.eta is for kind = "coins" or "osmd" and sampler.kind = "uniform"',
             "remove eta or change the kind",
         ),
         ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Memory, Provider, Uniform
+from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Thrifty, Provider, Uniform
 from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream
@@ -301,7 +301,7 @@ def test_the_market_itself_is_a_method() -> None:
     market = classification_market()
     for method, sampler in (
         (MarketMethod, theory_sampler(*market)),
-        (OwnMarketMethod, Memory()),
+        (OwnMarketMethod, Thrifty()),
         (UniformMarketMethod, Uniform()),
         (WithoutReplacementMethod, Uniform(replacement=False)),
     ):
@@ -337,4 +337,4 @@ def test_osmd_is_the_papers_sampler_and_market_the_one_that_an_arbiter_takes() -
     consumer, providers = classification_market()
     kinds = {method.kind: method.run(consumer, providers).settings for method in (MarketMethod(), OwnMarketMethod())}
     assert kinds["osmd"]["sampler"]["kind"] == "osmd" and kinds["osmd"]["sampler"]["switches"] == 1
-    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "memory"
+    assert kinds["market"]["sampler"]["kind"] == Arbiter(consumer, providers).rules.sampler.kind == "thrifty"

@@ -88,6 +88,7 @@ def _by_kind(rule: type[RegisteredRule], default: str | None = None) -> Discrimi
 
 
 class _Exploring(Section):
+    kind: str
     alpha: float = Field(
         default=0.01, gt=0, le=1, allow_inf_nan=False, description="the share of the money kept even over all"
     )

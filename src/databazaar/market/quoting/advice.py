@@ -84,7 +84,8 @@ def _how_often(quote: Quote, asked: int) -> Iterator[str]:
             "budget"
         )
     by_pace = quote.accesses.even / max(1, quote.rounds.even)
-    if quote.most_per_round is not None and by_pace < 0.9 * min(quote.per_round, asked):
+    slowed = quote.without_pace is not None and quote.without_pace.even < quote.rounds.even
+    if slowed and by_pace < 0.9 * min(quote.per_round, asked):
         yield (
             f"most_per_round pays for about {by_pace:.1f} of {quote.per_round:,} accesses in a round, and what does "
             "not fit is left out: raise it, or lower per_round"

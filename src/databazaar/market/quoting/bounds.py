@@ -49,11 +49,11 @@ def bounds(fares: Fares) -> Bounds:
     spendable = _most_spent(fares, walk.most_rounds)
     ever = _extreme_prices(fares, walk.most_rounds, max)
     needed = count_to_spend(fares.stack(ever, dearest=True), fares.budget - most_unspent)
-    most_accesses = min(walk.most_accesses, fares.per_round * walk.most_rounds)
+    most_accesses = min(walk.most_accesses, fares.most_draws * walk.most_rounds)
     return Bounds(
         least_rounds,
         walk.most_rounds,
-        min(walk.short_rounds, walk.most_rounds),
+        walk.most_rounds if fares.shortens and fares.per_round > 1 else min(walk.short_rounds, walk.most_rounds),
         min(max(needed, least_rounds), most_accesses),
         most_accesses,
         fares.budget - spendable,
@@ -172,7 +172,7 @@ def _least_rounds(fares: Fares, most: int) -> int:
         low, high = stretch.first, end  # the first round in [low, high) that holds, or else high
         while low < high:
             middle = (low + high) // 2
-            cost = min(spent + (middle - stretch.first) * a_round, cost_of(stack, fares.per_round * middle))
+            cost = min(spent + (middle - stretch.first) * a_round, cost_of(stack, fares.most_draws * middle))
             if _may_end(fares, stretch, allowed, fares.budget - cost, middle):
                 high = middle
             else:
@@ -200,7 +200,7 @@ def _may_end(fares: Fares, stretch: Stretch, allowed: list[int], left: int, roun
     within_reach = [fares.caps[i] for i in allowed if stretch.quotes[i] <= left]
     if any(cap is None for cap in within_reach):
         return False
-    return sum(cap or 0 for cap in within_reach) <= fares.per_round * round
+    return sum(cap or 0 for cap in within_reach) <= fares.most_draws * round
 
 
 def _most_unspent(fares: Fares, walk: _Walk, least_rounds: int) -> int:

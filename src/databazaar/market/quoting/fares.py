@@ -61,6 +61,11 @@ class Fares:
         )
 
     @cached_property
+    def most_draws(self) -> int:
+        """How many accesses a round has at the most."""
+        return self.per_round if self.repeats else min(self.per_round, len(self.caps))
+
+    @cached_property
     def unlimited(self) -> bool:
         """Whether the budget and the prices are all there is to look at."""
         limits = (*self.caps, self.most_per_access, self.most_per_round)

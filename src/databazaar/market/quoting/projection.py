@@ -26,7 +26,7 @@ def at_even_shares(fares: Fares) -> Projection:
     """A run that gives all who can be asked the same share of the money, and so draws them by 1 / price.
 
     Amounts flow: it goes on at the same pace until a cap is used up, a price changes, or somebody becomes too dear for
-    what is left, and from there on at another.
+    what is left, and from there on at another. A sampler that shortens its rounds asks nobody twice in one.
     """
     left, round, accesses, first = float(fares.budget), 0, 0.0, 0.0
     caps = np.array([math.inf if cap is None else cap for cap in fares.caps], dtype=np.float64)
@@ -43,8 +43,13 @@ def at_even_shares(fares: Fares) -> Projection:
             return Projection(round, int(accesses + 0.5), first)
         chances = np.where(asked, 1 / quotes, 0.0)
         chances /= chances.sum()
+        if fares.shortens:
+            wanted = np.minimum(1.0, fares.per_round * chances)
+            most, chances = float(wanted.sum()), wanted / wanted.sum()
+        else:
+            most = fares.per_round if fares.repeats else min(fares.per_round, int(asked.sum()))
         a_draw = float(chances @ quotes)
-        draws = min(fares.per_round if fares.repeats else min(fares.per_round, asked.sum()), min(pace, left) / a_draw)
+        draws = min(most, min(pace, left) / a_draw)
         first = first or draws
         used_up = float((caps[asked] / (draws * chances[asked])).min())
         too_dear = (left - float(quotes[asked].max())) / (draws * a_draw)

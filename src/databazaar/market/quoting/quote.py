@@ -99,10 +99,10 @@ class Quote(Displayed):
 
     def facts(self) -> dict[str, str]:
         """The quote in sentences, by what they are about."""
-        money, short = self.currency.format, self.short_rounds
+        money = self.currency.format
         facts = {
             "budget": f"{money(self.budget)}, {self.per_round:,} accesses a round",
-            "rounds": f"{self.rounds}" + (f"; up to {short:,} of them cut by the rest or by caps" if short else ""),
+            "rounds": f"{self.rounds}{self._short()}",
             "accesses": str(self.accesses),
         }
         if self.stops:
@@ -116,6 +116,13 @@ class Quote(Displayed):
         if self.first_look is not None:
             facts["all asked once"] = self._first_look(self.first_look)
         return facts
+
+    def _short(self) -> str:
+        if not self.short_rounds:
+            return ""
+        if self.short_rounds == self.rounds.most:
+            return "; any of them may have fewer accesses"
+        return f"; up to {self.short_rounds:,} of them cut by the rest or by caps"
 
     def _unspent(self) -> str:
         money, least, most = self.currency.format, self.least_unspent, self.most_unspent
