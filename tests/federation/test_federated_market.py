@@ -16,7 +16,7 @@ from loopback import WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 from typer.testing import CliRunner
 
-from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
+from databazaar import Arbiter, BazaarError, Memory, Progress, Report, Uniform
 from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
@@ -53,10 +53,10 @@ def reasons(report: Report, provider: str) -> list[str | None]:
 def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
     federation: Federation, transport: FlareTransport
 ) -> None:
-    home = Arbiter(a_consumer(), at_home(BANKS), engine="loop", device="cpu", seed=3).run()
+    home = Arbiter(a_consumer(), at_home(BANKS), Memory(), engine="loop", device="cpu", seed=3).run()
     engine = federated(BANKS, transport)
     engine.begin(Beginning("1" * 32))
-    away = Arbiter(a_consumer(), afar(BANKS), engine=engine, seed=3).run()
+    away = Arbiter(a_consumer(), afar(BANKS), Memory(), engine=engine, seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     drawn = [(r.number, f"bank{a.provider + 1}") for r in away.rounds for a in r.accesses]
     assert len(drawn) > len(set(drawn)), "somebody was drawn twice in a round"
