@@ -15,7 +15,8 @@ from databazaar.randomness import oracle_key
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds` is that of the slow way, one ask after the other; None where providers answer from elsewhere."""
+    """`rounds` are those of full length, and `shortens` says whether the sampler may make more and shorter ones of
+    them. `seconds` is that of the slow way, one ask after the other; None where providers answer from elsewhere."""
 
     rounds: int
     accesses: int
@@ -23,13 +24,15 @@ class Estimate:
     features: int
     parameters: int
     seconds: float | None
+    shortens: bool = False
 
     @property
     def sentence(self) -> str:
         rows = f", each on about {self.rows_per_ask:,} rows" if self.rows_per_ask else ""
         took = f"; it takes about {duration(self.seconds)}, or less" if self.seconds is not None else ""
+        more = " or more" if self.shortens else ""
         return (
-            f"about {self.rounds:,} rounds and {self.accesses:,} accesses{rows}, for a model of {self.features:,} "
+            f"about {self.rounds:,} rounds{more} and {self.accesses:,} accesses{rows}, for a model of {self.features:,} "
             f"features and {self.parameters:,} parameters{took}"
         )
 
@@ -68,6 +71,7 @@ def estimate(job: Job) -> Estimate:
         features=features,
         parameters=len(params),
         seconds=seconds,
+        shortens=bool(getattr(job.sampler, "shortens_rounds", False)),
     )
 
 
