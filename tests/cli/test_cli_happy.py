@@ -18,8 +18,8 @@ from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
 COMMANDS = (
-    *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare", "reproduce"),
-    *("predict", "evaluate", "export"),
+    *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare"),
+    *("reproduce", "predict", "evaluate", "export"),
 )
 
 

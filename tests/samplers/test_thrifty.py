@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import BazaarError, Purse, Roster, Thrifty, check_sampler
+from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Purse, Roster, Thrifty, check_sampler
+from databazaar.ledger import Ledger, audit_entries
+from databazaar.ledger.chain import GENESIS
+from databazaar.market.driver import play
 from databazaar.roster import Offer
 from databazaar.samplers import SAMPLERS
 from databazaar.samplers.thrifty import ELASTICITY, OUTLIER, log_worth
+from small_markets import vector_market
 
 Rounds = list[tuple[np.ndarray, np.ndarray]]
 PLENTY = 10**15
@@ -86,12 +92,17 @@ def played(
     return state, drawn
 
 
-markets = st.fixed_dictionaries(
-    {
-        "prices": st.lists(st.one_of(st.integers(1, 50), st.just(10**9)), min_size=2, max_size=6),
-        "per_round": st.integers(1, 5),
-        "seed": st.integers(0, 10**6),
-    }
+class Market(NamedTuple):
+    prices: list[int]
+    per_round: int
+    seed: int
+
+
+markets = st.builds(
+    Market,
+    prices=st.lists(st.one_of(st.integers(1, 50), st.just(10**9)), min_size=2, max_size=6),
+    per_round=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
 )
 
 
@@ -110,8 +121,8 @@ def test_a_floor_that_is_none_is_refused(alpha: float) -> None:
 
 
 @given(markets, st.integers(-900, 900))
-def test_gains_times_a_power_of_two_change_no_bit(market: dict, exponent: int) -> None:
-    prices, per_round, seed = market["prices"], market["per_round"], market["seed"]
+def test_gains_times_a_power_of_two_change_no_bit(market: Market, exponent: int) -> None:
+    prices, per_round, seed = market
     rounds, size = some_rounds(len(prices), min(per_round, len(prices)), 25, seed), per_round
     plain, scaled = (learned(rounds, prices, size, times=times) for times in (1.0, 2.0**exponent))
     assert chances(scaled, prices).tobytes() == chances(plain, prices).tobytes()
@@ -121,17 +132,17 @@ def test_gains_times_a_power_of_two_change_no_bit(market: dict, exponent: int) -
 
 
 @given(markets, st.one_of(st.floats(1e-4, 1e2), st.sampled_from([1e-300, 1e-150, 1e150, 1e290])))
-def test_chances_do_not_depend_on_the_scale_of_the_utility(market: dict, times: float) -> None:
-    prices, size = market["prices"], market["per_round"]
-    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market["seed"])
+def test_chances_do_not_depend_on_the_scale_of_the_utility(market: Market, times: float) -> None:
+    prices, size = market.prices, market.per_round
+    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market.seed)
     plain, scaled = (chances(learned(rounds, prices, size, times=by), prices) for by in (1.0, times))
     np.testing.assert_allclose(scaled, plain, rtol=1e-6)
 
 
 @given(markets, st.floats(-100, 100))
-def test_what_all_gains_have_in_common_does_not_count(market: dict, offset: float) -> None:
-    prices, size = market["prices"], market["per_round"] + 1
-    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market["seed"])
+def test_what_all_gains_have_in_common_does_not_count(market: Market, offset: float) -> None:
+    prices, size = market.prices, market.per_round + 1
+    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market.seed)
     plain, raised = (chances(learned(rounds, prices, size, offset=by), prices) for by in (0.0, offset))
     np.testing.assert_allclose(raised, plain, rtol=1e-4)
 
@@ -144,8 +155,8 @@ def test_what_all_gain_alike_favours_nobody_for_having_been_drawn() -> None:
 
 
 @given(markets)
-def test_providers_can_be_listed_in_any_order(market: dict) -> None:
-    prices, size, seed = market["prices"], market["per_round"], market["seed"]
+def test_providers_can_be_listed_in_any_order(market: Market) -> None:
+    prices, size, seed = market
     n, order = len(prices), np.random.default_rng(seed).permutation(len(prices))
     place = np.argsort(order)  # where provider i stands in the new order
     rounds = some_rounds(n, min(size, n), 25, seed)
@@ -156,9 +167,9 @@ def test_providers_can_be_listed_in_any_order(market: dict) -> None:
 
 
 @given(markets, st.integers(1, 10**6))
-def test_where_all_ask_the_same_prices_have_no_say(market: dict, price: int) -> None:
-    n, size = len(market["prices"]), market["per_round"]
-    state = learned(some_rounds(n, min(size, n), 25, market["seed"]), [price] * n, size)
+def test_where_all_ask_the_same_prices_have_no_say(market: Market, price: int) -> None:
+    n, size = len(market.prices), market.per_round
+    state = learned(some_rounds(n, min(size, n), 25, market.seed), [price] * n, size)
     found = chances(state, [price] * n)
     assert found.tobytes() == chances(state, [1] * n).tobytes()
     q = np.exp(log_worth(state, n) - log_worth(state, n).max())
@@ -168,11 +179,11 @@ def test_where_all_ask_the_same_prices_have_no_say(market: dict, price: int) -> 
 
 @given(markets, st.sampled_from([0.001, 0.01, 0.5, 1.0]), st.integers(0, 63))
 def test_everybody_who_can_be_asked_keeps_its_floor_and_nobody_else_has_a_chance(
-    market: dict, alpha: float, used_up: int
+    market: Market, alpha: float, used_up: int
 ) -> None:
-    prices, size = market["prices"], market["per_round"]
+    prices, size = market.prices, market.per_round
     n, sampler = len(prices), Thrifty(alpha)
-    state = learned(some_rounds(n, min(size, n), 25, market["seed"]), prices, size)
+    state = learned(some_rounds(n, min(size, n), 25, market.seed), prices, size)
     rest = np.array([0 if used_up >> i & 1 else 3 for i in range(n)], dtype=np.int64)
     dearest = sorted(prices)[n // 2]
     purse = Purse(PLENTY, np.array(prices, dtype=np.int64), rest, most_per_access=dearest)
@@ -191,11 +202,11 @@ def test_everybody_who_can_be_asked_keeps_its_floor_and_nobody_else_has_a_chance
 
 @given(markets)
 @settings(max_examples=30)
-def test_nobody_is_drawn_twice_and_a_draw_is_as_likely_as_its_chance_says(market: dict) -> None:
+def test_nobody_is_drawn_twice_and_a_draw_is_as_likely_as_its_chance_says(market: Market) -> None:
     """By enumeration over the one random number: a provider is asked with a chance of min(1, K p)."""
-    prices, size = market["prices"], market["per_round"] + 1
+    prices, size = market.prices, market.per_round + 1
     n, purse, steps = len(prices), purse_of(prices), 400
-    state = learned(some_rounds(n, min(size, n), 12, market["seed"]), prices, size)
+    state = learned(some_rounds(n, min(size, n), 12, market.seed), prices, size)
     counts = np.zeros(n)
     for number in (np.arange(steps) + 0.5) / steps:
         draws = Thrifty().draw(state, FixedNumber(number), size, purse)
@@ -320,8 +331,8 @@ def test_what_is_no_number_is_refused_and_a_failure_is_not(gain: float) -> None:
 
 
 @given(markets)
-def test_what_exploring_costs_is_what_the_floors_cost_before_anything_is_known(market: dict) -> None:
-    prices = market["prices"]
+def test_what_exploring_costs_is_what_the_floors_cost_before_anything_is_known(market: Market) -> None:
+    prices = market.prices
     purse, n = purse_of(prices), len(prices)
     p = chances(start(prices, 3), prices)
     wanted = [0.01 / n * min(price, float(p @ purse.quotes)) for price in prices]
@@ -367,13 +378,60 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
 
 
 @given(markets, st.integers(1, 40))
-def test_the_worth_is_that_of_the_formulas(market: dict, rounds: int) -> None:
+def test_the_worth_is_that_of_the_formulas(market: Market, rounds: int) -> None:
     """Up to the factor in front, DECISION."""
-    prices, size = market["prices"], market["per_round"]
+    prices, size = market.prices, market.per_round
     n = len(prices)
-    history = some_rounds(n, min(size, n), rounds, market["seed"])
+    history = some_rounds(n, min(size, n), rounds, market.seed)
     fast = log_worth(learned(history, prices, size), n)
     slow = np.array(slow_reference(history, n, size))
     factor = float(fast @ slow / (slow @ slow)) if slow.any() else 0.0
     assert factor > 0 or not fast.any()
     np.testing.assert_allclose(fast, factor * slow, rtol=1e-6, atol=1e-9)
+
+
+def unequal_market() -> tuple[Consumer, list[Provider]]:
+    """Prices that differ, and one that never answers."""
+    return vector_market((0.0, 0.5, 1.0, 2.0, 0.0), budget=300, prices=[3, 2, 5, 1, 2], oracles={4: none_at_all})
+
+
+def none_at_all(w: np.ndarray) -> np.ndarray:
+    raise ValueError("nothing to say")
+
+
+def test_an_audit_replays_a_run_and_finds_a_forged_gain() -> None:
+    arbiter = Arbiter(*unequal_market(), engine="loop", seed=4)
+    ledger = Ledger(arbiter.rules)
+    play([arbiter.begin(ledger)], arbiter.engine)
+    entries = list(ledger.store.entries())
+    assert audit_entries(entries).ok
+    rounds = [i for i, entry in enumerate(entries) if entry.kind == "round"]
+    assert any(None in entries[i].body["gains"] for i in rounds), "somebody has failed"
+    at = next(i for i in rounds[3:] if len(entries[i].body["gains"]) > 1 and None not in entries[i].body["gains"])
+    gains = [2 * gain + 0.1 if k == 0 else gain for k, gain in enumerate(entries[at].body["gains"])]
+    forged = replace(entries[at], body={**entries[at].body, "gains": gains})
+    head, sealed = GENESIS, []
+    for entry in [*entries[:at], forged, *entries[at + 1 :]]:
+        sealed.append(entry.sealed(head))
+        head = sealed[-1].hash
+    assert not audit_entries(sealed).ok
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.round == 20:
+            raise KeyboardInterrupt
+
+    whole = Arbiter(*unequal_market(), engine="loop", seed=4).run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        Arbiter(*unequal_market(), engine="loop", seed=4).run(tmp_path / "stopped", callbacks=[stop])
+    again = Arbiter(*unequal_market(), engine="loop", seed=4).run(tmp_path / "stopped")
+    assert len(whole.rounds) > 20
+    assert [(r.accesses, r.utility) for r in again.rounds] == [(r.accesses, r.utility) for r in whole.rounds]
+    assert (again.model_hash, again.ledger_head) == (whole.model_hash, whole.ledger_head)
+
+
+def test_more_draws_than_providers_spend_all_the_money() -> None:
+    consumer, providers = vector_market((0.0, 0.5), budget=31, per_round=7)
+    report = Arbiter(consumer, providers, engine="loop").run()
+    assert report.spent == 31 and max(len(round.accesses) for round in report.rounds) == 2

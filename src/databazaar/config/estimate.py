@@ -30,9 +30,9 @@ class Estimate:
     def sentence(self) -> str:
         rows = f", each on about {self.rows_per_ask:,} rows" if self.rows_per_ask else ""
         took = f"; it takes about {duration(self.seconds)}, or less" if self.seconds is not None else ""
-        more = " or more" if self.shortens else ""
+        rounds = f"about {self.rounds:,} rounds{' or more' if self.shortens else ''}"
         return (
-            f"about {self.rounds:,} rounds{more} and {self.accesses:,} accesses{rows}, for a model of {self.features:,} "
+            f"{rounds} and {self.accesses:,} accesses{rows}, for a model of {self.features:,} "
             f"features and {self.parameters:,} parameters{took}"
         )
 
