@@ -393,7 +393,7 @@ def bench_tables(seeds: int) -> None:
                     play([run], arbiter.engine)
                     pays.append([run.accounts.book.pay.get(p.id, 0) for p in arbiter.providers])
                 ids = [p.id.lower() for p in arbiter.providers]
-            alike = np.corrcoef(pays)[np.triu_indices(seeds, 1)].mean()
+            alike = np.asarray(np.corrcoef(pays))[np.triu_indices(seeds, 1)].mean()
             earned = dict(zip(ids, np.array(pays).sum(axis=0).tolist(), strict=True))
             share = sum(earned[who.lower()] for who in tables.wrong) / sum(earned.values())
             say(
