@@ -270,9 +270,7 @@ def test_a_report_knows_which_gains_its_sampler_asks_for() -> None:
 
 
 def test_a_sampler_is_asked_what_exploring_costs() -> None:
-    report = played(
-        {"good": Seller(3.0, noise=0.1), "bad": Seller(-3.0, 5, noise=0.1)}, OSMD(20.0, 0.3), budget=1200
-    )
+    report = played({"good": Seller(3.0, noise=0.1), "bad": Seller(-3.0, 5, noise=0.1)}, OSMD(20.0, 0.3), budget=1200)
     assert report.exploration == pytest.approx((0.3, 0.75))
     assert str(report.brought[1].why) == (
         "It brought less for its money than the others, and was asked in the end only to keep it explored."
