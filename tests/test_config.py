@@ -189,7 +189,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([OSMD, ("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
         (
             [("sampler.kind", "greedy")],
-            "sampler.kind = 'greedy' must be one of 'memory', 'osmd', 'uniform'",
+            "sampler.kind = 'greedy' must be one of 'thrifty', 'memory', 'osmd', 'coins', 'uniform'",
             "change it",
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),

@@ -89,7 +89,7 @@ def test_with_one_price_a_rate_no_baseline_and_floors_per_access_it_is_the_paper
     osmd, price, rounds, per_round, seed = market
     roster = Roster.equal(len(rounds[0][1]), price)
     for floor in ("access", "money"):  # with one price the two floors are one
-        coins = Coins(eta=osmd.eta, alpha=osmd.alpha, baseline=False, floor=floor)  # type: ignore[arg-type]
+        coins = Coins(eta=osmd.eta, alpha=osmd.alpha, baseline=False, floor=floor)
         theirs, ours = osmd.init(roster, 100 * price, per_round), coins.init(roster, 100 * price, per_round)
         dice, same_dice = np.random.default_rng(seed), np.random.default_rng(seed)
         for purse, gains in rounds:
