@@ -123,7 +123,8 @@ class RuleBook:
         """The first stop that has a reason to end the run before its next round."""
         if book.diverged:
             return DIVERGED
-        history = History(book.rounds, book.utilities, book.silent, self.purse(book), self.terms.per_round)
+        needed = 1 if getattr(self.sampler, "shortens_rounds", False) else self.terms.per_round
+        history = History(book.rounds, book.utilities, book.silent, self.purse(book), needed)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 

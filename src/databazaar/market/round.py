@@ -7,17 +7,21 @@
     state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
 Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
-(where gains are measured together: as no better than the worst of its round), is
-left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
-finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
-update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
-far from what it knows itself.
+(for a sampler that learns from gains together: as no better than the worst of its round; and −∞ for one that hears
+failures), is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
+model without a finite utility is not taken. A consumer with training rows of its own, which the paper does not have
+either: its own update takes part in the average of every round, as one more draw that costs nothing; what it buys is
+therefore never far from what it knows itself.
 
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
 who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
-U(w⁺) − U(w⁺ without i). Only where a model of such a round has no finite utility are updates looked at alone, to find
-out whose it was.
+U(w⁺) − U(w⁺ without i). That is right to the first order, but with K draws it is a K-th of what an update does, and
+where gains are noisy the good and the bad look alike. So the default sampler asks for gains `beside`: the update in
+company, with the weight of half a round, U(½(w + γg_i) + ½w⁺) − U(w⁺). An update that would lead away alone is held by
+the others', and how much it pulls the right way is seen K/2 times as clearly. (A round of a single update has no
+company: there it is what the update does alone.) Only where a model of such a round has no finite utility are updates
+looked at alone, to find out whose it was.
 """
 
 from __future__ import annotations
@@ -103,13 +107,14 @@ class State:
 @dataclass(frozen=True)
 class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
-    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where gains
-    are measured `together`, what the round comes to without it. `own` is the consumer's update."""
+    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where
+    `gains` are "together", what the round comes to without it, and where they are "beside", half of both. `own` is
+    the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
     own: Tensor | None = None
-    together: bool = False
+    gains: str = "alone"
 
 
 @dataclass(frozen=True)
@@ -133,14 +138,18 @@ def propose(
     replies: Replies,
     step: float,
     own: Tensor | None = None,
-    together: bool = False,
+    gains: str = "alone",
 ) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
     move = Move(aggregator, state, drawn.asked, replies, step, own)
     params, combined = move(good)
-    each = move.without_each(good) if together else state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, own, together)
+    if gains == "beside" and own is None and len(set(good)) < 2:
+        gains = "alone"
+    each = move.without_each(good) if gains == "together" else state.params + step * replies.updates
+    if gains == "beside":
+        each = (each + params) / 2
+    return Proposed(torch.cat([each, params[None]]), combined, own, gains)
 
 
 @dataclass(frozen=True)
@@ -197,8 +206,10 @@ def conclude(
     """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
-    if proposed.together:
+    if proposed.gains == "together":
         by_provider, reasons = shared_gains(drawn, replies, singles, float(whole.utility[0])), dict(replies.failures)
+    elif proposed.gains == "beside":
+        by_provider, reasons = marginal_gains(asked, replies, singles, float(whole.utility[0]))
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]

@@ -47,7 +47,7 @@ class Thrifty:
     sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
     be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
+    It learns from gains `beside`: what the update does in company of the round's others (market/round.py).
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
@@ -63,7 +63,7 @@ class Thrifty:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "together"
+    gains: ClassVar[str] = "beside"
     hears_failures: ClassVar[bool] = True
     shortens_rounds: ClassVar[bool] = True
 
@@ -125,11 +125,11 @@ class Thrifty:
 
 
 class _Common(NamedTuple):
-    """What is known of all providers together: draws of a round, rounds learned from, the log of u², the mean gain
-    (for rounds of one draw), and v."""
+    """What is known of all providers together: draws of a round, the log of u², v, and how many rounds had a single
+    draw, with the running mean of their gains."""
 
     per_round: float
-    rounds: float = 0.0
+    singles: float = 0.0
     log_square: float = -math.inf
     mean: float = 0.0
     noise: float = 1.0
@@ -156,16 +156,17 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
     Gains are divided by the largest before they are squared, and the unit is kept as a logarithm: any scale will do.
     """
     size, mean, old = len(gains), common.mean, common.log_square
-    largest = max(float(np.abs(gains).max()), abs(mean))
+    largest = max(float(np.abs(gains).max()), abs(mean) if size == 1 else 0.0)
     if largest == 0.0:
         return np.zeros(size), common
     values = gains / largest
-    before = mean / largest if common.rounds else values[0]
-    differences = values - ((values.sum() - values) / (size - 1) if size > 1 else before)
-    window = max(WINDOW, 1.0 / (common.rounds + 1.0))
-    common = common._replace(
-        rounds=common.rounds + 1.0, mean=(1.0 - window) * mean + window * float(values.mean()) * largest
-    )
+    if size > 1:
+        differences = values - (values.sum() - values) / (size - 1)
+    else:
+        differences = values - (mean / largest if common.singles else values)
+        window = max(WINDOW, 1.0 / (common.singles + 1.0))
+        moved = (1.0 - window) * mean + window * float(gains[0])
+        common = common._replace(singles=common.singles + 1.0, mean=moved)
     square = float((differences**2).mean())
     if square == 0.0:
         return np.zeros(size), common

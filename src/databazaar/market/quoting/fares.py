@@ -68,7 +68,8 @@ class Fares:
 
     def whole_rounds_only(self, stretch: Stretch) -> bool:
         """Whether a rest that pays for no whole round goes back, as where all ask the same (see the stop `budget`)."""
-        return self.unlimited and min(stretch.quotes) == max(stretch.quotes)
+        alike = min(stretch.quotes) == max(stretch.quotes)
+        return self.unlimited and alike and not self.shortens
 
     @cached_property
     def dearest_allowed(self) -> int:
