@@ -180,7 +180,7 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         (
             {"sampler": {"kind": "acme-gredy"}},
             [
-                "must be one of 'memory', 'osmd', 'uniform', 'uniform-without-replacement', "
+                "must be one of 'thrifty', 'memory', 'osmd', 'coins', 'uniform', 'uniform-without-replacement', "
                 "'acme-absent', 'acme-greedy': change"
             ],
         ),

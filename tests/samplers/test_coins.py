@@ -143,25 +143,6 @@ def test_differences_of_the_estimate_are_those_of_what_money_brings_with_a_basel
         np.testing.assert_allclose(found / 0.3, worth - worth[0], atol=1e-9)
 
 
-@given(small_rounds().filter(lambda small: small[3] > 1))
-def test_a_baseline_takes_the_same_from_everybodys_estimate_in_the_mean(
-    small: tuple[np.ndarray, list[int], np.ndarray, int],
-) -> None:
-    """The level itself, by the slow formulas: E[ẑ_i] = H g_i / c_i − H E[λ], λ of a round of K − 1 draws."""
-    log_q, prices, gains, size = small
-    c = np.array(prices)
-    p = np.exp(log_q) / c
-    p /= p.sum()
-    H, n = p @ c, len(c)
-    estimate = np.zeros(n)
-    for draws, chance in all_draws(p, size):
-        for k, i in enumerate(draws):
-            others = np.delete(draws, k)
-            estimate[i] += chance * H * (gains[i] / c[i] - gains[others].sum() / c[others].sum()) / (size * p[i])
-    level = sum(chance * gains[d].sum() / c[d].sum() for d, chance in all_draws(p, size - 1))
-    np.testing.assert_allclose(estimate, H * gains / c - H * level, atol=1e-9)
-
-
 def test_a_baseline_lessens_the_noise_of_what_all_gain_alike() -> None:
     """The same differences in the mean, and nobody is preferred for having been drawn."""
     prices, gains = [1, 1, 1], np.array([5.0, 5.0, 5.0])
