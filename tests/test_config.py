@@ -71,7 +71,7 @@ def test_defaults() -> None:
     oracle |= {"optimizer": "sgd", "weight_decay": 0.0}
     assert market.oracle.model_dump() == oracle
     assert (market.utility.kind, market.training.step, market.training.halve_every) == ("exp-loss", 1.0, None)
-    assert market.sampler.model_dump() == {"kind": "memory", "alpha": 0.01}
+    assert market.sampler.model_dump() == {"kind": "thrifty", "alpha": 0.01}
     assert (market.consumer.train, market.data.audit) == (None, None)
     assert (market.aggregator.model_dump(), market.payment.model_dump()) == ({"kind": "mean"}, PER_ACCESS)
     assert (market.stops, market.settings.patience) == ((), 10)
@@ -88,7 +88,7 @@ def test_the_template_loads_and_shows_the_defaults(tmp_path: Path) -> None:
 
 def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
     text = TEMPLATE.replace('kind = "mlp" ', 'kind = "cnn" ').replace("hidden = [32]", "")
-    text = text.replace('kind = "memory" ', 'kind = "osmd" ').replace("switches = 1", "")
+    text = text.replace('kind = "thrifty" ', 'kind = "osmd" ').replace("switches = 1", "")
     lines = [re.sub(r"^# (?=\[|.* = )", "", line) for line in text.splitlines()]
     market = parse_market(tomllib.loads("\n".join(lines)))
     assert market.sampler == OSMDSettings(kind="osmd", eta=0.05, alpha=0.01)
@@ -146,7 +146,7 @@ def test_a_market_survives_json(
 @pytest.mark.parametrize("oracle", ["full-gradient", "stochastic-gradient", "local-sgd"])
 def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) -> None:
     task = "regression" if kind == "linear" else "classification"
-    for sampler in ("memory", "osmd", "coins", "uniform", "uniform-without-replacement"):
+    for sampler in ("thrifty", "memory", "osmd", "coins", "uniform", "uniform-without-replacement"):
         kinds = (("model.kind", kind), ("oracle.kind", oracle), ("sampler.kind", sampler))
         market = parse_market(changed(*kinds, ("data.task", task), ("market.per_round", 2)))
         assert parse_market(market.model_dump(mode="json", by_alias=True)) == market

@@ -53,6 +53,7 @@ NAMES = [
     "Stop",
     "TargetUtility",
     "TensorBoardCallback",
+    "Thrifty",
     "TrainedModel",
     "Uniform",
     "VectorizedEngine",

@@ -31,6 +31,7 @@ class Search:
 
     def __init__(self, fares: Fares) -> None:
         self.fares = fares
+        self.whole = fares.unlimited and not fares.shortens
         self.ends = cache(self._ends)
         self.earned = cache(self._earned)
 
@@ -42,11 +43,12 @@ class Search:
         fares, quotes = self.fares, self.stretch(round).quotes
         purse = Purse(left, np.array(quotes), np.array(accesses), fares.most_per_access, fares.most_per_round)
         reachable = np.flatnonzero(purse.available).tolist()
-        if not reachable or (fares.unlimited and len(set(quotes)) == 1 and left < fares.per_round * quotes[0]):
+        if not reachable or (self.whole and len(set(quotes)) == 1 and left < fares.per_round * quotes[0]):
             return set()
-        size = fares.per_round if fares.repeats else min(fares.per_round, len(reachable))
-        wanted = product(reachable, repeat=size)
-        kept = (draws for draws in wanted if fares.repeats or len(set(draws)) == size)
+        most = fares.per_round if fares.repeats else min(fares.per_round, len(reachable))
+        sizes = range(1, most + 1) if fares.shortens else (most,)
+        wanted = (draws for size in sizes for draws in product(reachable, repeat=size))
+        kept = (draws for draws in wanted if fares.repeats or len(set(draws)) == len(draws))
         return {tuple(sorted(purse.fitting(np.array(draws)).tolist())) for draws in kept}
 
     def after(
@@ -87,13 +89,14 @@ def small_markets(draw: st.DrawFn) -> Fares:
         caps=tuple(caps),
         most_per_access=draw(st.one_of(st.none(), st.none(), st.integers(1, 7))),
         most_per_round=draw(st.one_of(st.none(), st.none(), st.integers(1, 12))),
-        repeats=draw(st.booleans()) or per_round > n,
+        shortens=(shortens := draw(st.booleans())),
+        repeats=draw(st.booleans()) or (per_round > n and not shortens),
     )
 
 
 @given(small_markets())
 @example(Fares(13, 2, (Stretch(0, 2, (1, 5)), Stretch(2, None, (4, 4))), (None, None)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_way_to_draw_is_outside_the_bounds(fares: Fares) -> None:
     found, search = bounds(fares), Search(fares)
     start = (0, fares.budget, tuple(ENDLESS if cap is None else cap for cap in fares.caps))

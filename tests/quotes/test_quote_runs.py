@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 
-from databazaar import OSMD, Arbiter, Memory, Sampler, Uniform
+from databazaar import OSMD, Arbiter, Coins, Memory, Sampler, Thrifty, Uniform
 from databazaar.ledger import Book, RuleBook
 from databazaar.market.quoting import Quote, quote
 from databazaar.roster import Offer, PriceChange
@@ -16,6 +16,9 @@ from small_markets import vector_market
 SAMPLERS: list[Sampler] = [
     Memory(),
     Memory(alpha=1.0),
+    Thrifty(),
+    Thrifty(alpha=1.0),
+    Coins(),
     OSMD(eta=1.0, alpha=0.1),
     OSMD(eta=50.0, alpha=0.0),
     Uniform(),
@@ -66,7 +69,7 @@ def assert_within(found: Quote, book: Book) -> None:
 
 
 @given(markets(), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=300)
+@settings(max_examples=400)
 def test_every_run_lies_within_its_quote(rules: RuleBook, failing: float) -> None:
     found = quote(rules)
     assert_within(found, played(rules, failing))

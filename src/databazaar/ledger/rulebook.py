@@ -123,8 +123,8 @@ class RuleBook:
         """The first stop that has a reason to end the run before its next round."""
         if book.diverged:
             return DIVERGED
-        needed = 1 if getattr(self.sampler, "shortens_rounds", False) else self.terms.per_round
-        history = History(book.rounds, book.utilities, book.silent, self.purse(book), needed)
+        purse, shortens = self.purse(book), bool(getattr(self.sampler, "shortens_rounds", False))
+        history = History(book.rounds, book.utilities, book.silent, purse, self.terms.per_round, shortens)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 

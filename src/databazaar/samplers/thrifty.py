@@ -19,8 +19,8 @@ WINDOW, OUTLIER = 0.1, 3.0
 """How fast the unit of advantages follows them, and beyond how many units an advantage counts no more."""
 SPREAD = 0.5
 """How much providers are taken to differ before anything is known, in the same units; it counts as much as a round."""
-FARTHEST = 300.0
-"""Where the exponent of a scale is cut off: an advantage is clipped to `OUTLIER` units in the end."""
+LARGEST, FARTHEST = 1e300, 500.0
+"""Where a gain, and the power of two between it and the unit, are cut off: in the end an advantage is clipped."""
 DECISION = 3.0
 """By how much a provider's log-weight rises when it is better than the mean by one spread, and that is certain."""
 ELASTICITY = 0.7
@@ -81,12 +81,13 @@ class Thrifty:
         n, open_ = len(purse.quotes), purse.available
         prices = purse.quotes[open_].astype(np.float64)
         weights = log_worth(state, n)[open_]
-        if prices.min() != prices.max():
+        same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
+        if not same:
             logs = np.log(prices)
             weights = weights + ELASTICITY * (log_peer_prices(weights, logs) - logs)
         q = np.exp(weights - weights.max())
         q /= q.sum()
-        q = np.maximum(q, self.alpha / n * np.minimum(1.0, (q @ prices) / prices))
+        q = np.maximum(q, self.alpha / n * (1.0 if same else np.minimum(1.0, (q @ prices) / prices)))
         p = np.zeros(n)
         p[open_] = q / q.sum()
         return p
@@ -94,6 +95,8 @@ class Thrifty:
     def exploration(self, purse: Purse) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored, before anything is known."""
         prices = purse.quotes.astype(np.float64)
+        if not purse.available.any():
+            return np.zeros(len(prices))
         start = self.probabilities(np.concatenate([np.zeros(2 * len(prices)), _Common(1)]), purse)
         spent: Vector = np.where(purse.available, self.alpha / len(prices) * np.minimum(prices, start @ prices), 0.0)
         return spent
@@ -125,12 +128,13 @@ class Thrifty:
 
 
 class _Common(NamedTuple):
-    """What is known of all providers together: draws of a round, the log of u², v, and how many rounds had a single
-    draw, with the running mean of their gains."""
+    """What is known of all providers together: draws of a round, how many rounds had a single draw, u² as
+    `square` · 4^`exponent` (0 while it is unknown), the running mean of single draws' gains, and v."""
 
     per_round: float
     singles: float = 0.0
-    log_square: float = -math.inf
+    square: float = 0.0
+    exponent: float = 0.0
     mean: float = 0.0
     noise: float = 1.0
 
@@ -153,28 +157,29 @@ def log_worth(state: Vector, providers: int) -> Vector:
 def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
     """How much better than the others of the round each was, in running units; and the units with this round in them.
 
-    Gains are divided by the largest before they are squared, and the unit is kept as a logarithm: any scale will do.
+    The square of the unit is kept beside its power of four: any scale of the gains will do, and gains that are all
+    multiplied by a power of two change no bit of an advantage.
     """
-    size, mean, old = len(gains), common.mean, common.log_square
-    largest = max(float(np.abs(gains).max()), abs(mean) if size == 1 else 0.0)
+    gains, size = np.clip(gains, -LARGEST, LARGEST), len(gains)
+    if size > 1:
+        apart = gains - gains[0]  # exactly nothing where all gain the same
+        differences = (apart - apart.mean()) * (size / (size - 1))
+    else:
+        before = common.mean if common.singles else float(gains[0])
+        differences = gains - before
+        window = max(WINDOW, 1.0 / (common.singles + 1.0))
+        mean = (1.0 - window) * before + window * float(gains[0])
+        common = common._replace(singles=common.singles + 1.0, mean=mean)
+    largest = float(np.abs(differences).max())
     if largest == 0.0:
         return np.zeros(size), common
-    values = gains / largest
-    if size > 1:
-        differences = values - (values.sum() - values) / (size - 1)
-    else:
-        differences = values - (mean / largest if common.singles else values)
-        window = max(WINDOW, 1.0 / (common.singles + 1.0))
-        moved = (1.0 - window) * mean + window * float(gains[0])
-        common = common._replace(singles=common.singles + 1.0, mean=moved)
-    square = float((differences**2).mean())
-    if square == 0.0:
-        return np.zeros(size), common
-    now = math.log(square) + 2.0 * math.log(largest)
-    if old == -math.inf:
-        unit = now
-    else:
-        outlying = old + 2.0 * math.log(OUTLIER)
-        unit = float(np.logaddexp(math.log1p(-WINDOW) + old, math.log(WINDOW) + min(now, outlying)))
-    scale = math.exp(min(math.log(largest) - unit / 2.0, FARTHEST))
-    return np.clip(differences * scale, -OUTLIER, OUTLIER), common._replace(log_square=unit)
+    exponent = math.frexp(largest)[1]
+    differences = np.ldexp(differences, -exponent)
+    square, base = float((differences**2).mean()), common.exponent if common.square else exponent
+    if common.square:
+        now = min(square * 4.0 ** min(exponent - base, FARTHEST), OUTLIER**2 * common.square)
+        square = (1.0 - WINDOW) * common.square + WINDOW * now
+    twos = math.frexp(square)[1] // 2
+    square, base = math.ldexp(square, -2 * twos), base + twos
+    advantages = differences * (2.0 ** min(exponent - base, FARTHEST) / math.sqrt(square))
+    return np.clip(advantages, -OUTLIER, OUTLIER), common._replace(square=square, exponent=base)

@@ -18,9 +18,10 @@ SPENT = "the budget is spent"
 class Budget:
     """Ends a run when nobody can be asked any more. Every run has it.
 
-    With one price for all and no caps or limits, that is Algorithm 1's T = ⌊B/K⌋: a rest that buys no whole round goes
-    back. Otherwise the run goes on while anybody is available, and a round that does not fit is shortened to what does.
-    A price that falls in a later round is not waited for: rounds are counted as they are played.
+    With one price for all, no caps or limits, and a sampler that fills its rounds, that is Algorithm 1's T = ⌊B/K⌋: a
+    rest that buys no whole round goes back. Otherwise the run goes on while anybody is available, and a round that does
+    not fit is shortened to what does. A price that falls in a later round is not waited for: rounds are counted as they
+    are played.
 
     >>> purse = Purse(100, np.array([2, 3, 9]), np.array([0, 0, 5]), most_per_access=5)
     >>> Budget().reason(History(7, (), 0, purse, per_round=2))
@@ -32,7 +33,8 @@ class Budget:
     def reason(self, history: History) -> str | None:
         purse = history.purse
         cheapest, dearest = int(purse.quotes.min()), int(purse.quotes.max())
-        needed = cheapest * history.per_round if cheapest == dearest and purse.unlimited else cheapest
+        whole = cheapest == dearest and purse.unlimited and not history.shortens
+        needed = cheapest * history.per_round if whole else cheapest
         if purse.left < needed:
             return SPENT
         return None if purse.available.any() else f"nobody can be asked any more ({_who_cannot(purse)})"

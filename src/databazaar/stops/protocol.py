@@ -26,8 +26,8 @@ class History:
     """How far a run has come. All of it stands in the ledger, so an audit sees what the run saw.
 
     `utilities` are those of the model before the first round and after each round; empty before the first. `silent` is
-    the number of rounds on end, the last one included, in which nobody gave a valid reply. A round has `per_round`
-    draws, or 1 where the sampler may draw as few as that.
+    the number of rounds on end, the last one included, in which nobody gave a valid reply. `shortens` says whether the
+    sampler may draw fewer than `per_round`.
     """
 
     rounds: int
@@ -35,6 +35,7 @@ class History:
     silent: int
     purse: Purse
     per_round: int
+    shortens: bool = False
 
 
 @runtime_checkable

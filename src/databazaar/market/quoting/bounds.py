@@ -1,8 +1,8 @@
 """Bounds that no run exceeds, whatever it draws: rounds, accesses, what is left over, and what one provider earns.
 
 They hold for every run that its budget ends, with any sampler that keeps its promise to fill a round, or to draw
-everybody who is available once. (A sampler that `shortens_rounds` has rounds of one draw at the
-least.) Other stops, and the consumer, may end a run sooner.
+everybody who is available once. (A round of a sampler that `shortens_rounds` has one draw at the least.) Other stops,
+and the consumer, may end a run sooner.
 
 **At the most** T rounds. A round whose draws all fit costs at least K times the cheapest price. A round may be shorter:
 

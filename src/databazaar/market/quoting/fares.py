@@ -68,8 +68,7 @@ class Fares:
 
     def whole_rounds_only(self, stretch: Stretch) -> bool:
         """Whether a rest that pays for no whole round goes back, as where all ask the same (see the stop `budget`)."""
-        alike = min(stretch.quotes) == max(stretch.quotes)
-        return self.unlimited and alike and not self.shortens
+        return self.unlimited and not self.shortens and min(stretch.quotes) == max(stretch.quotes)
 
     @cached_property
     def dearest_allowed(self) -> int:

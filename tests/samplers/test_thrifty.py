@@ -1,0 +1,379 @@
+"""The default sampler: what its draws do not depend on, whom it asks more often, and what nobody can earn by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar import BazaarError, Purse, Roster, Thrifty, check_sampler
+from databazaar.roster import Offer
+from databazaar.samplers import SAMPLERS
+from databazaar.samplers.thrifty import ELASTICITY, OUTLIER, log_worth
+
+Rounds = list[tuple[np.ndarray, np.ndarray]]
+PLENTY = 10**15
+
+
+class FixedNumber(np.random.Generator):
+    """A generator whose one number is known, and whose permutations change nothing."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.number = number
+
+    def random(self, *_: object, **__: object) -> float:  # type: ignore[override]
+        return self.number
+
+
+def purse_of(prices: list[int], **more: int | None) -> Purse:
+    return Purse(PLENTY, np.array(prices, dtype=np.int64), **more)  # type: ignore[arg-type]
+
+
+def start(prices: list[int], per_round: int, sampler: Thrifty | None = None) -> np.ndarray:
+    roster = Roster(tuple(Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)))
+    return (sampler or Thrifty()).init(roster, PLENTY, per_round)
+
+
+def some_rounds(n: int, per_round: int, rounds: int, seed: int) -> Rounds:
+    """Draws and gains such as a market has: providers of different worth, with noise, nobody twice, some void."""
+    rng = np.random.default_rng(seed)
+    worth = rng.normal(size=n)
+    found = []
+    for _ in range(rounds):
+        draws = rng.permutation(n)[: rng.integers(1, per_round + 1)]
+        gains = (worth + rng.normal(size=n))[draws]
+        found.append((draws, np.where(rng.random(len(draws)) < 0.1, -np.inf, gains)))
+    return found
+
+
+def learned(
+    rounds: Rounds, prices: list[int], per_round: int, *, times: float = 1.0, offset: float = 0.0
+) -> np.ndarray:
+    state, purse = start(prices, per_round), purse_of(prices)
+    for draws, gains in rounds:
+        state = Thrifty().update(state, draws, gains * times + offset, purse)
+    return state
+
+
+def chances(state: np.ndarray, prices: list[int]) -> np.ndarray:
+    return Thrifty().probabilities(state, purse_of(prices))
+
+
+def played(
+    brings: list[float],
+    prices: list[int],
+    per_round: int,
+    rounds: int,
+    *,
+    noise: float = 0.3,
+    silent: tuple[int, ...] = (),
+    state: np.ndarray | None = None,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The state after a market of its own draws, and how often each was drawn."""
+    sampler, purse, rng = Thrifty(), purse_of(prices), np.random.default_rng(seed)
+    state, drawn = start(prices, per_round) if state is None else state, np.zeros(len(prices))
+    for _ in range(rounds):
+        draws = sampler.draw(state, rng, per_round, purse)
+        gains = np.array(brings)[draws] + noise * rng.normal(size=len(draws))
+        state = sampler.update(state, draws, np.where(np.isin(draws, silent), -np.inf, gains), purse)
+        drawn[draws] += 1
+    return state, drawn
+
+
+markets = st.fixed_dictionaries(
+    {
+        "prices": st.lists(st.one_of(st.integers(1, 50), st.just(10**9)), min_size=2, max_size=6),
+        "per_round": st.integers(1, 5),
+        "seed": st.integers(0, 10**6),
+    }
+)
+
+
+@pytest.mark.parametrize("sampler", [Thrifty(), Thrifty(1.0), Thrifty(1e-6)], ids=repr)
+def test_check_sampler_passes(sampler: Thrifty) -> None:
+    for per_round in (1, 4, 20):
+        check_sampler(sampler, per_round=per_round)
+    check_sampler(sampler, providers=1)
+    assert SAMPLERS.build(SAMPLERS.settings_of(sampler)) == sampler
+
+
+@pytest.mark.parametrize("alpha", [0, -0.1, 1.01, float("nan"), True, "0.1"])
+def test_a_floor_that_is_none_is_refused(alpha: float) -> None:
+    with pytest.raises(BazaarError, match=r"0\.01 is a fair start"):
+        Thrifty(alpha)
+
+
+@given(markets, st.integers(-900, 900))
+def test_gains_times_a_power_of_two_change_no_bit(market: dict, exponent: int) -> None:
+    prices, per_round, seed = market["prices"], market["per_round"], market["seed"]
+    rounds, size = some_rounds(len(prices), min(per_round, len(prices)), 25, seed), per_round
+    plain, scaled = (learned(rounds, prices, size, times=times) for times in (1.0, 2.0**exponent))
+    assert chances(scaled, prices).tobytes() == chances(plain, prices).tobytes()
+    for number in (0.0, 0.3, 0.999):
+        draws = [Thrifty().draw(state, FixedNumber(number), size, purse_of(prices)) for state in (plain, scaled)]
+        assert draws[0].tolist() == draws[1].tolist()
+
+
+@given(markets, st.one_of(st.floats(1e-4, 1e2), st.sampled_from([1e-300, 1e-150, 1e150, 1e290])))
+def test_chances_do_not_depend_on_the_scale_of_the_utility(market: dict, times: float) -> None:
+    prices, size = market["prices"], market["per_round"]
+    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market["seed"])
+    plain, scaled = (chances(learned(rounds, prices, size, times=by), prices) for by in (1.0, times))
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+
+
+@given(markets, st.floats(-100, 100))
+def test_what_all_gains_have_in_common_does_not_count(market: dict, offset: float) -> None:
+    prices, size = market["prices"], market["per_round"] + 1
+    rounds = some_rounds(len(prices), min(size, len(prices)), 25, market["seed"])
+    plain, raised = (chances(learned(rounds, prices, size, offset=by), prices) for by in (0.0, offset))
+    np.testing.assert_allclose(raised, plain, rtol=1e-4)
+
+
+def test_what_all_gain_alike_favours_nobody_for_having_been_drawn() -> None:
+    """The first rounds of a market gain much, whoever is asked; 0.7^t leaves rounding errors if one is careless."""
+    rng = np.random.default_rng(3)
+    shrinking = [(rng.permutation(5)[:3], np.full(3, 0.7**t)) for t in range(40)]
+    assert set(chances(learned(shrinking, [1] * 5, 3), [1] * 5)) == {0.2}
+
+
+@given(markets)
+def test_providers_can_be_listed_in_any_order(market: dict) -> None:
+    prices, size, seed = market["prices"], market["per_round"], market["seed"]
+    n, order = len(prices), np.random.default_rng(seed).permutation(len(prices))
+    place = np.argsort(order)  # where provider i stands in the new order
+    rounds = some_rounds(n, min(size, n), 25, seed)
+    moved = [(place[draws], gains) for draws, gains in rounds]
+    there = [prices[i] for i in order]
+    plain, other = chances(learned(rounds, prices, size), prices), chances(learned(moved, there, size), there)
+    np.testing.assert_allclose(other, plain[order], rtol=1e-9)
+
+
+@given(markets, st.integers(1, 10**6))
+def test_where_all_ask_the_same_prices_have_no_say(market: dict, price: int) -> None:
+    n, size = len(market["prices"]), market["per_round"]
+    state = learned(some_rounds(n, min(size, n), 25, market["seed"]), [price] * n, size)
+    found = chances(state, [price] * n)
+    assert found.tobytes() == chances(state, [1] * n).tobytes()
+    q = np.exp(log_worth(state, n) - log_worth(state, n).max())
+    q = np.maximum(q / q.sum(), 0.01 / n)
+    np.testing.assert_allclose(found, q / q.sum())
+
+
+@given(markets, st.sampled_from([0.001, 0.01, 0.5, 1.0]), st.integers(0, 63))
+def test_everybody_who_can_be_asked_keeps_its_floor_and_nobody_else_has_a_chance(
+    market: dict, alpha: float, used_up: int
+) -> None:
+    prices, size = market["prices"], market["per_round"]
+    n, sampler = len(prices), Thrifty(alpha)
+    state = learned(some_rounds(n, min(size, n), 25, market["seed"]), prices, size)
+    rest = np.array([0 if used_up >> i & 1 else 3 for i in range(n)], dtype=np.int64)
+    dearest = sorted(prices)[n // 2]
+    purse = Purse(PLENTY, np.array(prices, dtype=np.int64), rest, most_per_access=dearest)
+    open_ = (rest > 0) & (purse.quotes <= dearest)
+    if not open_.any():
+        return
+    p = sampler.probabilities(state, purse)
+    assert p.sum() == pytest.approx(1) and (p >= 0).all()
+    assert not p[~open_].any()
+    paid = p @ purse.quotes
+    floor = alpha / n * np.minimum(1.0, paid / purse.quotes / (1 + alpha))
+    assert (p[open_] >= floor[open_] / (1 + alpha) * (1 - 1e-9)).all()
+    for number in np.linspace(0, 0.999, 7):
+        assert open_[sampler.draw(state, FixedNumber(number), size, purse)].all()
+
+
+@given(markets)
+@settings(max_examples=30)
+def test_nobody_is_drawn_twice_and_a_draw_is_as_likely_as_its_chance_says(market: dict) -> None:
+    """By enumeration over the one random number: a provider is asked with a chance of min(1, K p)."""
+    prices, size = market["prices"], market["per_round"] + 1
+    n, purse, steps = len(prices), purse_of(prices), 400
+    state = learned(some_rounds(n, min(size, n), 12, market["seed"]), prices, size)
+    counts = np.zeros(n)
+    for number in (np.arange(steps) + 0.5) / steps:
+        draws = Thrifty().draw(state, FixedNumber(number), size, purse)
+        assert 1 <= len(set(draws.tolist())) == len(draws) <= size
+        counts[draws] += 1
+    wanted = np.minimum(1.0, size * chances(state, prices))
+    np.testing.assert_allclose(counts / steps, wanted, atol=2.5 / steps)
+
+
+def test_no_place_in_a_round_is_anybodys() -> None:
+    """A rest that does not pay for all leaves out whom chance says, and not always the last of the list."""
+    state, purse = start([1] * 3, 3), purse_of([1] * 3)
+    last = [int(Thrifty().draw(state, np.random.default_rng(seed), 3, purse)[-1]) for seed in range(300)]
+    assert (np.bincount(last, minlength=3) > 60).all()
+
+
+@pytest.mark.parametrize("per_round", [1, 2, 5])
+@pytest.mark.parametrize("price", [1, 10**9])
+def test_who_never_answers_loses_its_chance(per_round: int, price: int) -> None:
+    prices = [price] * 5
+    state, drawn = played([1.0] * 5, prices, per_round, 120, silent=(2,))
+    p = chances(state, prices)
+    assert p[2] == p.min() < 0.02
+    assert drawn[2] < 0.5 * np.delete(drawn, 2).min()
+
+
+@pytest.mark.parametrize("per_round", [1, 2, 4])
+def test_who_was_the_best_and_answers_no_more_loses_its_chance_too(per_round: int) -> None:
+    brings, prices = [5.0, 1.0, 1.0, 1.0, 1.0], [3] * 5
+    state, _ = played(brings, prices, per_round, 100)
+    assert chances(state, prices)[0] > 0.5
+    state, _ = played(brings, prices, per_round, 60, silent=(0,), state=state, seed=1)
+    assert chances(state, prices)[0] == chances(state, prices).min() < 0.1
+
+
+def test_a_round_in_which_nobody_answers_counts_against_those_who_were_asked() -> None:
+    state, purse = start([1] * 4, 2), purse_of([1] * 4)
+    for _ in range(3):
+        state = Thrifty().update(state, np.array([0, 1]), np.full(2, -np.inf), purse)
+    p = chances(state, [1] * 4)
+    assert p[0] == p[1] < p[2] == p[3]
+
+
+@pytest.mark.parametrize("per_round", [1, 2, 6])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e2])
+def test_the_better_a_provider_the_more_often_it_is_asked(per_round: int, scale: float) -> None:
+    brings = [scale * value for value in (3.0, 1.0, -1.0, -1.0, -1.0, -3.0)]
+    state, drawn = played(brings, [2] * 6, per_round, 300, noise=0.3 * scale)
+    p = chances(state, [2] * 6)
+    assert p[0] == p.max() and p[5] < 0.02
+    assert drawn[0] == drawn.max() and drawn[0] > 2 * drawn[5]
+
+
+def test_among_equals_the_dearer_is_asked_less_often() -> None:
+    prices = [4, 2, 1, 8]
+    p = chances(start(prices, 2), prices)
+    assert np.argsort(p).tolist() == np.argsort(prices)[::-1].tolist()
+    ratio = p[1] / p[0]  # the same peers, twice the price
+    assert ratio == pytest.approx(2**ELASTICITY)
+
+
+@pytest.mark.xfail(ELASTICITY <= 1, reason="a chance of c^-e among equals earns c^(1 - e)", strict=True)
+def test_a_price_above_the_others_of_the_same_quality_does_not_pay() -> None:
+    """One provider's share of the money by its own price, where nine are as good, which is known, and ask 20."""
+    everybody = [(np.arange(10), np.zeros(10))] * 50
+    earned = []
+    for price in (20, 80, 300, 1000):
+        prices = [20, price] + [20] * 8
+        p = chances(learned(everybody, prices, 5), prices)
+        earned.append(p[1] * price / (p @ np.array(prices)))
+    assert earned == sorted(earned, reverse=True), earned
+
+
+def test_a_bad_provider_earns_nothing_by_being_dear() -> None:
+    shares = []
+    for price in (20, 200, 2000):
+        prices = [price, 20, 20, 20, 20]
+        _, drawn = played([-5.0, 1.0, 1.0, 1.0, 1.0], prices, 3, 400)
+        shares.append(drawn[0] * price / (drawn @ np.array(prices)))
+    assert max(shares) < 0.1, shares
+
+
+def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
+    prices = [1, 1, 10**9, 10**9]
+    p = chances(start(prices, 2), prices)
+    assert np.isfinite(p).all() and p[0] == pytest.approx(p[1]) and p[2] == pytest.approx(p[3])
+    assert 0 < p[2] < 1e-5 * p[0]
+    state, _ = played([0.0, 0.0, 9.0, 9.0], prices, 2, 50)  # whoever is far better is worth its price
+    for number in (0.0, 0.5, 0.999):
+        draws = Thrifty().draw(state, FixedNumber(number), 2, purse_of(prices))
+        assert np.isfinite(chances(state, prices)).all() and len(draws)
+
+
+@given(st.lists(st.sampled_from([0.0, 5e-324, -5e-324, 1e-200, 1.0, -1e200, 1.7976931348623157e308]), min_size=1))
+def test_huge_and_tiny_gains_do_not_overflow(gains: list[float]) -> None:
+    n, purse = len(gains), purse_of([1] * len(gains))
+    state = start([1] * n, n)
+    everybody = np.arange(n)
+    with np.errstate(over="raise", divide="raise", invalid="raise"):
+        for values in (gains, gains[::-1], [-gain for gain in gains], [0.0] * n, [1e-300] * n, gains):
+            state = Thrifty().update(state, everybody, np.array(values), purse)
+            p = chances(state, [1] * n)
+            assert np.isfinite(state).all() and np.isfinite(p).all() and p.sum() == pytest.approx(1)
+
+
+def test_units_follow_gains_that_shrink_for_long() -> None:
+    """Gains that shrink from 1e70 to 1e-64: differences count as much at the end as at the beginning."""
+    purse, state = purse_of([1] * 3), start([1] * 3, 3)
+    for t in range(6000):
+        state = Thrifty().update(state, np.arange(3), np.array([3.0, 1.0, -1.0]) * 1e70 * 0.95**t, purse)
+    p = chances(state, [1] * 3)
+    assert p[0] > p[1] > p[2] and np.isfinite(state).all()
+
+
+@pytest.mark.parametrize("gain", [np.nan, np.inf])
+def test_what_is_no_number_is_refused_and_a_failure_is_not(gain: float) -> None:
+    state, purse = start([1] * 3, 2), purse_of([1] * 3)
+    with pytest.raises(ValueError, match="finite"):
+        Thrifty().update(state, np.array([0, 1]), np.array([0.0, gain]), purse)
+    moved = Thrifty().update(state, np.array([0, 1]), np.array([0.0, -np.inf]), purse)
+    assert moved[:3].tolist() == [0.0, -OUTLIER, 0.0]
+
+
+@given(markets)
+def test_what_exploring_costs_is_what_the_floors_cost_before_anything_is_known(market: dict) -> None:
+    prices = market["prices"]
+    purse, n = purse_of(prices), len(prices)
+    p = chances(start(prices, 3), prices)
+    wanted = [0.01 / n * min(price, float(p @ purse.quotes)) for price in prices]
+    np.testing.assert_allclose(Thrifty().exploration(purse), wanted)
+
+
+def test_nobody_is_explored_where_nobody_can_be_asked() -> None:
+    assert Thrifty().exploration(replace(purse_of([5, 7]), most_per_access=4)).tolist() == [0.0, 0.0]
+
+
+def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
+    """The log worths by the formulas of the docstring, one provider and one draw at a time."""
+    r, seen = [0.0] * n, [0] * n
+    unit2, v, mean, learned_from = 0.0, 1.0, 0.0, 0
+    for draws, gains in rounds:
+        valid = [float(gain) for gain in gains if gain > -math.inf]
+        advantages = [-3.0] * len(draws)
+        if valid:
+            if len(valid) > 1:
+                differences = [g - (sum(valid) - g) / (len(valid) - 1) for g in valid]
+            else:
+                differences = [valid[0] - mean if learned_from else 0.0]
+            learned_from += 1
+            mean += max(0.1, 1 / learned_from) * (sum(valid) / len(valid) - mean)
+            square = sum(d * d for d in differences) / len(valid)
+            if square:
+                unit2 = 0.9 * unit2 + 0.1 * min(square, 9 * unit2) if unit2 else square
+            told = iter(min(3.0, max(-3.0, d / math.sqrt(unit2))) if square else 0.0 for d in differences)
+            advantages = [next(told) if gain > -math.inf else -3.0 for gain in gains]
+        surprises = [(a - r[i]) ** 2 for i, a in zip(draws, advantages, strict=True) if seen[i]]
+        v += 0.1 * (sum(surprises) / len(surprises) - v) if surprises else 0.0
+        for i, a in zip(draws, advantages, strict=True):
+            seen[i] += 1
+            r[i] += max(0.1, 1 / seen[i]) * (a - r[i])
+    known = [i for i in range(n) if seen[i]]
+    if len(known) < 2:
+        return [0.0] * n
+    error = [v * max(1 / max(1, times), 0.1 / 1.9) for times in seen]
+    m, centre = len(known), sum(r[i] for i in known) / len(known)
+    spread = sum((r[i] - centre) ** 2 for i in known) / (m - 1) - sum(error[i] for i in known) / m
+    square = (m * max(0.0, spread) + per_round / 4) / (m + per_round)
+    return [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
+
+
+@given(markets, st.integers(1, 40))
+def test_the_worth_is_that_of_the_formulas(market: dict, rounds: int) -> None:
+    """Up to the factor in front, DECISION."""
+    prices, size = market["prices"], market["per_round"]
+    n = len(prices)
+    history = some_rounds(n, min(size, n), rounds, market["seed"])
+    fast = log_worth(learned(history, prices, size), n)
+    slow = np.array(slow_reference(history, n, size))
+    factor = float(fast @ slow / (slow @ slow)) if slow.any() else 0.0
+    assert factor > 0 or not fast.any()
+    np.testing.assert_allclose(fast, factor * slow, rtol=1e-6, atol=1e-9)
