@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 
 from databazaar import OSMD, Arbiter, Coins, Memory, Sampler, Thrifty, Uniform
 from databazaar.ledger import Book, RuleBook
 from databazaar.market.quoting import Quote, quote
 from databazaar.roster import Offer, PriceChange
+from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 from small_markets import vector_market
 
 SAMPLERS: list[Sampler] = [

@@ -16,12 +16,11 @@ therefore never far from what it knows itself.
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
 who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
-U(w⁺) − U(w⁺ without i). That is right to the first order, but with K draws it is a K-th of what an update does, and
-where gains are noisy the good and the bad look alike. So the default sampler asks for gains `beside`: the update in
-company, with the weight of half a round, U(½(w + γg_i) + ½w⁺) − U(w⁺). An update that would lead away alone is held by
-the others', and how much it pulls the right way is seen K/2 times as clearly. (A round of a single update has no
-company: there it is what the update does alone.) Only where a model of such a round has no finite utility are updates
-looked at alone, to find out whose it was.
+U(w⁺) − U(w⁺ without i). To the first order that is right, but to the second it rewards whoever is far from the others,
+which is where wrong data are: U is curved downwards. So the default sampler asks for `more`: what one more access to
+the provider would have added, U(w⁺ with i counted once more) − U(w⁺), whose error is as small and on the other side. (A
+round of a single provider has no others to count it beside: there it is what the update does alone.) Only where a model
+of such a round has no finite utility are updates looked at alone, to find out whose it was.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ class State:
 class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
     turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where
-    `gains` are "together", what the round comes to without it, and where they are "beside", half of both. `own` is
-    the consumer's update."""
+    `gains` are "together", what the round comes to without it, and where they are "more", what it comes to with one
+    more access to it. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
@@ -144,11 +143,14 @@ def propose(
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
     move = Move(aggregator, state, drawn.asked, replies, step, own)
     params, combined = move(good)
-    if gains == "beside" and own is None and len(set(good)) < 2:
+    if gains == "more" and own is None and len(set(good)) < 2:
         gains = "alone"
-    each = move.without_each(good) if gains == "together" else state.params + step * replies.updates
-    if gains == "beside":
-        each = (each + params) / 2
+    if gains == "together":
+        each = move.for_each([[j for j in good if j != i] for i in drawn.asked])
+    elif gains == "more":
+        each = move.for_each([good if i in replies.failures else [*good, i] for i in drawn.asked])
+    else:
+        each = state.params + step * replies.updates
     return Proposed(torch.cat([each, params[None]]), combined, own, gains)
 
 
@@ -178,17 +180,16 @@ class Move:
         combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
         return state.params + moved, combined
 
-    def without_each(self, good: Sequence[int]) -> Tensor:
-        """The models without each of those asked, one a row. Means are taken for all of them in one product."""
-        rests = [[j for j in good if j != i] for i in self.asked]
+    def for_each(self, draws: Sequence[Sequence[int]]) -> Tensor:
+        """The models after each of these lists of draws, one a row. Means are taken for all of them in one product."""
         if type(self.aggregator) is not Mean:
-            return torch.stack([self(rest)[0] for rest in rests])
+            return torch.stack([self(good)[0] for good in draws])
         own = 0 if self.own is None else 1
         updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
-        shares = [[rest.count(i) for i in self.asked] + [1] * own if rest else [0] * len(updates) for rest in rests]
         weights = [
-            [self.step * share / max(1, len(rest) + own) for share in row]
-            for row, rest in zip(shares, rests, strict=True)
+            [self.step * good.count(i) / max(1, len(good) + own) for i in self.asked]
+            + [self.step / (len(good) + own) if good else 0.0] * own
+            for good in draws
         ]
         return self.state.params + torch.tensor(weights).to(updates) @ updates
 
@@ -208,7 +209,7 @@ def conclude(
     singles, whole = _split(scores)
     if proposed.gains == "together":
         by_provider, reasons = shared_gains(drawn, replies, singles, float(whole.utility[0])), dict(replies.failures)
-    elif proposed.gains == "beside":
+    elif proposed.gains == "more":
         by_provider, reasons = marginal_gains(asked, replies, singles, float(whole.utility[0]))
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)

@@ -35,8 +35,8 @@ class Sampler(Protocol):
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
 
     Class attributes may say more. `gains`: which gains it wants, "alone", as in the paper and as without it,
-    "together", what the round's model loses without the provider, or "beside", what it does with half the weight of a
-    round (market/round.py). `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
+    "together", what the round's model loses without the provider, or "more", what one more access to it would have
+    added (market/round.py). `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
     `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
     spends in the mean only to keep each provider explored.
     """

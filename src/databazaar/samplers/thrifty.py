@@ -47,7 +47,7 @@ class Thrifty:
     sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
     be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from gains `beside`: what the update does in company of the round's others (market/round.py).
+    It learns from gains `more`: what one more access to the provider would have added (market/round.py).
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
@@ -63,7 +63,7 @@ class Thrifty:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "beside"
+    gains: ClassVar[str] = "more"
     hears_failures: ClassVar[bool] = True
     shortens_rounds: ClassVar[bool] = True
 
