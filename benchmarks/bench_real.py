@@ -40,12 +40,13 @@ OWN_ROWS, TEST_ROWS, FLIGHTS = 2_000, 10_000, 60_000
 
 @dataclass(frozen=True)
 class Tables:
-    """One consumer's rows, rows to test on that nobody else has, and providers' rows by name."""
+    """One consumer's rows, rows to test on that nobody else has, and providers' rows; `wrong` have bad labels."""
 
     own: pd.DataFrame
     test: pd.DataFrame
     providers: dict[str, pd.DataFrame]
     target: str
+    wrong: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> Path:
         """As files, with the market.toml that `bazaar init` writes for them."""
@@ -85,9 +86,10 @@ def flight_market(by: Callable[[pd.DataFrame], pd.Series], dirty: int = 0) -> Ca
         frame = every.iloc[rng.permutation(len(every))[:FLIGHTS]].reset_index(drop=True)
         own, test, rest = np.split(frame.index, [OWN_ROWS, OWN_ROWS + TEST_ROWS])
         groups = {str(name): group for name, group in frame.loc[rest].groupby(by(frame.loc[rest]))}
-        for name in rng.choice(sorted(groups), dirty, replace=False):
+        wrong = tuple(rng.choice(sorted(groups), dirty, replace=False).tolist())
+        for name in wrong:
             groups[name] = with_wrong_labels(groups[name], "late", ["no", "yes"], 0.5, rng)
-        return Tables(frame.loc[own], frame.loc[test], groups, "late")
+        return Tables(frame.loc[own], frame.loc[test], groups, "late", wrong)
 
     return make
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, BazaarError, Memory, PricePerRow, Purse, Report, Sampler, Uniform
+from databazaar import OSMD, Arbiter, BazaarError, Coins, Memory, PricePerRow, Purse, Report, Sampler, Uniform
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, Terms, audit_entries
 from databazaar.market.driver import play
 from databazaar.market.methods import OwnMarketMethod
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
         return price
 
 
-RULES: list[Sampler] = [Memory(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+RULES: list[Sampler] = [Memory(), Coins(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 CAPS = st.lists(st.none() | st.integers(1, 8), min_size=4, max_size=4)
 CHANGES = st.lists(st.dictionaries(st.integers(1, 8), PRICES, max_size=2), min_size=4, max_size=4)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import sample_report
 
-from databazaar import OSMD, Arbiter, Memory, Progress, Sampler, Uniform
+from databazaar import OSMD, Arbiter, Coins, Memory, Progress, Sampler, Uniform
 from databazaar.money import Currency
 from databazaar.runs.answers import STRETCH, compare
 from databazaar.runs.course import Course
@@ -23,7 +23,7 @@ from known_gains import SIX, Seller, arbiter, played
 from small_markets import vector_market
 
 OLD = Path(__file__).parents[1] / "ledger" / "format1"
-SAMPLERS: list[Sampler] = [Memory(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+SAMPLERS: list[Sampler] = [Memory(), Coins(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 
 
 def ratio(lines: list[tuple[float, float]]) -> tuple[float | None, float | None]:

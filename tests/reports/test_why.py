@@ -269,20 +269,8 @@ def test_a_report_knows_which_gains_its_sampler_asks_for() -> None:
     assert compare(played(FOUR)).per_coin.lines[3] == 0
 
 
-@dataclass(frozen=True)
-class Explorer(OSMD):
-    """OSMD that says what exploring costs it."""
-
-    kind: ClassVar[str] = "explorer"
-
-    def exploration(self, purse: Purse) -> np.ndarray:
-        return np.asarray(self.alpha / len(purse.quotes) * purse.quotes)
-
-
 def test_a_sampler_is_asked_what_exploring_costs() -> None:
-    report = played(
-        {"good": Seller(3.0, noise=0.1), "bad": Seller(-3.0, 5, noise=0.1)}, Explorer(20.0, 0.3), budget=1200
-    )
+    report = played({"good": Seller(3.0, noise=0.1), "bad": Seller(-3.0, 5, noise=0.1)}, OSMD(20.0, 0.3), budget=1200)
     assert report.exploration == pytest.approx((0.3, 0.75))
     assert str(report.brought[1].why) == (
         "It brought less for its money than the others, and was asked in the end only to keep it explored."

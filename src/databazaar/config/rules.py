@@ -165,14 +165,14 @@ class UniformWithoutReplacementSettings(Section):
 
 class RegisteredSampler(RegisteredRule):
     registry = SAMPLERS
-    named = ("thrifty", "memory", "coins", "osmd", "uniform", "uniform-without-replacement")
+    named = ("thrifty", "memory", "osmd", "coins", "uniform", "uniform-without-replacement")
 
 
 SamplerSettings = Annotated[
     Annotated[ThriftySettings, Tag("thrifty")]
     | Annotated[MemorySettings, Tag("memory")]
-    | Annotated[CoinsSettings, Tag("coins")]
     | Annotated[OSMDSettings, Tag("osmd")]
+    | Annotated[CoinsSettings, Tag("coins")]
     | Annotated[UniformSettings, Tag("uniform")]
     | Annotated[UniformWithoutReplacementSettings, Tag("uniform-without-replacement")]
     | Annotated[RegisteredSampler, Tag(REGISTERED)],

@@ -19,6 +19,8 @@ WINDOW, OUTLIER = 0.1, 3.0
 """How fast the unit of gains follows them, and beyond how many units an advantage counts no more."""
 FARTHEST = 1e300
 """Where numbers are cut off that would not stay finite, as in OSMD."""
+TIE = 1e-12
+"""How near, in proportion, a gain is to that of the others when it counts as the same."""
 LARGEST_SCALE = 300.0
 """Where the exponent of a scale is cut off: an advantage is clipped to `OUTLIER` units in the end."""
 
@@ -56,8 +58,8 @@ class Coins:
         log q ← log q + ηẑ, at most 1 up or down, then projected onto q_i ≥ (α/n) min(1, c_i / H)
 
     so that to go on exploring a dear provider costs no more than to go on exploring a cheap one. With a single draw a
-    round there are no others: λ is then the running mean of what a coin brought. The first round has no past: its v̄ is
-    its own v.
+    round there are no others: λ is then the running mean of what a coin brought. Until a past round
+    has told anybody apart, v̄ is the mean up to the present one.
 
     A given `eta` is that rate, per unit of utility: there are no units then and nothing is clipped. λ_k does not depend
     on draw k, so it is the same in the mean for everybody: the differences of E[ẑ] are those of H g / c, with and
@@ -142,10 +144,11 @@ class Coins:
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         refuse_non_finite(gains)
-        if not (self._plain or gains.any()):
-            return state.copy()  # nobody moved the utility, so nobody did better than the others
         prices = purse.quotes.astype(np.float64)
         log_q, past = state[: len(prices)].copy(), _Past(*state[len(prices) :].tolist())
+        alone = len(draws) == 1 and past.rounds > 0  # compared with the past: to gain nothing says something
+        if not (self._plain or alone or gains.any()):
+            return state.copy()  # nobody moved the utility, so nobody did better than the others
         chances = self._chances(state, purse)
         p = among_affordable(chances, purse)
         cost, weights = _mean_price(p, prices), len(draws) * p[draws]
@@ -174,22 +177,21 @@ class Coins:
     def _advantages(self, gains: Vector, prices: Vector, cost: float, past: _Past) -> tuple[Vector, _Past]:
         """a_k of every draw, and what is remembered after it. `cost` is H."""
         largest = float(np.abs(gains).max())
-        shares = gains / largest  # so that no square over- or underflows
+        shares = gains / (largest or 1.0)  # so that no square over- or underflows
         values = shares * (cost / prices)
         past, rounds = past._replace(rounds=past.rounds + 1), past.rounds + 1
-        if self.eta is None:
+        scale, limit = largest, FARTHEST if self.eta is not None else OUTLIER
+        if self.eta is None and largest > 0:
             now = math.log(float((values**2).mean())) + 2 * math.log(largest)
             if rounds > 1:
                 now = _log_mean(past.square, min(now, past.square + 2 * math.log(OUTLIER)))
-            past, limit = past._replace(square=now), OUTLIER
+            past = past._replace(square=now)
             scale = math.exp(min(math.log(largest) - now / 2, LARGEST_SCALE))
-        else:
-            scale, limit = largest, FARTHEST
         surprise = _clipped(scale * (cost * shares.sum() / prices.sum()) - past.mean, limit)
         if not self.baseline:
             advantages = scale * values
         elif len(gains) > 1:
-            advantages = scale * (values - cost * _of_the_others(shares) / _of_the_others(prices))
+            advantages = scale * _apart(values, cost * _of_the_others(shares) / _of_the_others(prices))
         else:
             advantages = np.full(1, surprise)
         past = past._replace(mean=past.mean + max(WINDOW, 1 / rounds) * surprise)
@@ -211,6 +213,13 @@ def _one_price(prices: Vector) -> bool:
 def _mean_price(p: Vector, prices: Vector) -> float:
     """H = Σ p_i c_i; the one price itself, to the last bit, where there is one."""
     return float(prices[0]) if _one_price(prices) else float(p @ prices)
+
+
+def _apart(values: Vector, others: Vector) -> Vector:
+    """values − others; 0 where they are equal but for rounding, which a rate of its own would blow up."""
+    apart: Vector = values - others
+    apart[np.abs(apart) <= TIE * np.maximum(np.abs(values), np.abs(others))] = 0.0
+    return apart
 
 
 def _of_the_others(values: Vector) -> Vector:

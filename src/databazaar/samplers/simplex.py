@@ -59,4 +59,5 @@ def _above(relative: Vector, floors: Vector) -> Vector:
     first = int(above.argmax())
     if not above[first]:  # the floors sum to 1
         return log_floors
-    return np.maximum(relative + (np.log(left_over[first]) - np.log(tails[first])), log_floors)
+    scaled: Vector = relative + (np.log(left_over[first]) - np.log(tails[first]))
+    return np.maximum(scaled, log_floors, out=scaled)

@@ -47,7 +47,7 @@ class Thrifty:
     sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
     be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
+    It learns from gains `more`: what one more access to the provider would have added (market/round.py).
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
@@ -63,7 +63,7 @@ class Thrifty:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "together"
+    gains: ClassVar[str] = "more"
     hears_failures: ClassVar[bool] = True
     shortens_rounds: ClassVar[bool] = True
 
@@ -128,11 +128,11 @@ class Thrifty:
 
 
 class _Common(NamedTuple):
-    """What is known of all providers together: draws of a round, rounds learned from, u² as `square` · 4^`exponent`
-    (0 while it is unknown), the mean gain (for rounds of one draw), and v."""
+    """What is known of all providers together: draws of a round, how many rounds had a single draw, u² as
+    `square` · 4^`exponent` (0 while it is unknown), the running mean of single draws' gains, and v."""
 
     per_round: float
-    rounds: float = 0.0
+    singles: float = 0.0
     square: float = 0.0
     exponent: float = 0.0
     mean: float = 0.0
@@ -161,12 +161,15 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
     multiplied by a power of two change no bit of an advantage.
     """
     gains, size = np.clip(gains, -LARGEST, LARGEST), len(gains)
-    before = common.mean if common.rounds else float(gains[0])
-    apart = gains - (gains[0] if size > 1 else before)  # exactly nothing where all gain the same
-    differences = (apart - apart.mean()) * (size / (size - 1)) if size > 1 else apart
-    window = max(WINDOW, 1.0 / (common.rounds + 1.0))
-    mean = (1.0 - window) * before + window * float(gains.mean())
-    common = common._replace(rounds=common.rounds + 1.0, mean=mean)
+    if size > 1:
+        apart = gains - gains[0]  # exactly nothing where all gain the same
+        differences = (apart - apart.mean()) * (size / (size - 1))
+    else:
+        before = common.mean if common.singles else float(gains[0])
+        differences = gains - before
+        window = max(WINDOW, 1.0 / (common.singles + 1.0))
+        mean = (1.0 - window) * before + window * float(gains[0])
+        common = common._replace(singles=common.singles + 1.0, mean=mean)
     largest = float(np.abs(differences).max())
     if largest == 0.0:
         return np.zeros(size), common

@@ -1,0 +1,449 @@
+"""Whom to ask and at what price: samplers side by side in simulated markets, at the same money, one setting for all.
+
+    python benchmarks/bench_allocation.py markets       # ten markets: final loss; OSMD is the best of eight settings
+    python benchmarks/bench_allocation.py incentives    # what a provider earns at its own price from 1 to 1,000
+    python benchmarks/bench_allocation.py bandits       # gains of all scales, 1 to 50 draws, 9 to 1,000 providers
+    python benchmarks/bench_allocation.py images --data FOLDER --device cuda   # the paper's image sets
+    python benchmarks/bench_allocation.py tables        # flights: who is paid, over five seeds
+
+Needs torch and NumPy, `images` also the package in experiments/, and `tables` what bench_real.py needs. A seed has its
+own data and draws; ± is one standard error over seeds. Losses are those of the delivered model, the best by the
+hold-out, on test rows; every sampler is judged so. MNIST is read from --data, and its markets are left out without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
+from databazaar.ledger import Accounts
+from databazaar.market.arbiter import Arbiter
+from databazaar.market.driver import play
+from databazaar.parties.consumer import Consumer
+from databazaar.parties.provider import Provider
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler, Thrifty, Uniform
+
+Rows = tuple[NDArray[Any], NDArray[Any]]
+Floats = NDArray[np.float64]
+
+TUNED = {f"osmd {eta:g} {alpha:g}": OSMD(eta, alpha) for eta in (0.3, 1, 3, 10) for alpha in (0.05, 0.3)}
+UNTUNED: dict[str, Sampler] = {
+    "thrifty": Thrifty(),
+    "memory": Memory(),
+    **({"coins": SAMPLERS.build({"kind": "coins"})} if "coins" in SAMPLERS.kinds() else {}),
+    "uniform": Uniform(),
+}
+PER_ROUND = 10
+
+
+@dataclass(frozen=True)
+class Market:
+    """40 providers, ten of each of four groups, the best first; `test` says how wrong given parameters are."""
+
+    data: Sequence[Rows]
+    holdout: Rows
+    test: Callable[[torch.Tensor], float]
+    prices: Sequence[int]
+    budget: int
+    changes: Mapping[int, Sequence[tuple[int, int]]]
+    oracle: Oracle
+    model: Any = "logistic"
+    step: float = 1.0
+
+    def play(self, sampler: Sampler, seed: int) -> tuple[float, dict[str, int]]:
+        """How wrong the delivered model is, and everybody's pay."""
+        providers = [
+            Provider(f"p{i}", rows, self.oracle, price=int(price), price_changes=self.changes.get(i, ()))
+            for i, (rows, price) in enumerate(zip(self.data, self.prices, strict=True))
+        ]
+        consumer = Consumer(
+            self.model,
+            budget=self.budget,
+            per_round=PER_ROUND,
+            holdout=self.holdout,
+            utility="negative-loss",
+            step=self.step,
+        )
+        arbiter = Arbiter(consumer, providers, sampler, device="cpu", seed=seed)
+        run = arbiter.begin(Accounts(arbiter.rules))
+        play([run], arbiter.engine)
+        return self.test(run.state.best.params), dict(run.accounts.book.pay)
+
+
+Prices = Callable[[np.random.Generator, NDArray[np.int64]], Sequence[int]]
+"""What each provider asks, given its group."""
+
+
+def even(rng: np.random.Generator, groups: NDArray[np.int64]) -> Sequence[int]:
+    return [20] * len(groups)
+
+
+def logistic(
+    seed: int,
+    prices: Prices = even,
+    budget: int = 6_000,
+    wrong: Sequence[float] = (0, 0.2, 0.4, 0.6),
+    one_good: bool = False,
+    dearer_from: int | None = None,
+) -> Market:
+    """Two classes in 20 dimensions; the groups differ in how many of their labels are wrong."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=20)
+    w *= 3 / np.linalg.norm(w)
+
+    def rows(count: int, share: float) -> Rows:
+        x = rng.normal(size=(count, 20)).astype(np.float32)
+        y = (x @ w + rng.logistic(size=count) > 0).astype(np.int64)
+        return x, np.where(rng.random(count) < share, 1 - y, y)
+
+    groups = np.repeat(np.arange(4), 10)
+    data = [rows(48, 0.0 if one_good and i == 0 else wrong[i // 10]) for i in range(40)]
+    x, y = (torch.from_numpy(part) for part in rows(4_000, 0.0))
+
+    def test(params: torch.Tensor) -> float:
+        weight, bias = params[:40].view(2, 20), params[40:]
+        return float(torch.nn.functional.cross_entropy(x @ weight.T + bias, y))
+
+    asked = prices(rng, groups)
+    changes = {} if dearer_from is None else {i: [(dearer_from, 10 * asked[i])] for i in range(10)}
+    return Market(data, rows(150, 0.0), test, asked, budget, changes, LocalSGD(0.3, 16))
+
+
+def mixture(seed: int) -> Market:
+    """The paper's mixture regression with ten dimensions: four groups of which one is the consumer's."""
+    rng = np.random.default_rng(seed)
+    truths = [rng.uniform(0.5 * k, 0.5 * (k + 1), 10) for k in range(4)]
+
+    def rows(count: int, truth: Floats) -> Rows:
+        x = rng.normal(size=(count, 10))
+        return x.astype(np.float32), (x @ truth + rng.normal(size=count)).astype(np.float32)
+
+    linear = torch.nn.Linear(10, 1, bias=False)
+    torch.nn.init.constant_(linear.weight, -1.0)
+    data = [rows(20, truths[i // 10]) for i in range(40)]
+    truth = torch.from_numpy(truths[0].astype(np.float32))
+    return Market(
+        data,
+        rows(60, truths[0]),
+        lambda params: float((params - truth).norm()),
+        [20] * 40,
+        12_000,
+        {},
+        FullGradient(),
+        torch.nn.Sequential(linear),
+        step=0.1,
+    )
+
+
+@cache
+def _mnist(folder: str) -> tuple[NDArray[Any], ...]:
+    with np.load(Path(folder) / "mnist.npz") as file:
+        return tuple(file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+
+
+def mnist(seed: int, folder: str, prices: Prices, budget: int = 8_000) -> Market:
+    """Digits, of which the groups have 0, 30, 60 and 90 % wrong labels; test error, not loss."""
+    x_train, y_train, x_test, y_test = _mnist(folder)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(x_train))[: 40 * 60 + 300]
+    x = (x_train[order].reshape(len(order), -1) / 255).astype(np.float32)
+    y = y_train[order].astype(np.int64)
+    groups = np.repeat(np.arange(4), 10)
+    data = []
+    for i, share in enumerate(np.array([0, 0.3, 0.6, 0.9])[groups]):
+        labels = y[60 * i : 60 * (i + 1)].copy()
+        spoilt = rng.random(60) < share
+        labels[spoilt] = (labels[spoilt] + rng.integers(1, 10, spoilt.sum())) % 10
+        data.append((x[60 * i : 60 * (i + 1)], labels))
+    tested = rng.permutation(len(x_test))[:3_000]
+    tx = torch.from_numpy((x_test[tested].reshape(3_000, -1) / 255).astype(np.float32))
+    ty = torch.from_numpy(y_test[tested].astype(np.int64))
+
+    def test(params: torch.Tensor) -> float:
+        weight, bias = params[:7840].view(10, 784), params[7840:]
+        return float(((tx @ weight.T + bias).argmax(1) != ty).float().mean())
+
+    return Market(data, (x[2_400:], y[2_400:]), test, prices(rng, groups), budget, {}, LocalSGD(0.5, 20))
+
+
+def chosen(*amounts: int) -> Prices:
+    """Prices that have nothing to do with quality."""
+    return lambda rng, groups: rng.choice(amounts, len(groups)).tolist()
+
+
+def by_group(*amounts: int) -> Prices:
+    return lambda rng, groups: np.array(amounts)[groups].tolist()
+
+
+def log_uniform(rng: np.random.Generator, groups: NDArray[np.int64]) -> Sequence[int]:
+    return [max(1, int(price)) for price in np.exp(rng.uniform(0, math.log(1_000), len(groups)))]
+
+
+def first_dear(rng: np.random.Generator, groups: NDArray[np.int64]) -> Sequence[int]:
+    return [500, *[5] * (len(groups) - 1)]
+
+
+def markets(data: str | None) -> dict[str, Callable[[int], Market]]:
+    """Every row of the table."""
+    rows: dict[str, Callable[[int], Market]] = {
+        "equal prices, logistic": logistic,
+        "equal prices, mixture": mixture,
+        "many cheap bad at 1, few good at 50": partial(
+            logistic, prices=by_group(50, 1, 1, 1), budget=8_000, wrong=(0, 0.3, 0.5, 0.6)
+        ),
+        "one good at 500, rest mediocre at 5": partial(
+            logistic, prices=first_dear, budget=10_000, wrong=(0.3, 0.35, 0.4, 0.45), one_good=True
+        ),
+        "prices 5 to 80 whatever the quality": partial(logistic, prices=chosen(5, 10, 20, 40, 80)),
+        "best ten times dearer from round 10": partial(logistic, dearer_from=10),
+        "prices 1 to 1,000": partial(logistic, prices=log_uniform, budget=20_000),
+    }
+    if data is not None:
+        rows["MNIST, dear is good"] = partial(mnist, folder=data, prices=by_group(80, 40, 20, 10))
+        rows["MNIST, prices 10 to 80 whatever"] = partial(mnist, folder=data, prices=chosen(10, 20, 40, 80))
+        rows["MNIST, equal prices"] = partial(mnist, folder=data, prices=even, budget=6_000)
+    return rows
+
+
+def _one(job: tuple[str, str, int, str | None]) -> tuple[str, str, int, float]:
+    row, name, seed, data = job
+    return row, name, seed, markets(data)[row](seed).play({**TUNED, **UNTUNED}[name], seed)[0]
+
+
+def bench_markets(seeds: int, jobs: int, data: str | None, only: str) -> None:
+    rows = [row for row in markets(data) if only in row]
+    every = [(row, name, seed, data) for row in rows for name in (*TUNED, *UNTUNED) for seed in range(seeds)]
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for row, name, seed, loss in in_processes(_one, every, jobs):
+        found.setdefault((row, name), {})[seed] = loss
+    say(f"{'final loss, ' + str(seeds) + ' seeds':38}{'osmd, best of 8':>24}", *(f"{name:>16}" for name in UNTUNED))
+    for row in rows:
+        losses = {name: np.array([found[row, name][seed] for seed in range(seeds)]) for name in (*TUNED, *UNTUNED)}
+        best = min(TUNED, key=lambda name: float(losses[name].mean()))
+        verdict, ahead = "", losses["thrifty"] - losses[best]
+        if ahead.mean() > error(ahead):
+            verdict = f"  thrifty behind by {ahead.mean():.4f} ± {error(ahead):.4f}"
+        cells = (f"{written(losses[name]):>16}" for name in UNTUNED)
+        say(f"{row:38}{written(losses[best]):>14} {best[5:]:>9}", *cells, verdict)
+
+
+def _revenue(job: tuple[str, int, int, int]) -> tuple[tuple[str, int, int], int]:
+    name, place, price, seed = job
+    market = logistic(seed)
+    asked = [price if i == place else 20 for i in range(40)]
+    _, pay = replace(market, prices=asked).play({**TUNED, **UNTUNED}[name], seed)
+    return (name, place, price), pay.get(f"p{place}", 0)
+
+
+def bench_incentives(seeds: int, jobs: int, out: Path | None) -> None:
+    """One provider at its own price, all others at 20: the first of the best group, and the last of the worst."""
+    own, who = (1, 5, 10, 15, 20, 25, 35, 50, 80, 150, 300, 1_000), {"good": 0, "bad": 39}
+    names = ("osmd 3 0.05", *(name for name in UNTUNED if name != "uniform"))
+    every = [
+        (name, place, price, seed) for name in names for place in who.values() for price in own for seed in range(seeds)
+    ]
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for key, pay in in_processes(_revenue, every, jobs):
+        found.setdefault(key, []).append(pay)
+    say(f"{'revenue of 6,000, own price':24}", *(f"{price:>12,}" for price in own))
+    curves: dict[str, Any] = {"prices": own}
+    for kind, place in who.items():
+        for name in names:
+            pays = [np.array(found[name, place, price], dtype=float) for price in own]
+            say(f"{kind + ', ' + name:24}", *(f"{pay.mean():6.0f} ± {error(pay):3.0f}" for pay in pays))
+            curves[f"{kind}, {name}"] = [[float(pay.mean()), error(pay)] for pay in pays]
+    if out is not None:
+        out.write_text(json.dumps(curves) + "\n")
+
+
+def _bandit(job: tuple[str, int, int, str, float, int]) -> tuple[tuple[str, int, int, str], float]:
+    """The mean gain of the accesses of a run of 50 rounds, as a share of what the best provider would have brought."""
+    name, n, draws, kind, scale, seed = job
+    rng = np.random.default_rng([seed, n])
+    means = rng.permutation(np.linspace(0, 1, n))
+    roster, budget = Roster.equal(n), 50 * draws
+    sampler = OSMD.from_theory(n, budget, draws) if name == "theory" else {**TUNED, **UNTUNED}[name]
+    state, left, brought = sampler.init(roster, budget, draws), budget, 0.0
+    while left >= draws:
+        purse = Purse(left, roster.prices)
+        drawn = sampler.draw(state, rng, draws, purse)
+        now = means[::-1] if kind == "the best change" and left <= budget // 2 else means
+        brought += now[drawn].sum()
+        left -= len(drawn)
+        fade = 1 / (1 + 10 * (1 - left / budget)) if kind == "they decay" else 1.0
+        offset = 5.0 if kind == "common offset" else 0.0
+        gains = scale * fade * (now + offset + rng.normal(scale=0.3, size=n))[drawn]
+        state = sampler.update(state, drawn, gains, purse)
+    return (name, n, draws, kind), brought / (budget - left)
+
+
+def bench_bandits(seeds: int, jobs: int) -> None:
+    cases = [(9, 1, "plain"), (9, 3, "plain"), (100, 10, "plain"), (1_000, 50, "plain")]
+    cases += [(100, 10, kind) for kind in ("they decay", "the best change", "common offset")]
+    names = (*TUNED, "theory", *UNTUNED)
+    scales = (1e-4, 1e-2, 1.0, 100.0)
+    every = [
+        (name, *case, scale, seed) for case in cases for name in names for scale in scales for seed in range(seeds)
+    ]
+    found: dict[tuple[str, int, int, str], list[float]] = {}
+    for key, share in in_processes(_bandit, every, jobs):
+        found.setdefault(key, []).append(share)
+    say("mean gain of an access, best provider = 1, over gains of scale", ", ".join(f"{scale:g}" for scale in scales))
+    say(f"{'':34}{'osmd, best of 8':>16}", *(f"{name:>16}" for name in ("theory", *UNTUNED)))
+    for n, draws, kind in cases:
+        best = max(TUNED, key=lambda name: float(np.mean(found[name, n, draws, kind])))
+        shares = (np.array(found[name, n, draws, kind]) for name in (best, "theory", *UNTUNED))
+        say(f"{f'n = {n:,}, K = {draws}, {kind}':34}", *(f"{written(share):>16}" for share in shares))
+
+
+def bench_images(data: Path, device: str, datasets: Sequence[str], seeds: int, names: Sequence[str]) -> None:
+    """The paper's budget and settings, samplers as they come; test accuracy of the last model and the delivered one."""
+    from databazaar.engines.scoring import evaluator_for
+    from databazaar.engines.vectorized import VectorizedEngine
+    from databazaar_experiments.images import image_market
+    from databazaar_experiments.methods import OSMDWithoutReplacement
+    from databazaar_experiments.protocol_figures import FIGURES
+
+    for dataset in datasets:
+        settings = FIGURES.images[dataset]
+        market = image_market(dataset, settings, data)
+        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
+        evaluator = evaluator_for(market.consumer(0), engine.device)
+        tester = evaluator_for(replace(market.consumer(0), holdout=market.test, utility="accuracy"), engine.device)
+        tuned = OSMDWithoutReplacement(settings.eta, settings.alpha)
+        samplers = {"tuned osmd": tuned, **UNTUNED}
+        for name in names:
+            sampler = samplers[name]
+            arbiters = [
+                Arbiter(market.consumer(s), market.providers, sampler, engine=engine, seed=s) for s in range(seeds)
+            ]
+            ears = [_HalfAndEnd(partial(_accuracy, tester)) for _ in arbiters]
+            runs = [a.begin(Accounts(a.rules), ear, evaluator) for a, ear in zip(arbiters, ears, strict=True)]
+            play(runs, engine)
+            found = np.array([ear.ended() for ear in ears])
+            groups = np.array(market.groups)
+            pay = np.array([[run.accounts.book.pay.get(p.id, 0) for p in market.providers] for run in runs])
+            paid = [float(pay[:, groups == group].mean()) for group in range(4)]
+            cells = (
+                f"{what} {written(found[:, i])}"
+                for i, what in enumerate(("half: last", "delivered", "end: last", "delivered"))
+            )
+            say(f"{dataset:8}{name:11}", *cells, "pay", *(f"{amount:.1f}" for amount in paid))
+
+
+def _accuracy(tester: Any, params: torch.Tensor) -> float:
+    return float(tester.score(params[None]).utility[0])
+
+
+class _HalfAndEnd:
+    """Hears the rounds of one run, and keeps the models at half the budget and at the end: the last and the best."""
+
+    def __init__(self, accuracy: Callable[[torch.Tensor], float]) -> None:
+        self.accuracy, self.best, self.half = accuracy, -math.inf, list[float]()
+
+    def __call__(self, progress: Any) -> None:
+        if progress.utility > self.best:
+            self.best, self.best_params = progress.utility, progress.params
+        self.last_params = progress.params
+        if not self.half and 2 * progress.asked >= progress.budget:
+            self.half = self.ended()
+
+    def ended(self) -> list[float]:
+        now = [self.accuracy(self.last_params), self.accuracy(self.best_params)]
+        return [*self.half, *now]
+
+
+def bench_tables(seeds: int) -> None:
+    """Real flights, defaults only: how alike the pay of several seeds is, and what six half-wrong carriers get."""
+    import tempfile
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    import bench_real as real
+    from databazaar.config.jobs import market_job
+
+    cases = {
+        "36 providers": real.flight_market(real.by_origin_and_month),
+        "16 carriers": real.flight_market(real.by_carrier),
+        "16 carriers, 6 half wrong": real.flight_market(real.by_carrier, dirty=6),
+    }
+    for name, make in cases.items():
+        for division in (0, 1):
+            tables = make(division)
+            with tempfile.TemporaryDirectory() as folder:
+                path = tables.write(Path(folder))
+                pays = []
+                for seed in range(seeds):
+                    job = replace(market_job(path), seed=seed)
+                    arbiter = job.arbiter()
+                    run = arbiter.begin(Accounts(arbiter.rules))
+                    play([run], arbiter.engine)
+                    pays.append([run.accounts.book.pay.get(p.id, 0) for p in arbiter.providers])
+                ids = [p.id.lower() for p in arbiter.providers]
+            alike = np.asarray(np.corrcoef(pays))[np.triu_indices(seeds, 1)].mean()
+            earned = dict(zip(ids, np.array(pays).sum(axis=0).tolist(), strict=True))
+            share = sum(earned[who.lower()] for who in tables.wrong) / sum(earned.values())
+            say(
+                f"{name}, division {division}: correlation of pay {alike:.2f}"
+                + (f", to the six {100 * share:.1f} %" if tables.wrong else "")
+            )
+
+
+def in_processes(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int) -> Iterator[Any]:
+    with get_context("fork").Pool(processes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield from pool.imap_unordered(function, jobs, chunksize=4)
+
+
+def error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def written(values: Floats) -> str:
+    return f"{values.mean():.4f} ±{error(values):.4f}"
+
+
+def say(*parts: str) -> None:
+    sys.stdout.write(" ".join(parts).rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("markets", "incentives", "bandits", "images", "tables"))
+    parser.add_argument("--seeds", type=int, default=None, help="20, of incentives 100, of images 10, of tables 5")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--data", type=Path, default=None, help="the folder that holds mnist.npz and the others")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--datasets", default="mnist,fmnist,kmnist,cifar10")
+    parser.add_argument("--samplers", default="tuned osmd,thrifty", help="of images")
+    parser.add_argument("--only", default="", help="markets whose name has this in it")
+    parser.add_argument("--out", type=Path, default=None, help="where to write the curves of incentives, as JSON")
+    given = parser.parse_args()
+    data = None if given.data is None else str(given.data)
+    if given.what == "markets":
+        bench_markets(given.seeds or 20, given.jobs, data, given.only)
+    elif given.what == "incentives":
+        bench_incentives(given.seeds or 100, given.jobs, given.out)
+    elif given.what == "bandits":
+        bench_bandits(given.seeds or 20, given.jobs)
+    elif given.what == "images":
+        bench_images(given.data, given.device, given.datasets.split(","), given.seeds or 10, given.samplers.split(","))
+    else:
+        bench_tables(given.seeds or 5)
+
+
+if __name__ == "__main__":
+    main()
