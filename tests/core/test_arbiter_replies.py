@@ -102,7 +102,7 @@ def test_where_nobody_answers_the_run_ends_and_refunds_all(make_vector_market: M
     )
     report = Arbiter(consumer, providers, engine="loop", patience=4).run()
     assert report.status == "nobody answered"
-    assert len(report.rounds) == min(4, budget // 3)
+    assert len(report.rounds) == min(4, budget // 2)  # of both, though three may be drawn
     assert "nobody gave a valid reply" in report.message
     assert f"{budget} credits go back to the consumer" in report.message
     assert (report.spent, report.refunded) == (0, budget)
