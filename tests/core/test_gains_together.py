@@ -1,10 +1,9 @@
-"""Gains of a round together: what its model loses without a provider, or would gain by one more access to it."""
+"""Gains of a round together: what its model loses without a provider."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, Consumer, Mean, Memory, Provider, Sampler, Thrifty
+from databazaar import Arbiter, Consumer, Mean, Memory, Provider
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import Best, State, propose
@@ -58,11 +57,10 @@ def test_a_gain_is_what_the_rounds_model_loses_without_the_provider() -> None:
     draws=st.lists(st.integers(0, 4), min_size=1, max_size=8),
     failing=st.sets(st.integers(0, 4), max_size=5),
     own=st.booleans(),
-    gains=st.sampled_from(["together", "more"]),
     seed=st.integers(0, 99),
 )
 def test_the_means_one_product_gives_what_one_after_the_other_gives(
-    draws: list[int], failing: set[int], own: bool, gains: str, seed: int
+    draws: list[int], failing: set[int], own: bool, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     asked = list(dict.fromkeys(draws))
@@ -72,50 +70,11 @@ def test_the_means_one_product_gives_what_one_after_the_other_gives(
     state = State(0, params, 0.0, None, np.zeros(1), params.new_empty(0), Best(0, params, 0.0))
     drawn = Drawn(np.array(draws), np.ones(len(draws)), Purse(9, np.ones(5, dtype=np.int64)))
     replies = Replies(updates, failures)
-    fast, slow = (propose(rule, state, drawn, replies, 0.7, of_own, gains) for rule in (Mean(), PlainMean()))
+    fast, slow = (propose(rule, state, drawn, replies, 0.7, of_own, together=True) for rule in (Mean(), PlainMean()))
     torch.testing.assert_close(fast.models, slow.models)
 
 
-def test_more_is_what_one_more_access_to_the_provider_would_have_added() -> None:
-    targets = [[3.0, 0.0], [0.0, 3.0], [1.0, 1.0]]
-    consumer = Consumer(np.zeros(2), budget=60, per_round=3, utility=utility)
-    providers = [Provider(f"p{i}", oracle=pull(target)) for i, target in enumerate(targets)]
-    report = Arbiter(consumer, providers, OneMore(0.5, 0.3), engine="loop").run()
-    w, alone, others = np.zeros(2), 0, 0
-    for played in report.rounds:
-        drawn = [access.provider for access in played.accesses]
-        moves = [pull(targets[i])(w) for i in drawn]
-        after = w + np.mean(moves, axis=0)
-        for access, move in zip(played.accesses, moves, strict=True):
-            once_more = w + np.mean([*moves, move], axis=0)
-            single = len(set(drawn)) == 1
-            gain = utility(w + move) - utility(w) if single else utility(once_more) - utility(after)
-            assert access.gain == pytest.approx(gain, abs=1e-6)
-            alone, others = alone + single, others + (not single)
-        w = after
-    assert alone and others
-
-
-@dataclass(frozen=True)
-class OneMore(OSMD):
-    """The paper's sampler with other gains."""
-
-    kind: ClassVar[str] = "test-one-more"
-    gains: ClassVar[str] = "more"
-
-
-FREE_RIDE = "one more access to who does nothing only slows the model down, and near the best model that is good"
-
-
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        Memory(),
-        pytest.param(Thrifty(), marks=pytest.mark.xfail(Thrifty.gains == "more", reason=FREE_RIDE, strict=True)),
-    ],
-    ids=lambda sampler: sampler.kind,
-)
-def test_who_does_nothing_earns_least_though_every_single_update_does_harm(sampler: Sampler) -> None:
+def test_who_does_nothing_earns_least_though_every_single_update_does_harm() -> None:
     """Two sellers know opposite halves of the truth: alone each leads away from it, and together they lead there."""
     consumer = Consumer(np.array([0.9, 0.9]), budget=300, per_round=6, utility=utility)
     oracles: dict[str, Callable[[Vector], Vector]] = {
@@ -124,7 +83,7 @@ def test_who_does_nothing_earns_least_though_every_single_update_does_harm(sampl
         "idle": lambda w: np.zeros(2),
     }
     providers = [Provider(name, oracle=oracle) for name, oracle in oracles.items()]
-    report = Arbiter(consumer, providers, sampler, engine="loop").run()
+    report = Arbiter(consumer, providers, engine="loop").run()
     pay = {payout.provider: payout.pay for payout in report.payouts}
     alone = [utility(oracle(np.ones(2)) + 1.0) - 1.0 for oracle in oracles.values()]
     assert alone[2] == 0.0 > max(alone[:2])  # by the paper's gain the idle one is the best of the three

@@ -7,20 +7,17 @@
     state     = reach(state, concluded, scores)                          with the new model, which has been scored
 
 Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
-(for a sampler that learns from gains together: as no better than the worst of its round; and −∞ for one that hears
-failures), is left out of the average (which is then over the valid draws), and is not paid. A step that leads to a
-model without a finite utility is not taken. A consumer with training rows of its own, which the paper does not have
-either: its own update takes part in the average of every round, as one more draw that costs nothing; what it buys is
-therefore never far from what it knows itself.
+(where gains are measured together: as no better than the worst of its round), is
+left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
+finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
+update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
+far from what it knows itself.
 
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
 who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
-U(w⁺) − U(w⁺ without i). To the first order that is right, but to the second it rewards whoever is far from the others,
-which is where wrong data are: U is curved downwards. So the default sampler asks for `more`: what one more access to
-the provider would have added, U(w⁺ with i counted once more) − U(w⁺), whose error is as small and on the other side. (A
-round of a single provider has no others to count it beside: there it is what the update does alone.) Only where a model
-of such a round has no finite utility are updates looked at alone, to find out whose it was.
+U(w⁺) − U(w⁺ without i). Only where a model of such a round has no finite utility are updates looked at alone, to find
+out whose it was.
 """
 
 from __future__ import annotations
@@ -106,14 +103,13 @@ class State:
 @dataclass(frozen=True)
 class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
-    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where
-    `gains` are "together", what the round comes to without it, and where they are "more", what it comes to with one
-    more access to it. `own` is the consumer's update."""
+    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where gains
+    are measured `together`, what the round comes to without it. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
     own: Tensor | None = None
-    gains: str = "alone"
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,21 +133,14 @@ def propose(
     replies: Replies,
     step: float,
     own: Tensor | None = None,
-    gains: str = "alone",
+    together: bool = False,
 ) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
     move = Move(aggregator, state, drawn.asked, replies, step, own)
     params, combined = move(good)
-    if gains == "more" and own is None and len(set(good)) < 2:
-        gains = "alone"
-    if gains == "together":
-        each = move.for_each([[j for j in good if j != i] for i in drawn.asked])
-    elif gains == "more":
-        each = move.for_each([good if i in replies.failures else [*good, i] for i in drawn.asked])
-    else:
-        each = state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, own, gains)
+    each = move.without_each(good) if together else state.params + step * replies.updates
+    return Proposed(torch.cat([each, params[None]]), combined, own, together)
 
 
 @dataclass(frozen=True)
@@ -180,16 +169,17 @@ class Move:
         combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
         return state.params + moved, combined
 
-    def for_each(self, draws: Sequence[Sequence[int]]) -> Tensor:
-        """The models after each of these lists of draws, one a row. Means are taken for all of them in one product."""
+    def without_each(self, good: Sequence[int]) -> Tensor:
+        """The models without each of those asked, one a row. Means are taken for all of them in one product."""
+        rests = [[j for j in good if j != i] for i in self.asked]
         if type(self.aggregator) is not Mean:
-            return torch.stack([self(good)[0] for good in draws])
+            return torch.stack([self(rest)[0] for rest in rests])
         own = 0 if self.own is None else 1
         updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
+        shares = [[rest.count(i) for i in self.asked] + [1] * own if rest else [0] * len(updates) for rest in rests]
         weights = [
-            [self.step * good.count(i) / max(1, len(good) + own) for i in self.asked]
-            + [self.step / (len(good) + own) if good else 0.0] * own
-            for good in draws
+            [self.step * share / max(1, len(rest) + own) for share in row]
+            for row, rest in zip(shares, rests, strict=True)
         ]
         return self.state.params + torch.tensor(weights).to(updates) @ updates
 
@@ -207,10 +197,8 @@ def conclude(
     """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
-    if proposed.gains == "together":
+    if proposed.together:
         by_provider, reasons = shared_gains(drawn, replies, singles, float(whole.utility[0])), dict(replies.failures)
-    elif proposed.gains == "more":
-        by_provider, reasons = marginal_gains(asked, replies, singles, float(whole.utility[0]))
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]

@@ -17,7 +17,7 @@ RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
 WINDOW, OUTLIER = 0.1, 3.0
 """How fast the unit of advantages follows them, and beyond how many units an advantage counts no more."""
-SPREAD = 0.5
+SPREAD = 0.3
 """How much providers are taken to differ before anything is known, in the same units; it counts as much as a round."""
 LARGEST, FARTHEST = 1e300, 500.0
 """Where a gain, and the power of two between it and the unit, are cut off: in the end an advantage is clipped."""
@@ -37,7 +37,7 @@ class Thrifty:
         a_k = (g_k − mean of the others' gains) / u             the advantage; −3 where the reply was void
         r_i ← r_i + max(0.1, 1/times seen) (a_k − r_i)           the memory of each provider
         N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
-        S²  = (m max(var r − mean N, 0) + K/4) / (m + K)         how much the m providers seen differ in truth
+        S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         ℓ_i = 3 · S²/(S² + N_i) · r_i / S                        the log worth: shrunk by its error, in units of S
         c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
         p_i ∝ e^ℓ_i (c*_i / c_i)^0.7
@@ -47,7 +47,7 @@ class Thrifty:
     sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
     be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from gains `more`: what one more access to the provider would have added (market/round.py).
+    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
@@ -63,7 +63,7 @@ class Thrifty:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "more"
+    gains: ClassVar[str] = "together"
     hears_failures: ClassVar[bool] = True
     shortens_rounds: ClassVar[bool] = True
 
