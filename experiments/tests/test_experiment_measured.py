@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from databazaar_experiments import published
@@ -48,6 +49,12 @@ def pay(results: Results, dataset: str, method: str) -> str:
     return ", ".join(f"{mean:.1f}" for mean in results.group_means(dataset, method))
 
 
+def spread(results: Results, dataset: str, method: str) -> str:
+    """Standard deviation of a provider's pay over the seeds, its mean in each group."""
+    deviation = results.pay(dataset, method).std(ddof=0).to_numpy()
+    return ", ".join(f"{value:.1f}" for value in pd.Series(deviation).groupby(results.groups(dataset)).mean())
+
+
 def final(results: Results, dataset: str, method: str, digits: int = 4) -> str:
     return f"{results.curve(dataset, method).iloc[:, -1].mean():.{digits}f}"
 
@@ -76,12 +83,15 @@ def test_the_documentation_has_the_numbers_of_the_parts(measured: dict[str, Resu
         assert any(row.split(" | ")[1] == osmd and uniform in row for row in rows), osmd
         by_group = " | ".join(pay(figures, dataset, method) for method in PAPER_METHODS)
         assert any(by_group in row for row in rows), by_group
+        drawn = f"{pay(figures, dataset, 'osmd')} | {spread(figures, dataset, 'osmd')} | {osmd} |"
+        assert f"| {DATASET_NAMES[dataset]}, without replacement | {drawn}" in SAID, drawn
         as_told = f"{final(text, dataset, 'osmd')} | {final(text, dataset, 'uniform')} | {pay(text, dataset, 'osmd')}"
         assert any(as_told in row for row in rows), as_told
         for n in (50, 100, 200, 400) if dataset == "mnist" else (400,):
             head = "" if dataset == "mnist" and n > 50 else f"{DATASET_NAMES[dataset]} "
             line = f"| {head}| {n} |{timed(figures, dataset, n)}"
             assert line in SAID, line
+    assert f"| **all of it** | | **{sum(run.seconds for run in figures.wall_times):.1f}** |" in SAID
     mixture = [row for row in SAID.splitlines() if row.startswith(("| revenue, groups", "| final estimation"))]
     assert all(pay(figures, "mixture", method) in mixture[0] for method in PAPER_METHODS)
     assert all(final(figures, "mixture", method, 3) in mixture[1] for method in ("osmd", "uniform"))
