@@ -120,4 +120,5 @@ def test_every_setting_of_market_toml_is_explained(head: str) -> None:
             if info.is_required():
                 assert name == "kind" or default.startswith("required")
             elif isinstance(info.default, int | float | str) and info.default != "":
-                assert default.strip("`").strip('"') == str(info.default), f"{head} {name}"
+                shown = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)
+                assert default.strip("`").strip('"') == shown, f"{head} {name}"
