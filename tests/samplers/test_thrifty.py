@@ -18,7 +18,7 @@ from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
 from databazaar.roster import Offer
 from databazaar.samplers import SAMPLERS
-from databazaar.samplers.thrifty import ELASTICITY, OUTLIER, log_worth
+from databazaar.samplers.thrifty import ELASTICITY, OUTLIER, SPREAD, log_worth
 from small_markets import vector_market
 
 Rounds = list[tuple[np.ndarray, np.ndarray]]
@@ -239,7 +239,8 @@ def test_who_was_the_best_and_answers_no_more_loses_its_chance_too(per_round: in
     state, _ = played(brings, prices, per_round, 100)
     assert chances(state, prices)[0] > 0.5
     state, _ = played(brings, prices, per_round, 60, silent=(0,), state=state, seed=1)
-    assert chances(state, prices)[0] == chances(state, prices).min() < 0.1
+    p = chances(state, prices)
+    assert p[0] < 0.1 and p[0] < 0.2 * p.max()
 
 
 def test_a_round_in_which_nobody_answers_counts_against_those_who_were_asked() -> None:
@@ -268,7 +269,6 @@ def test_among_equals_the_dearer_is_asked_less_often() -> None:
     assert ratio == pytest.approx(2**ELASTICITY)
 
 
-@pytest.mark.xfail(ELASTICITY <= 1, reason="a chance of c^-e among equals earns c^(1 - e)", strict=True)
 def test_a_price_above_the_others_of_the_same_quality_does_not_pay() -> None:
     """One provider's share of the money by its own price, where nine are as good, which is known, and ask 20."""
     everybody = [(np.arange(10), np.zeros(10))] * 50
@@ -281,11 +281,11 @@ def test_a_price_above_the_others_of_the_same_quality_does_not_pay() -> None:
 
 
 def test_a_bad_provider_earns_nothing_by_being_dear() -> None:
-    accesses = []
     for price in (20, 200, 2000):
-        _, drawn = played([-5.0, 1.0, 1.0, 1.0, 1.0], [price, 20, 20, 20, 20], 3, 400)
-        accesses.append(int(drawn[0]))
-    assert accesses[0] < 20 and accesses == sorted(accesses, reverse=True) and accesses[2] <= 2, accesses
+        prices = [price, 20, 20, 20, 20]
+        _, drawn = played([-5.0, 1.0, 1.0, 1.0, 1.0], prices, 3, 400)
+        share = drawn[0] * price / (drawn @ np.array(prices))
+        assert share < 0.05 or drawn[0] <= 2, (price, share, drawn)  # a first look is not to be had for less
 
 
 def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
@@ -345,7 +345,7 @@ def test_nobody_is_explored_where_nobody_can_be_asked() -> None:
 def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
     """The log worths by the formulas of the docstring, one provider and one draw at a time."""
     r, seen = [0.0] * n, [0] * n
-    unit2, v, mean, learned_from = 0.0, 1.0, 0.0, 0
+    unit2, v, mean, singles = 0.0, 1.0, 0.0, 0
     for draws, gains in rounds:
         valid = [float(gain) for gain in gains if gain > -math.inf]
         advantages = [-3.0] * len(draws)
@@ -353,9 +353,9 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
             if len(valid) > 1:
                 differences = [g - (sum(valid) - g) / (len(valid) - 1) for g in valid]
             else:
-                differences = [valid[0] - mean if learned_from else 0.0]
-            learned_from += 1
-            mean += max(0.1, 1 / learned_from) * (sum(valid) / len(valid) - mean)
+                differences = [valid[0] - mean if singles else 0.0]
+                singles += 1
+                mean += max(0.1, 1 / singles) * (valid[0] - mean)
             square = sum(d * d for d in differences) / len(valid)
             if square:
                 unit2 = 0.9 * unit2 + 0.1 * min(square, 9 * unit2) if unit2 else square
@@ -372,7 +372,7 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
     error = [v * max(1 / max(1, times), 0.1 / 1.9) for times in seen]
     m, centre = len(known), sum(r[i] for i in known) / len(known)
     spread = sum((r[i] - centre) ** 2 for i in known) / (m - 1) - sum(error[i] for i in known) / m
-    square = (m * max(0.0, spread) + per_round / 4) / (m + per_round)
+    square = (m * max(0.0, spread) + per_round * SPREAD**2) / (m + per_round)
     return [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
 
 

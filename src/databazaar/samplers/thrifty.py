@@ -23,8 +23,11 @@ LARGEST, FARTHEST = 1e300, 500.0
 """Where a gain, and the power of two between it and the unit, are cut off: in the end an advantage is clipped."""
 DECISION = 3.0
 """By how much a provider's log-weight rises when it is better than the mean by one spread, and that is certain."""
-ELASTICITY = 0.7
-"""By how many percent a provider is asked less often that asks one percent more than those who are as good."""
+ELASTICITY, KNOWN_ELASTICITY, HALF_KNOWN = 1.0, 1.5, 3.0
+"""By how many percent a provider is asked less often that asks one percent more than those who are as good: of whom
+nothing is known, of whom much is, and after how many draws it is halfway. At 1 what a provider earns does not depend on
+its price, and to get to know a dear one costs as much as to get to know a cheap one; above 1 it earns less if it asks
+more."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Thrifty:
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         ℓ_i = 3 · S²/(S² + N_i) · r_i / S                        the log worth: shrunk by its error, in units of S
         c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
-        p_i ∝ e^ℓ_i (c*_i / c_i)^0.7
+        p_i ∝ e^ℓ_i (c*_i / c_i)^e_i,  e_i = 1 + ½ seen_i/(seen_i + 3)
 
     and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
     than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
@@ -84,7 +87,7 @@ class Thrifty:
         same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
         if not same:
             logs = np.log(prices)
-            weights = weights + ELASTICITY * (log_peer_prices(weights, logs) - logs)
+            weights = weights + _elasticity(state[n : 2 * n][open_]) * (log_peer_prices(weights, logs) - logs)
         q = np.exp(weights - weights.max())
         q /= q.sum()
         q = np.maximum(q, self.alpha / n * (1.0 if same else np.minimum(1.0, (q @ prices) / prices)))
@@ -125,6 +128,10 @@ class Thrifty:
             seen[i] += 1
             memory[i] += max(RATE, 1.0 / seen[i]) * (advantage - memory[i])
         return np.concatenate([memory, seen, common])
+
+
+def _elasticity(seen: Vector) -> Vector:
+    return ELASTICITY + (KNOWN_ELASTICITY - ELASTICITY) * seen / (seen + HALF_KNOWN)
 
 
 class _Common(NamedTuple):
