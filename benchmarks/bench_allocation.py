@@ -14,7 +14,6 @@ hold-out, on test rows; every sampler is judged so. MNIST is read from --data, a
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,10 +248,9 @@ def _revenue(job: tuple[str, int, int, int]) -> tuple[tuple[str, int, int], int]
     return (name, place, price), pay.get(f"p{place}", 0)
 
 
-def bench_incentives(seeds: int, jobs: int, out: Path | None) -> None:
+def bench_incentives(seeds: int, jobs: int, names: Sequence[str], out: Path | None) -> None:
     """One provider at its own price, all others at 20: the first of the best group, and the last of the worst."""
     own, who = (1, 5, 10, 15, 20, 25, 35, 50, 80, 150, 300, 1_000), {"good": 0, "bad": 39}
-    names = ("osmd 3 0.05", *(name for name in UNTUNED if name != "uniform"))
     every = [
         (name, place, price, seed) for name in names for place in who.values() for price in own for seed in range(seeds)
     ]
@@ -260,14 +258,35 @@ def bench_incentives(seeds: int, jobs: int, out: Path | None) -> None:
     for key, pay in in_processes(_revenue, every, jobs):
         found.setdefault(key, []).append(pay)
     say(f"{'revenue of 6,000, own price':24}", *(f"{price:>12,}" for price in own))
-    curves: dict[str, Any] = {"prices": own}
+    curves: dict[str, list[float]] = {}
     for kind, place in who.items():
         for name in names:
             pays = [np.array(found[name, place, price], dtype=float) for price in own]
             say(f"{kind + ', ' + name:24}", *(f"{pay.mean():6.0f} ± {error(pay):3.0f}" for pay in pays))
-            curves[f"{kind}, {name}"] = [[float(pay.mean()), error(pay)] for pay in pays]
+            curves[f"{kind}, {name}"] = [float(pay.mean()) for pay in pays]
     if out is not None:
-        out.write_text(json.dumps(curves) + "\n")
+        draw(own, curves, out)
+
+
+def draw(prices: Sequence[int], curves: Mapping[str, Sequence[float]], out: Path) -> None:
+    """The curves as a figure, on logarithmic axes."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    for axes, kind in zip(panels, ("good", "bad"), strict=True):
+        for name, curve in curves.items():
+            if name.startswith(kind):
+                label = name.removeprefix(f"{kind}, ").replace("osmd 3 0.05", "osmd (price ignored)")
+                axes.plot(prices, np.maximum(curve, 1), marker="o", markersize=3, label=label)
+        axes.axhline(150, color="grey", linewidth=0.8, linestyle=":")
+        axes.set(xscale="log", yscale="log", title=f"a {kind} provider", xlabel="its price (all others ask 20)")
+    panels[0].set_ylabel("what it earns of 6,000")
+    panels[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out, metadata={"Date": None})
 
 
 def _bandit(job: tuple[str, int, int, str, float, int]) -> tuple[tuple[str, int, int, str], float]:
@@ -428,15 +447,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="the folder that holds mnist.npz and the others")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--datasets", default="mnist,fmnist,kmnist,cifar10")
-    parser.add_argument("--samplers", default="tuned osmd,thrifty", help="of images")
+    parser.add_argument("--samplers", default=None, help="of images and incentives, with commas between")
     parser.add_argument("--only", default="", help="markets whose name has this in it")
-    parser.add_argument("--out", type=Path, default=None, help="where to write the curves of incentives, as JSON")
+    parser.add_argument("--out", type=Path, default=None, help="where to draw the curves of incentives, as SVG")
     given = parser.parse_args()
+    ours = {"images": "tuned osmd,thrifty", "incentives": "osmd 3 0.05,thrifty,coins"}
+    given.samplers = given.samplers or ours.get(given.what, "")
     data = None if given.data is None else str(given.data)
     if given.what == "markets":
         bench_markets(given.seeds or 20, given.jobs, data, given.only)
     elif given.what == "incentives":
-        bench_incentives(given.seeds or 100, given.jobs, given.out)
+        bench_incentives(given.seeds or 100, given.jobs, given.samplers.split(","), given.out)
     elif given.what == "bandits":
         bench_bandits(given.seeds or 20, given.jobs)
     elif given.what == "images":
