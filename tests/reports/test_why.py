@@ -143,6 +143,14 @@ def test_what_is_left_at_the_very_end_explains_nothing() -> None:
     assert short.purses[since - 1].available[2] and not short.purses[since].available[2]
 
 
+def test_many_cheap_rounds_at_the_end_of_the_money_explain_nothing_either() -> None:
+    sellers = {"good": Seller(3.0, 1), "fair": Seller(1.0, 1), "dear": Seller(60.0, 20)}
+    report = played(sellers, OSMD(0.01, 0.9), budget=400, per_round=1)
+    barred = [round for round, purse in enumerate(report.purses) if not purse.available[2]]
+    assert len(barred) > 0.1 * len(report.rounds) and report.purses[barred[0]].left < 40
+    assert reasons(report)["dear"] != "too-dear"
+
+
 def test_accesses_that_are_used_up() -> None:
     sellers = {
         "good": Seller(3.0, most_accesses=60),

@@ -51,7 +51,8 @@ DEARER = 1.1
 HARDLY = 0.05
 """Below this part of an equal chance a provider is hardly asked."""
 LONG = 0.1
-"""Being too dear counts where it lasted for this part of the rounds: in its very last round every budget is small."""
+"""Being too dear counts where it lasted for this part of the rounds, and began with this part of the budget left: in
+the end every budget is small."""
 NEAR = 5
 """So many rounds before and after a change of price tell whether the chance turned there."""
 ROUNDING = 1e-9
@@ -148,7 +149,9 @@ class _Teller:
         price, rounds = self.report.currency.format(found.price), self.course.rounds
         if found.since == 0:
             return Reason("too-dear", f"It was never asked: an access costs {price}, {TOO_DEAR[found.bar]}.")
-        if rounds - found.since < LONG * rounds:
+        purses = self.course.purses
+        at_the_end = found.bar == "left" and purses[found.since].left < LONG * purses[0].left
+        if at_the_end or rounds - found.since < LONG * rounds:
             return None
         ended = f"It was not asked any more after {_after(found.since)}"
         return Reason("too-dear", f"{ended}: an access cost {price}, {TOO_DEAR[found.bar]}.")
