@@ -31,11 +31,11 @@ from databazaar.files import write_whole
 from databazaar.learning.models import Layout
 from databazaar.ledger import Entry, Snapshot, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import LAYOUT, LEDGER, MODEL, SUMMARY, RunFolder
 from databazaar.runs.model_folder import CARD, WEIGHTS
 from databazaar.vectors import unpack
+from forging import reseal
 from small_markets import MakeMarket
 
 ROUNDS = 4
@@ -217,14 +217,6 @@ def test_a_close_that_a_resume_finds_is_finished_as_it_is(
         patch.setattr(RunFolder, "finish_with", lambda *_: (_ for _ in ()).throw(LightsOutError()))
         close_run(path)
     assert arbiter(make_vector_market).run(path).ledger_head == RunFolder(closed).audit().head
-
-
-def reseal(entries: Sequence[Entry]) -> list[Entry]:
-    head, sealed = GENESIS, []
-    for seq, entry in enumerate(entries):
-        sealed.append(replace(entry, seq=seq).sealed(head))
-        head = sealed[-1].hash
-    return sealed
 
 
 def at(entries: Sequence[Entry], kind: str, count: int = -1) -> int:

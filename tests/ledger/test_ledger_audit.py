@@ -20,6 +20,7 @@ from databazaar.market.driver import play
 from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
 from databazaar.vectors import pack, unpack
+from forging import reseal
 from small_markets import MakeMarket
 
 
@@ -67,15 +68,6 @@ def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market: Make
         play([arbiter.begin(accounts)], arbiter.engine)
         books.append(accounts.book)
     assert books[0] == books[1] and books[1].closed and books[1].failures and books[1].pay
-
-
-def reseal(entries: list[Entry]) -> list[Entry]:
-    """What an attacker with full access to the database would do: number and hash everything anew."""
-    head, sealed = GENESIS, []
-    for seq, entry in enumerate(entries):
-        sealed.append(replace(entry, seq=seq).sealed(head))
-        head = sealed[-1].hash
-    return sealed
 
 
 def variants(value: Any) -> Iterator[Any]:

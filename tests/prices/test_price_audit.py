@@ -12,8 +12,8 @@ import pytest
 
 from databazaar import OSMD, Arbiter, LedgerError, Uniform
 from databazaar.ledger import Book, Entry, Ledger, Terms, audit_entries
-from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
+from forging import reseal
 from small_markets import vector_market
 
 Forge = Callable[[list[Entry]], list[Entry]]
@@ -33,14 +33,6 @@ def entries() -> list[Entry]:
     found = list(ledger.store.entries())
     prices = {(entry.provider, entry.amount) for entry in found if entry.kind == "post"}
     assert {("p2", 3), ("p2", 7)} <= prices and found[-1].body["spent"] > 50
-    return found
-
-
-def sealed(entries: list[Entry]) -> list[Entry]:
-    head, found = GENESIS, []
-    for seq, entry in enumerate(entries):
-        found.append(replace(entry, seq=seq).sealed(head))
-        head = found[-1].hash
     return found
 
 
@@ -102,20 +94,20 @@ FORGED: dict[str, tuple[Forge, str]] = {
 def test_the_ledger_holds_and_says_why_it_ended(entries: list[Entry]) -> None:
     audit = audit_entries(entries)
     assert audit.ok and audit.closed and audit.terms is not None and audit.terms.format == 3
-    assert sealed(entries) == entries
+    assert reseal(entries) == entries
 
 
 @pytest.mark.parametrize("case", FORGED)
 def test_a_forged_ledger_is_found_and_the_fault_named(entries: list[Entry], case: str) -> None:
     forge, words = FORGED[case]
-    audit = audit_entries(sealed(forge(entries)))
+    audit = audit_entries(reseal(forge(entries)))
     assert not audit.ok and words in audit.message, audit.message
 
 
 def test_an_end_for_another_reason_is_found(entries: list[Entry]) -> None:
     stop = {**entries[-1].body["stop"], "reason": "nobody can be asked any more (4 of 4 providers used up)"}
     forged = [*entries[:-1], replace(entries[-1], body={**entries[-1].body, "stop": stop})]
-    assert "says it stopped because" in audit_entries(sealed(forged)).message
+    assert "says it stopped because" in audit_entries(reseal(forged)).message
 
 
 def test_a_run_that_ended_although_somebody_could_be_asked_is_found(entries: list[Entry]) -> None:
@@ -123,7 +115,7 @@ def test_a_run_that_ended_although_somebody_could_be_asked_is_found(entries: lis
     spent = sum(entry.amount or 0 for entry in entries[: rounds[-2]] if entry.kind == "post")
     last = {**entries[-1].body, "spent": spent, "refunded": 70 - spent}
     forged = [*entries[: rounds[-2] + 1], replace(entries[-1], body=last)]
-    assert "the run stopped although the budget covers another round" in audit_entries(sealed(forged)).message
+    assert "the run stopped although the budget covers another round" in audit_entries(reseal(forged)).message
 
 
 def reserve(round: int, draw: int, provider: str, amount: int) -> Entry:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, PricePerRow, Roster, check_payment
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
 from databazaar.roster import Amounts
+from forging import reseal
 from small_markets import MakeMarket
 
 
@@ -110,11 +110,7 @@ def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market: Make
     assert report.rules["payment"]["kind"] == "test-if-it-helps"
     at = next(i for i, e in enumerate(entries) if e.kind == "post" and e.amount == 4)
     forged = [*entries[:at], replace(entries[at], amount=3), *entries[at + 1 :]]
-    head, sealed = GENESIS, []
-    for entry in forged:
-        sealed.append(entry.sealed(head))
-        head = sealed[-1].hash
-    assert "payments do not follow" in audit_entries(sealed).message
+    assert "payments do not follow" in audit_entries(reseal(forged)).message
 
 
 @pytest.mark.parametrize("payment", [Generous(), PaysForNothing()], ids=repr)

@@ -26,9 +26,9 @@ from databazaar import (
     check_stop,
 )
 from databazaar.ledger import Entry, Ledger, audit_entries
-from databazaar.ledger.chain import GENESIS
 from databazaar.market.driver import play
 from databazaar.stops import STOPS, Budget, Patience
+from forging import reseal
 from small_markets import MakeMarket
 
 
@@ -36,14 +36,6 @@ def entries_of(arbiter: Arbiter) -> list[Entry]:
     ledger = Ledger(arbiter.rules)
     play([arbiter.begin(ledger)], arbiter.engine)
     return list(ledger.store.entries())
-
-
-def reseal(entries: list[Entry]) -> list[Entry]:
-    head, sealed = GENESIS, []
-    for seq, entry in enumerate(entries):
-        sealed.append(replace(entry, seq=seq).sealed(head))
-        head = sealed[-1].hash
-    return sealed
 
 
 @pytest.mark.parametrize(

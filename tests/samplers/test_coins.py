@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, BazaarError, Coins, Memory, Purse, Roster, Sampler, check_sampler
-from databazaar.ledger import Entry, Ledger, audit_entries
-from databazaar.ledger.chain import GENESIS
+from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
 from databazaar.samplers import SAMPLERS
+from forging import reseal
 from small_markets import MakeMarket
 
 ALPHAS = [0.0, 1e-9, 0.01, 0.3, 1.0]
@@ -399,11 +399,3 @@ def test_an_audit_replays_it_and_finds_a_forged_gain(make_vector_market: MakeMar
     gains = [2 * gain + 0.1 if k == 0 else gain for k, gain in enumerate(entries[at].body["gains"])]
     forged = replace(entries[at], body={**entries[at].body, "gains": gains})
     assert not audit_entries(reseal([*entries[:at], forged, *entries[at + 1 :]])).ok
-
-
-def reseal(entries: list[Entry]) -> list[Entry]:
-    head, sealed = GENESIS, []
-    for entry in entries:
-        sealed.append(entry.sealed(head))
-        head = sealed[-1].hash
-    return sealed

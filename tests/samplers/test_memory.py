@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError, Memory, Purse, Roster, check_sampler
-from databazaar.ledger import Entry, Ledger, audit_entries
-from databazaar.ledger.chain import GENESIS
+from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
 from databazaar.samplers import SAMPLERS
+from forging import reseal
 from small_markets import MakeMarket, closeness
 
 Gains = list[tuple[np.ndarray, np.ndarray]]
@@ -225,7 +225,7 @@ def test_the_update_is_that_of_the_formulas(
 
 def test_an_audit_replays_it_and_finds_a_forged_gain(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=90, prices=[1, 2, 3, 1])
-    arbiter = Arbiter(consumer, providers, engine="loop", seed=4)
+    arbiter = Arbiter(consumer, providers, Memory(), engine="loop", seed=4)
     ledger = Ledger(arbiter.rules)
     play([arbiter.begin(ledger)], arbiter.engine)
     entries = list(ledger.store.entries())
@@ -236,17 +236,9 @@ def test_an_audit_replays_it_and_finds_a_forged_gain(make_vector_market: MakeMar
     assert not audit_entries(reseal([*entries[:at], forged, *entries[at + 1 :]])).ok
 
 
-def reseal(entries: list[Entry]) -> list[Entry]:
-    head, sealed = GENESIS, []
-    for entry in entries:
-        sealed.append(entry.sealed(head))
-        head = sealed[-1].hash
-    return sealed
-
-
 def test_more_draws_than_providers_are_no_trouble(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market((0.0,), budget=30, per_round=5)
-    report = Arbiter(consumer, providers, engine="loop").run()
+    report = Arbiter(consumer, providers, Memory(), engine="loop").run()
     assert report.payouts[0].accesses == 30
 
 
@@ -262,7 +254,9 @@ def test_who_helps_earns_more_than_who_harms_at_any_scale_of_the_utility(make_ve
             oracles={2: lambda w: w - target},
             utility=lambda w, good=good, scale=scale: scale * good(w),
         )
-        paid.append([payout.pay for payout in Arbiter(consumer, providers, engine="loop", seed=2).run().payouts])
+        paid.append(
+            [payout.pay for payout in Arbiter(consumer, providers, Memory(), engine="loop", seed=2).run().payouts]
+        )
     assert paid[0] == paid[1] == paid[2]
     helps, _, harms = paid[0]
     assert helps > 2 * harms

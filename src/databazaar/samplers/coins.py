@@ -10,6 +10,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
+from databazaar.samplers.log_mean import log_mean
 from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
@@ -184,7 +185,7 @@ class Coins:
         if self.eta is None and largest > 0:
             now = math.log(float((values**2).mean())) + 2 * math.log(largest)
             if rounds > 1:
-                now = _log_mean(past.square, min(now, past.square + 2 * math.log(OUTLIER)))
+                now = log_mean(past.square, min(now, past.square + 2 * math.log(OUTLIER)), WINDOW)
             past = past._replace(square=now)
             scale = math.exp(min(math.log(largest) - now / 2, LARGEST_SCALE))
         surprise = _clipped(scale * (cost * shares.sum() / prices.sum()) - past.mean, limit)
@@ -232,8 +233,3 @@ def _of_the_others(values: Vector) -> Vector:
     np.cumsum(values[:-1], out=before[1:])
     after[:-1] = np.cumsum(values[:0:-1])[::-1]
     return np.asarray(before + after)
-
-
-def _log_mean(old: float, new: float) -> float:
-    """log((1 − w) e^old + w e^new), for the running mean of squares of any size."""
-    return float(np.logaddexp(math.log(1 - WINDOW) + old, math.log(WINDOW) + new))

@@ -10,6 +10,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
+from databazaar.samplers.log_mean import log_mean
 from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite
 
 FADE = 0.9
@@ -117,7 +118,7 @@ class Memory:
         first = not seen.any()
         per_coin = cost * (gains / largest) / c  # in units of the largest gain, so that no square over- or underflows
         now = math.log(float((per_coin**2).mean())) + 2 * math.log(largest)
-        square = now if first else _log_mean(square, min(now, square + 2 * math.log(OUTLIER)))
+        square = now if first else log_mean(square, min(now, square + 2 * math.log(OUTLIER)), WINDOW)
         values = per_coin * math.exp(min(math.log(largest) - square / 2, FARTHEST))
         if size > 1:
             others = (values @ c - values * c) / (c.sum() - c)  # Σ_{l≠k} g_l / Σ_{l≠k} c_l, in the same units
@@ -134,8 +135,3 @@ class Memory:
         log_q = FADE * log_q + np.clip(STEP * estimate, -LONGEST, LONGEST)
         log_q -= log_q.max()
         return np.concatenate([log_q, memory, seen, [square, mean]])
-
-
-def _log_mean(old: float, new: float) -> float:
-    """log((1 − w) e^old + w e^new), for the running mean of squares of any size."""
-    return float(np.logaddexp(math.log(1 - WINDOW) + old, math.log(WINDOW) + new))
