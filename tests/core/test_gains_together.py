@@ -58,9 +58,10 @@ def test_a_gain_is_what_the_rounds_model_loses_without_the_provider() -> None:
     failing=st.sets(st.integers(0, 4), max_size=5),
     own=st.booleans(),
     seed=st.integers(0, 99),
+    gains=st.sampled_from(["together", "shapley"]),
 )
 def test_the_means_one_product_gives_what_one_after_the_other_gives(
-    draws: list[int], failing: set[int], own: bool, seed: int
+    draws: list[int], failing: set[int], own: bool, seed: int, gains: str
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     asked = list(dict.fromkeys(draws))
@@ -70,7 +71,7 @@ def test_the_means_one_product_gives_what_one_after_the_other_gives(
     state = State(0, params, 0.0, None, np.zeros(1), params.new_empty(0), Best(0, params, 0.0))
     drawn = Drawn(np.array(draws), np.ones(len(draws)), Purse(9, np.ones(5, dtype=np.int64)))
     replies = Replies(updates, failures)
-    fast, slow = (propose(rule, state, drawn, replies, 0.7, of_own, together=True) for rule in (Mean(), PlainMean()))
+    fast, slow = (propose(rule, state, drawn, replies, 0.7, of_own, gains) for rule in (Mean(), PlainMean()))
     torch.testing.assert_close(fast.models, slow.models)
 
 

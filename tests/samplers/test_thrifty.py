@@ -17,7 +17,7 @@ from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
 from databazaar.roster import Offer
 from databazaar.samplers import SAMPLERS
-from databazaar.samplers.thrifty import ELASTICITY, OUTLIER, SPREAD, log_worth
+from databazaar.samplers.thrifty import DECISION, ELASTICITY, FRESH, OUTLIER, SPREAD, log_worth
 from forging import reseal
 from small_markets import vector_market
 
@@ -151,7 +151,25 @@ def test_what_all_gain_alike_favours_nobody_for_having_been_drawn() -> None:
     """The first rounds of a market gain much, whoever is asked; 0.7^t leaves rounding errors if one is careless."""
     rng = np.random.default_rng(3)
     shrinking = [(rng.permutation(5)[:3], np.full(3, 0.7**t)) for t in range(40)]
-    assert set(chances(learned(shrinking, [1] * 5, 3), [1] * 5)) == {0.2}
+    state = learned(shrinking, [1] * 5, 3)
+    seen, p = state[5:10], chances(state, [1] * 5)
+    assert len(set(seen)) > 2
+    np.testing.assert_allclose(p, (1 + seen / FRESH) ** -DECISION / ((1 + seen / FRESH) ** -DECISION).sum())
+
+
+def test_good_enough_is_good_enough() -> None:
+    """Once three are known to be far better than the rest, the best of them has no higher chance than the others."""
+    brings, everybody = np.array([9.0, 6.0, 5.0] + [0.0] * 17), np.arange(20)
+    p = chances(learned([(everybody, brings)] * 30, [1] * 20, 20), [1] * 20)
+    assert p[0] == p[1] == p[2] > 5 * p[3:].max()
+
+
+def test_data_that_are_as_good_are_used_alike_in_the_long_run() -> None:
+    """Luck at the beginning does not decide a long market: ten that are alike, beside ten that are worse."""
+    for seed in range(3):
+        _, drawn = played([1.0] * 10 + [0.0] * 10, [1] * 20, 5, 2000, noise=1.0, seed=seed)
+        good, bad = drawn[:10], drawn[10:]
+        assert good.max() < 2 * good.min() and good.min() > 2 * bad.max(), drawn
 
 
 @given(markets)
@@ -285,7 +303,7 @@ def test_a_bad_provider_earns_nothing_by_being_dear() -> None:
         prices = [price, 20, 20, 20, 20]
         _, drawn = played([-5.0, 1.0, 1.0, 1.0, 1.0], prices, 3, 400)
         share = drawn[0] * price / (drawn @ np.array(prices))
-        assert share < 0.05 or drawn[0] <= 2, (price, share, drawn)  # a first look is not to be had for less
+        assert share < 0.08 or drawn[0] <= 2, (price, share, drawn)  # a first look is not to be had for less
 
 
 def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
@@ -373,7 +391,8 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
     m, centre = len(known), sum(r[i] for i in known) / len(known)
     spread = sum((r[i] - centre) ** 2 for i in known) / (m - 1) - sum(error[i] for i in known) / m
     square = (m * max(0.0, spread) + per_round * SPREAD**2) / (m + per_round)
-    return [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
+    worth = [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
+    return [min(x, 1.0) - math.log(1.0 + times / 50.0) for x, times in zip(worth, seen, strict=True)]
 
 
 @given(markets, st.integers(1, 40))

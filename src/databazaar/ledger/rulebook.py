@@ -166,13 +166,13 @@ class RuleBook:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞
         for a sampler that hears failures.
 
-        Gains `together` are often below zero for everybody, once the model is good. Who never answers would then be
-        the best of all: there, a void reply is no better than the worst reply of its round.
+        Gains `together` and `shapley` are often below zero for everybody, once the model is good. Who never answers
+        would then be the best of all: there, a void reply is no better than the worst reply of its round.
         """
         void = 0.0
         if getattr(self.sampler, "hears_failures", False):
             void = -np.inf
-        elif getattr(self.sampler, "gains", "alone") == "together":
+        elif getattr(self.sampler, "gains", "alone") != "alone":
             void = min((0.0, *(gain for gain in gains if gain is not None)))
         numbers = np.array([void if gain is None else gain for gain in gains])
         return self.sampler.update(state, drawn.draws, numbers, drawn.purse)

@@ -16,8 +16,14 @@ far from what it knows itself.
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
 who hardly works. A sampler may ask for gains `together` instead: what the round's model loses without the provider,
-U(w⁺) − U(w⁺ without i). Only where a model of such a round has no finite utility are updates looked at alone, to find
-out whose it was.
+U(w⁺) − U(w⁺ without i). Or for `shapley` gains: its share of the round's rise, in the game whose players are the draws
+and whose coalitions S reach w(S) = w + γ/K · Σ_{j in S} g_j. Halfway, at m = w + γ/2K · Σ g_j, the difference
+
+    U(m + γ/2K · g_i) − U(m − γ/2K · g_i)
+
+is the Shapley value of draw i, exactly where U is quadratic along the moves: then every pair's interaction is halved
+among the two, and the gains of a round add up to its rise. Who sends back nothing gains nothing (a null player).
+Only where a model of such rounds has no finite utility are updates looked at alone, to find out whose it was.
 """
 
 from __future__ import annotations
@@ -103,13 +109,14 @@ class State:
 @dataclass(frozen=True)
 class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
-    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i, or, where gains
-    are measured `together`, what the round comes to without it. `own` is the consumer's update."""
+    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i for gains
+    `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's move with
+    all of its part, followed by as many with none of it. `own` is the consumer's update."""
 
     models: Tensor
     aggregator: Tensor
     own: Tensor | None = None
-    together: bool = False
+    gains: str = "alone"
 
 
 @dataclass(frozen=True)
@@ -133,14 +140,19 @@ def propose(
     replies: Replies,
     step: float,
     own: Tensor | None = None,
-    together: bool = False,
+    gains: str = "alone",
 ) -> Proposed:
     """What there is to score, from replies that an engine has found to be in good order."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures]
     move = Move(aggregator, state, drawn.asked, replies, step, own)
     params, combined = move(good)
-    each = move.without_each(good) if together else state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, own, together)
+    if gains == "together":
+        each = move.without_each(good)
+    elif gains == "shapley":
+        each = move.halfway_with_and_without_each(good)
+    else:
+        each = state.params + step * replies.updates
+    return Proposed(torch.cat([each, params[None]]), combined, own, gains)
 
 
 @dataclass(frozen=True)
@@ -183,6 +195,30 @@ class Move:
         ]
         return self.state.params + torch.tensor(weights).to(updates) @ updates
 
+    def halfway_with_and_without_each(self, good: Sequence[int]) -> Tensor:
+        """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again).
+
+        The consumer's update, one more draw, is a player like the others: there is half of it in every row.
+        """
+        if not good:
+            return self.state.params.repeat(2 * len(self.asked), 1)
+        parts = [[whole if j == i else 0.5 for j in self.asked] for whole in (1.0, 0.0) for i in self.asked]
+        if type(self.aggregator) is not Mean:
+            return torch.stack([self._in_part(part)(good)[0] for part in parts])
+        own = 0 if self.own is None else 1
+        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
+        share = self.step / (len(good) + own)
+        weights = [
+            [share * good.count(i) * half for i, half in zip(self.asked, part, strict=True)] + [share * 0.5] * own
+            for part in parts
+        ]
+        return self.state.params + torch.tensor(weights).to(updates) @ updates
+
+    def _in_part(self, part: Sequence[float]) -> Move:
+        updates, own = self.replies.updates, None if self.own is None else 0.5 * self.own
+        partly = replace(self.replies, updates=updates * torch.tensor(part).to(updates)[:, None])
+        return replace(self, replies=partly, own=own)
+
 
 def conclude(
     rules: RuleBook,
@@ -197,8 +233,12 @@ def conclude(
     """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
-    if proposed.together:
-        by_provider, reasons = shared_gains(drawn, replies, singles, float(whole.utility[0])), dict(replies.failures)
+    reasons = dict(replies.failures)
+    if proposed.gains == "together":
+        by_provider = shared_gains(drawn, replies, float(whole.utility[0]), singles.utility)
+    elif proposed.gains == "shapley":
+        with_it, without = singles.utility[: len(asked)], singles.utility[len(asked) :]
+        by_provider = shared_gains(drawn, replies, with_it, without)
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]
@@ -248,11 +288,13 @@ def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Se
     return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
 
 
-def shared_gains(drawn: Drawn, replies: Replies, without: Scores, utility: float) -> dict[int, float | None]:
-    """U(w⁺) − U(w⁺ without i) for each provider asked, divided by how often it was drawn; None for failed replies."""
-    draws = drawn.draws.tolist()
-    losses = zip(drawn.asked, without.utility.tolist(), strict=True)
-    return {i: None if i in replies.failures else (utility - rest) / draws.count(i) for i, rest in losses}
+def shared_gains(
+    drawn: Drawn, replies: Replies, with_it: float | NDArray[np.float64], without: NDArray[np.float64]
+) -> dict[int, float | None]:
+    """What the model with each provider asked has more utility than that without it, divided by how often it was drawn;
+    None for failed replies."""
+    draws, more = drawn.draws.tolist(), zip(drawn.asked, (with_it - without).tolist(), strict=True)
+    return {i: None if i in replies.failures else gain / draws.count(i) for i, gain in more}
 
 
 def marginal_gains(

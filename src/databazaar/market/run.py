@@ -113,13 +113,13 @@ class MarketRun:
         """The models to score."""
         state = self.state
         own = None if self.own_update is None else self.own_update(state.params, state.round)
-        together = getattr(self.rules.sampler, "gains", "alone") == "together"
-        return propose(self.aggregator, state, drawn, replies, self.step_size, own, together)
+        gains = getattr(self.rules.sampler, "gains", "alone")
+        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains)
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
         """What is paid and learned, and the model that the round comes to."""
         step = self.step_size
-        if proposed.together and not np.isfinite(scores.utility).all():
+        if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
             proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own)
             scores = self.evaluator.score(proposed.models)
         return conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)

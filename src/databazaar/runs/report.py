@@ -60,7 +60,7 @@ class Report(Displayed):
 
     The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
     that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
-    those that the sampler asks for, "alone" or "together", and `exploration` the money that a draw spends in
+    those that the sampler asks for, "alone", "together" or "shapley", and `exploration` the money that a draw spends in
     the mean only to keep each provider explored, where the sampler can say. `brought` tells what came of each one's
     pay.
     """

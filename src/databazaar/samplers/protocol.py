@@ -34,10 +34,11 @@ class Sampler(Protocol):
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
 
-    Class attributes may say more. `gains`: which gains it wants, "alone", as in the paper and as without it, or
-    "together", what the round's model loses without the provider (market/round.py). `hears_failures = True`: a void
-    reply has a gain of −∞ for it, and not one of zero. `shortens_rounds = True`: it may draw fewer than it could. A
-    method `exploration(purse)` may say what money a draw spends in the mean only to keep each provider explored.
+    Class attributes may say more. `gains`: which gains it wants (market/round.py), "alone", as in the paper and as
+    without it, "together", what the round's model loses without the provider, or "shapley", the provider's Shapley
+    value within the round. `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
+    `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
+    spends in the mean only to keep each provider explored.
     """
 
     kind: ClassVar[str]

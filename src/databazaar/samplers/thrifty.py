@@ -23,11 +23,14 @@ LARGEST, FARTHEST = 1e300, 500.0
 """Where a gain, and the power of two between it and the unit, are cut off: in the end an advantage is clipped."""
 DECISION = 3.0
 """By how much a provider's log-weight rises when it is better than the mean by one spread, and that is certain."""
-ELASTICITY, KNOWN_ELASTICITY, HALF_KNOWN = 1.0, 1.5, 3.0
-"""By how many percent a provider is asked less often that asks one percent more than those who are as good: of whom
-nothing is known, of whom much is, and after how many draws it is halfway. At 1 what a provider earns does not depend on
-its price, and to get to know a dear one costs as much as to get to know a cheap one; above 1 it earns less if it asks
-more."""
+GOOD_ENOUGH = 1.0
+"""Beyond how many spreads above the mean a provider is not asked more often for being still better."""
+FRESH = 50.0
+"""After how many accesses a provider's data count for an eighth, 2^−DECISION, of what they did when they were new."""
+ELASTICITY = 1.25
+"""By how many percent a provider is asked less often that asks one percent more than those who are as good. At 1 what
+it earns does not depend on its price, and to get to know a dear one costs as much as to get to know a cheap one; above
+1 it earns less if it asks more."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,19 @@ class Thrifty:
         r_i ← r_i + max(0.1, 1/times seen) (a_k − r_i)           the memory of each provider
         N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
-        ℓ_i = 3 · S²/(S² + N_i) · r_i / S                        the log worth: shrunk by its error, in units of S
+        x_i = S²/(S² + N_i) · r_i / S                            the worth: shrunk by its error, in units of S
+        ℓ_i = 3 (min(x_i, 1) − log(1 + seen_i/50))               good enough is good enough, and data wear off
         c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
-        p_i ∝ e^ℓ_i (c*_i / c_i)^e_i,  e_i = 1 + ½ seen_i/(seen_i + 3)
+        p_i ∝ e^ℓ_i (c*_i / c_i)^1.25
 
     and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
     than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
     sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
     be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
-    It learns from gains `together`: what the round's model loses without the provider (market/round.py).
+    It learns from `shapley` gains: each provider's share of what the round brought (market/round.py). Good enough is
+    good enough, and data that were used often are worth less: a market that goes on buying from the few that look best
+    learns their rows by heart. Neither shows in a gain, which is of one round.
 
     Departures from the paper: those of Algorithm 1's line 5 and of all of Algorithm 2. Log-weights are what the mirror
     step over discounted, standardised gains comes to (docs/explanation/allocation.md). There is no regret bound; it is
@@ -61,12 +67,12 @@ class Thrifty:
     >>> for _ in range(5):
     ...     state = sampler.update(state, np.array([0, 1, 2]), np.array([3e-6, 1e-6, -1e-6]), purse)
     >>> sampler.probabilities(state, purse).round(2)
-    array([0.97, 0.03, 0.  ])
+    array([0.95, 0.05, 0.  ])
     """
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "together"
+    gains: ClassVar[str] = "shapley"
     hears_failures: ClassVar[bool] = True
     shortens_rounds: ClassVar[bool] = True
 
@@ -87,7 +93,7 @@ class Thrifty:
         same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
         if not same:
             logs = np.log(prices)
-            weights = weights + _elasticity(state[n : 2 * n][open_]) * (log_peer_prices(weights, logs) - logs)
+            weights = weights + ELASTICITY * (log_peer_prices(weights, logs) - logs)
         q = np.exp(weights - weights.max())
         q /= q.sum()
         q = np.maximum(q, self.alpha / n * (1.0 if same else np.minimum(1.0, (q @ prices) / prices)))
@@ -130,10 +136,6 @@ class Thrifty:
         return np.concatenate([memory, seen, common])
 
 
-def _elasticity(seen: Vector) -> Vector:
-    return ELASTICITY + (KNOWN_ELASTICITY - ELASTICITY) * seen / (seen + HALF_KNOWN)
-
-
 class _Common(NamedTuple):
     """What is known of all providers together: draws of a round, how many rounds had a single draw, u² as
     `square` · 4^`exponent` (0 while it is unknown), the running mean of single draws' gains, and v."""
@@ -157,8 +159,12 @@ def log_worth(state: Vector, providers: int) -> Vector:
     errors = common.noise * np.maximum(1.0 / np.maximum(seen, 1.0), RATE / (2.0 - RATE))
     apart = max(0.0, float(memory[known].var(ddof=1)) - float(errors[known].mean()))
     square = (count * apart + common.per_round * SPREAD**2) / (count + common.per_round)
-    worth: Vector = np.where(known, DECISION * square / (square + errors) * memory / math.sqrt(square), 0.0)
-    return worth
+    worth = np.where(known, square / (square + errors) * memory / math.sqrt(square), 0.0)
+    wear = np.log1p(seen / FRESH)
+    typical = float(seen @ wear) / float(seen.sum())
+    wear += np.clip(-worth, 0.0, 1.0) * np.maximum(0.0, typical - wear)
+    logs: Vector = DECISION * (np.minimum(worth, GOOD_ENOUGH) - wear)
+    return logs
 
 
 def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:

@@ -1,0 +1,87 @@
+"""Shapley gains: each provider's share of what a round adds to the utility."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar import Arbiter, Consumer, Provider, Thrifty
+
+Vector = np.ndarray
+
+
+def shapley_by_enumeration(utility: Callable[[Vector], float], w: Vector, updates: list[Vector]) -> list[float]:
+    """The mean over all orders of what each update adds when it comes, each with a weight of 1/K."""
+    values, orders = np.zeros(len(updates)), list(permutations(range(len(updates))))
+    for order in orders:
+        here = w
+        for i in order:
+            there = here + updates[i] / len(updates)
+            values[i] += utility(there) - utility(here)
+            here = there
+    return list(values / len(orders))
+
+
+def always(update: Vector) -> Callable[[Vector], Vector]:
+    return lambda _: update
+
+
+def played(utility: Callable[[Vector], float], updates: list[Vector], w: Vector) -> list[float]:
+    """The gains of the first round of a market that asks everybody once."""
+    consumer = Consumer(w, budget=len(updates), per_round=len(updates), utility=utility)
+    providers = [Provider(f"p{i}", oracle=always(update)) for i, update in enumerate(updates)]
+    report = Arbiter(consumer, providers, Thrifty(), engine="loop").run()
+    gains = {access.provider: access.gain for access in report.rounds[0].accesses}
+    return [gain for i in range(len(updates)) if (gain := gains[i]) is not None]
+
+
+@settings(deadline=None, max_examples=25)
+@given(count=st.integers(1, 5), seed=st.integers(0, 10**6))
+def test_where_the_utility_is_quadratic_they_are_the_shapley_values(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    root, slope, w = rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3).astype(np.float32).astype(float)
+    updates = [u.astype(np.float32).astype(float) for u in rng.normal(size=(count, 3))]
+
+    def utility(v: Vector) -> float:
+        return float(slope @ v - 0.5 * v @ root @ root.T @ v)
+
+    found = played(utility, updates, w)
+    exact = shapley_by_enumeration(utility, w, updates)
+    assert found == pytest.approx(exact, abs=1e-4)
+    rise = utility(w + sum(updates) / count) - utility(w)
+    assert sum(found) == pytest.approx(rise, abs=1e-4)  # nothing is left over
+
+
+def test_where_it_is_not_they_are_close() -> None:
+    """A log loss: closer to the Shapley value than what the round loses without a provider."""
+    rng = np.random.default_rng(3)
+    rows, labels = rng.normal(size=(50, 3)), rng.random(50) < 0.5
+
+    def utility(v: Vector) -> float:
+        return -float(np.logaddexp(0.0, np.where(labels, -1.0, 1.0) * (rows @ v)).mean())
+
+    w, updates = np.zeros(3), [u.astype(np.float32).astype(float) for u in rng.normal(size=(4, 3))]
+    found, exact = played(utility, updates, w), shapley_by_enumeration(utility, w, updates)
+    whole = utility(w + sum(updates) / 4)
+    lost = [whole - utility(w + (sum(updates) - u) / 3) for u in updates]
+
+    def error(gains: list[float]) -> float:
+        return max(abs(gain - value) for gain, value in zip(gains, exact, strict=True))
+
+    assert error(found) < 0.03 * max(map(abs, exact))
+    assert error(lost) > 0.1 * max(map(abs, exact))
+
+
+def test_who_sends_nothing_gains_nothing_and_two_alike_gain_alike() -> None:
+    def utility(v: Vector) -> float:
+        return -float(((v - 1.0) ** 2).sum())
+
+    helps, nothing = np.array([0.5, 0.25]), np.zeros(2)
+    found = played(utility, [helps, nothing, helps, -helps], np.zeros(2))
+    assert found[1] == 0.0
+    assert found[0] == found[2] > 0 > found[3]
