@@ -8,7 +8,7 @@ import numpy as np
 
 from databazaar.conformance import require, require_rebuilt
 from databazaar.roster import PriceChange, Purse, Roster
-from databazaar.samplers.protocol import SAMPLERS, Draws, Sampler, Vector
+from databazaar.samplers.protocol import GAINS, SAMPLERS, Draws, Sampler, Vector
 
 
 def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, rounds: int = 50) -> None:
@@ -21,6 +21,8 @@ def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, r
     >>> check_sampler(OSMD(eta=1.0, alpha=0.1))
     """
     require_rebuilt(SAMPLERS, sampler)
+    wanted = getattr(sampler, "gains", "alone")
+    require(wanted in GAINS, f"gains must be one of {', '.join(GAINS)}, got {wanted!r}")
     dearer = Roster.of((f"p{i}", f"owner {i // 2}", 1 + 3 * i) for i in range(providers))
     changed = PriceChange(max(1, rounds // 2), 2 + 3 * providers)
     capped = Roster(

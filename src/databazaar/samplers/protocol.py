@@ -25,6 +25,8 @@ SAMPLERS = Registry(
     },
 )
 """Every sampler by its kind."""
+GAINS = ("alone", "together", "shapley")
+"""The gains that a sampler may ask for."""
 
 
 @runtime_checkable

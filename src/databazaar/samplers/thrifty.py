@@ -45,7 +45,9 @@ class Thrifty:
         N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         x_i = S²/(S² + N_i) · r_i / S                            the worth: shrunk by its error, in units of S
-        ℓ_i = 3 (min(x_i, 1) − log(1 + seen_i/50))               good enough is good enough, and data wear off
+        ω_i = log(1 + seen_i/50)                                 the wear of its data; of who is worse than the others
+                                                                 (x_i ≤ −1) no less than that of a typical access
+        ℓ_i = 3 (min(x_i, 1) − ω_i)                              the log worth: good enough is good enough
         c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
         p_i ∝ e^ℓ_i (c*_i / c_i)^1.25
 
@@ -149,7 +151,11 @@ class _Common(NamedTuple):
 
 
 def log_worth(state: Vector, providers: int) -> Vector:
-    """ℓ: how much more often each provider would be asked than one of whom nothing is known, if all asked the same."""
+    """ℓ: how much more often each provider would be asked than one of whom nothing is known, if all asked the same.
+
+    To be fresh is no merit of who is worse than the others: between x = 0 and −1 its wear rises to that of a typical
+    access, Σ seen ω / Σ seen. Else a long market, whose good providers have worn off, would go back to the bad ones.
+    """
     memory, seen = state[:providers], state[providers : 2 * providers]
     common = _Common(*state[2 * providers :].tolist())
     known = seen > 0
