@@ -73,6 +73,8 @@ class Offer:
 
     def at(self, round: int) -> Offer:
         """The offer as it stands in this round, with the changes that are still to come."""
+        if not self.price_changes or self.price_changes[0].from_round > round:
+            return self
         later = tuple(change for change in self.price_changes if change.from_round > round)
         return replace(self, price=self.price_at(round), price_changes=later)
 
@@ -152,7 +154,8 @@ class Roster(Displayed):
         """The same offers at the prices of this round: this very roster where no change has come yet."""
         passed = self.changes_by(round)
         if passed not in self._versions:
-            self._versions[passed] = Roster(tuple(offer.at(round) for offer in self.offers))
+            before = self._versions.get(passed - 1, self)
+            self._versions[passed] = Roster(tuple(offer.at(round) for offer in before.offers))
         return self._versions[passed]
 
     @cached_property
