@@ -33,6 +33,14 @@ class Currency:
     def format(self, minor: int) -> str:
         return f"{self.amount(minor)} {self.name}"
 
+    def in_words(self, minor: int) -> str:
+        """As `format`, but a single credit is no plural. Ledgers hold sentences with `format`, so that stays as it is.
+
+        >>> Currency().in_words(1), Currency("credits", 2).in_words(100), Currency("francs").in_words(1)
+        ('1 credit', '1.00 credits', '1 francs')
+        """
+        return "1 credit" if (self.name, self.amount(minor)) == ("credits", "1") else self.format(minor)
+
     def parse(self, written: int | str, field: str = "amount") -> int:
         """Minor units of an amount as a person writes it. Floats are refused: they do not hold cents exactly."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from databazaar.market.quoting import quote
 from databazaar.market.quoting.fares import draws_repeat
 from databazaar.market.quoting.projection import draws_until_all_seen
 from databazaar.market.quoting.quote import Span
+from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Purse, Roster
 from databazaar.samplers.protocol import Vector
 from quoted_markets import Stubborn, offers_at, rules_for
@@ -30,6 +31,15 @@ def test_one_price_for_all_is_the_papers_market() -> None:
     assert found.unspent_because == ("a rest below 0.10 EUR pays for no whole round",)
     assert {(p.price, p.can_sell, p.can_earn, p.status) for p in found.providers} == {(2, 500, 1000, "open")}
     assert found.facts()["rounds"] == "100" and found.without_pace is None and not found.warnings
+
+
+def test_one_credit_and_one_access_are_no_plural() -> None:
+    rules = rules_for(offers_at(2, 3), budget=51, per_round=1)
+    found = quote(replace(rules, terms=replace(rules.terms, currency=Currency())))
+    facts = found.facts()
+    assert facts["budget"] == "51 credits, 1 access a round"
+    assert facts["not spent"] == "0 credits to 1 credit; a rest below 2 credits pays for nobody"
+    assert [found.about(mean) for mean in (0.05, 1.0, 120.4)] == ["0.05 credits", "1.0 credits", "120 credits"]
 
 
 def test_two_prices() -> None:

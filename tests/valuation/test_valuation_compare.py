@@ -51,6 +51,9 @@ def test_every_method_pays_and_counts(make: MakeMarket) -> None:
     even = result["uniform-without-replacement"]
     assert even.mean("oracle_calls") == result["fedsv"].mean("oracle_calls") == consumer.budget
     assert even.mean("utility_evaluations") == rounds * (consumer.per_round + 1) + 1
+    for bought in result["market"].results:  # its gains are Shapley values: two models for each provider asked
+        played = int(bought.stopped.split(" rounds played")[0])
+        assert bought.cost.utility_evaluations == 2 * bought.cost.oracle_calls + played + 1
     assert result["uniform"].mean("oracle_calls") < consumer.budget  # whoever is drawn twice is asked once
     samplers = {name: result[name].results[0].settings["sampler"] for name in ("market", "osmd", "uniform")}
     assert samplers["osmd"] == SAMPLERS.settings_of(theory_sampler(consumer, providers)), "the paper's, not ours"

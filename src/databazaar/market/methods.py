@@ -80,10 +80,11 @@ class MarketMethod(Method):
 def _valued(method: str, played: MarketRun) -> ValuationResult:
     assert isinstance(played.accounts, Ledger)
     report, tally = report_from(audit_entries(played.accounts.store.entries())), Tally()
+    models = 2 if report.gains == "shapley" else 1  # that are scored for each provider asked (market/round.py)
     for one in report.rounds:
         asked = len({access.provider for access in one.accesses})
         tally.oracle_calls += asked
-        tally.utility_evaluations += asked + 1
+        tally.utility_evaluations += models * asked + 1
     tally.utility_evaluations += 1
     tally.trainings = 1
     pay = np.array([payout.pay for payout in report.payouts], dtype=np.float64)

@@ -37,8 +37,8 @@ def _no_round(quote: Quote, asked: int) -> str:
         return "nobody can be asked, so there is no round: raise most_per_access or most_per_round, or leave them out"
     needed = quote.per_round * min(provider.price for provider in quote.providers)
     return (
-        f"the budget pays for no round of {quote.per_round:,} accesses: raise budget to at least "
-        f"{quote.currency.format(needed)}, or lower per_round"
+        f"the budget pays for no round of {in_accesses(quote.per_round)}: raise budget to at least "
+        f"{quote.currency.in_words(needed)}, or lower per_round"
     )
 
 
@@ -57,8 +57,8 @@ def _who(quote: Quote, asked: int) -> Iterator[str]:
         who, share = listed([p.id for p in large]), 100 * dearest / quote.budget
         yield (
             f"a single access to {who} costs up to {share:.0f} % of the budget: set most_per_access below "
-            f"{quote.currency.format(cheapest)}, or raise budget to at least "
-            f"{quote.currency.format(round(dearest / LARGE_PRICE))}"
+            f"{quote.currency.in_words(cheapest)}, or raise budget to at least "
+            f"{quote.currency.in_words(round(dearest / LARGE_PRICE))}"
         )
 
 
@@ -98,7 +98,7 @@ def _on_what(quote: Quote, asked: int) -> Iterator[str]:
         yield f"exploration takes {100 * quote.exploration.share:.0f} % of the budget: lower the sampler's alpha"
     if quote.least_unspent > LARGE_SHARE * quote.budget:
         yield (
-            f"{quote.currency.format(quote.least_unspent)} or more of the budget cannot be spent: lower budget, or "
+            f"{quote.currency.in_words(quote.least_unspent)} or more of the budget cannot be spent: lower budget, or "
             "raise what holds it back (caps, most_per_access, most_per_round)"
         )
 
@@ -127,9 +127,13 @@ def _used_up(fares: Fares, played: list[Stretch], found: Bounds) -> str:
     caps = [fares.caps[i] for i in {i for stretch in played for i in fares.allowed(stretch)}]
     count = sum(cap or 0 for cap in caps)
     if caps and all(cap is not None for cap in caps):
-        words = f"all caps together allow {count:,} access{'' if count == 1 else 'es'}"
+        words = f"all caps together allow {in_accesses(count)}"
         return words if count <= found.most_accesses else ""
     return "who is cheap may be used up, and the rest too little for others" if count else ""
+
+
+def in_accesses(count: int) -> str:
+    return f"{count:,} access{'' if count == 1 else 'es'}"
 
 
 def _too_little(fares: Fares, played: list[Stretch], found: Bounds, currency: Currency) -> str:
@@ -139,4 +143,4 @@ def _too_little(fares: Fares, played: list[Stretch], found: Bounds, currency: Cu
     if max(whole, alone) <= found.least_unspent:
         return ""
     buys = "no whole round" if whole > alone else "nobody"
-    return f"a rest below {currency.format(max(whole, alone))} pays for {buys}"
+    return f"a rest below {currency.in_words(max(whole, alone))} pays for {buys}"

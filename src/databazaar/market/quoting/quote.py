@@ -11,7 +11,7 @@ import numpy as np
 
 from databazaar.display import Displayed
 from databazaar.ledger.rulebook import RuleBook
-from databazaar.market.quoting.advice import advice, reasons_for_a_rest
+from databazaar.market.quoting.advice import advice, in_accesses, reasons_for_a_rest
 from databazaar.market.quoting.bounds import Bounds, bounds
 from databazaar.market.quoting.fares import Fares
 from databazaar.market.quoting.outlook import Outlook, outlooks
@@ -99,9 +99,9 @@ class Quote(Displayed):
 
     def facts(self) -> dict[str, str]:
         """The quote in sentences, by what they are about."""
-        money = self.currency.format
+        money = self.currency.in_words
         facts = {
-            "budget": f"{money(self.budget)}, {self.per_round:,} accesses a round",
+            "budget": f"{money(self.budget)}, {in_accesses(self.per_round)} a round",
             "rounds": f"{self.rounds}{self._short()}",
             "accesses": str(self.accesses),
         }
@@ -125,7 +125,7 @@ class Quote(Displayed):
         return f"; up to {self.short_rounds:,} of them cut by the rest or by caps"
 
     def _unspent(self) -> str:
-        money, least, most = self.currency.format, self.least_unspent, self.most_unspent
+        money, least, most = self.currency.in_words, self.least_unspent, self.most_unspent
         amounts = money(most) if least == most else f"{money(least)} to {money(most)}"
         return amounts if not most else "; ".join([amounts, *self.unspent_because])
 
@@ -139,16 +139,16 @@ class Quote(Displayed):
         )
 
     def _first_look(self, look: FirstLook) -> str:
-        least = f"at the least {_rounds(look.least_rounds)} (n/K) and {self.currency.format(look.least_money)}"
+        least = f"at the least {_rounds(look.least_rounds)} (n/K) and {self.currency.in_words(look.least_money)}"
         if look.rounds is None or look.money is None:
             return f"{least}; sampler {self.sampler!r} gives somebody no chance at first"
         mean = f"about {_rounds(math.ceil(look.rounds))} and {self.about(look.money)}"
         return f"{mean}, in the mean of independent draws with the first chances; {least}"
 
     def about(self, amount: float) -> str:
-        """An amount that is a mean, with the currency's decimals and one more where it is small."""
+        """An amount that is a mean, with the currency's decimals and one or two more where it is small."""
         whole = amount / 10**self.currency.decimals
-        decimals = self.currency.decimals + (amount < 100)
+        decimals = self.currency.decimals + (amount < 100) + (amount < 1)
         return f"{whole:,.{decimals}f} {self.currency.name}"
 
     def _facts(self) -> dict[str, str]:
