@@ -17,7 +17,7 @@ from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
 from databazaar.roster import Offer
 from databazaar.samplers import SAMPLERS
-from databazaar.samplers.thrifty import DECISION, ELASTICITY, FRESH, OUTLIER, SPREAD, log_worth
+from databazaar.samplers.thrifty import DECISION, ELASTICITY, FRESH, OUTLIER, SPREAD, log_weights, worth
 from forging import reseal
 from small_markets import vector_market
 
@@ -191,7 +191,8 @@ def test_where_all_ask_the_same_prices_have_no_say(market: Market, price: int) -
     state = learned(some_rounds(n, min(size, n), 25, market.seed), [price] * n, size)
     found = chances(state, [price] * n)
     assert found.tobytes() == chances(state, [1] * n).tobytes()
-    q = np.exp(log_worth(state, n) - log_worth(state, n).max())
+    logs = log_weights(worth(state, n), state[n : 2 * n], np.zeros(n))
+    q = np.exp(logs - logs.max())
     q = np.maximum(q / q.sum(), 0.01 / n)
     np.testing.assert_allclose(found, q / q.sum())
 
@@ -299,6 +300,18 @@ def test_a_price_above_the_others_of_the_same_quality_does_not_pay() -> None:
     assert earned == sorted(earned, reverse=True), earned
 
 
+def test_nor_does_it_in_a_long_market_of_data_that_wear_off() -> None:
+    """Who asks more than its equals is asked less often; its data stay fresh, and must not be bought again for that."""
+    shares = []
+    for price in (20, 80, 600):
+        prices, money = [price] + [20] * 19, np.zeros(2)
+        for seed in range(4):
+            _, drawn = played([1.0] * 5 + [0.0] * 15, prices, 5, 400, noise=0.5, seed=seed)
+            money += drawn[0] * price, drawn @ np.array(prices)
+        shares.append(money[0] / money[1])
+    assert shares[0] > shares[1] > shares[2], shares
+
+
 def test_a_bad_provider_earns_nothing_by_being_dear() -> None:
     for price in (20, 200, 2000):
         prices = [price, 20, 20, 20, 20]
@@ -393,14 +406,13 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
         for i, a in zip(draws, advantages, strict=True):
             seen[i] += 1
             r[i] += max(0.1, 1 / seen[i]) * (a - r[i])
-    known = [i for i in range(n) if seen[i]]
-    if len(known) < 2:
-        return [0.0] * n
-    error = [v * max(1 / max(1, times), 0.1 / 1.9) for times in seen]
-    m, centre = len(known), sum(r[i] for i in known) / len(known)
-    spread = sum((r[i] - centre) ** 2 for i in known) / (m - 1) - sum(error[i] for i in known) / m
-    square = (m * max(0.0, spread) + per_round * SPREAD**2) / (m + per_round)
-    worth = [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
+    known, worth = [i for i in range(n) if seen[i]], [0.0] * n
+    if len(known) > 1:
+        error = [v * max(1 / max(1, times), 0.1 / 1.9) for times in seen]
+        m, centre = len(known), sum(r[i] for i in known) / len(known)
+        spread = sum((r[i] - centre) ** 2 for i in known) / (m - 1) - sum(error[i] for i in known) / m
+        square = (m * max(0.0, spread) + per_round * SPREAD**2) / (m + per_round)
+        worth = [square / (square + error[i]) * r[i] / math.sqrt(square) if seen[i] else 0.0 for i in range(n)]
     wear = [math.log(1.0 + times / 50.0) for times in seen]
     typical = sum(times * lost for times, lost in zip(seen, wear, strict=True)) / sum(seen)
     for i, x in enumerate(worth):
@@ -411,15 +423,13 @@ def slow_reference(rounds: Rounds, n: int, per_round: int) -> list[float]:
 
 @given(markets, st.integers(1, 40))
 def test_the_worth_is_that_of_the_formulas(market: Market, rounds: int) -> None:
-    """Up to the factor in front, DECISION."""
+    """Where all ask the same."""
     prices, size = market.prices, market.per_round
     n = len(prices)
     history = some_rounds(n, min(size, n), rounds, market.seed)
-    fast = log_worth(learned(history, prices, size), n)
-    slow = np.array(slow_reference(history, n, size))
-    factor = float(fast @ slow / (slow @ slow)) if slow.any() else 0.0
-    assert factor > 0 or not fast.any()
-    np.testing.assert_allclose(fast, factor * slow, rtol=1e-6, atol=1e-9)
+    state = learned(history, prices, size)
+    fast = log_weights(worth(state, n), state[n : 2 * n], np.zeros(n))
+    np.testing.assert_allclose(fast, DECISION * np.array(slow_reference(history, n, size)), rtol=1e-6, atol=1e-9)
 
 
 def unequal_market() -> tuple[Consumer, list[Provider]]:

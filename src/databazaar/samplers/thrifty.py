@@ -31,6 +31,9 @@ ELASTICITY = 1.25
 """By how many percent a provider is asked less often that asks one percent more than those who are as good. At 1 what
 it earns does not depend on its price, and to get to know a dear one costs as much as to get to know a cheap one; above
 1 it earns less if it asks more."""
+WEAR_BY_PRICE = 2.0
+"""Data wear off faster that were paid more for than those of peers: at twice the peers' price four times as fast. Else
+who asks more would be asked less often, stay fresh, and be asked again at its price."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,10 @@ class Thrifty:
         N_i = v max(1/times seen, 0.1/1.9)                       its error; v is the running mean of (a_k − r_i)²
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         x_i = S²/(S² + N_i) · r_i / S                            the worth: shrunk by its error, in units of S
-        ω_i = log(1 + seen_i/50)                                 the wear of its data; of who is worse than the others
+        c*_i = the price of those who are as good or better      (samplers/peer_prices.py, with ℓ_i = 3 min(x_i, 1))
+        ω_i = log(1 + seen_i (c_i/c*_i)² / 50)                   the wear of its data; of who is worse than the others
                                                                  (x_i ≤ −1) no less than that of a typical access
-        ℓ_i = 3 (min(x_i, 1) − ω_i)                              the log worth: good enough is good enough
-        c*_i = the price of those who are as good or better      (samplers/peer_prices.py)
-        p_i ∝ e^ℓ_i (c*_i / c_i)^1.25
+        p_i ∝ e^(3 (min(x_i, 1) − ω_i)) (c*_i / c_i)^1.25        good enough is good enough
 
     and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
     than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
@@ -91,11 +93,13 @@ class Thrifty:
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         n, open_ = len(purse.quotes), purse.available
         prices = purse.quotes[open_].astype(np.float64)
-        weights = log_worth(state, n)[open_]
+        known, seen = worth(state, n)[open_], state[n : 2 * n][open_]
         same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
+        dear = np.zeros(len(prices))
         if not same:
             logs = np.log(prices)
-            weights = weights + ELASTICITY * (log_peer_prices(weights, logs) - logs)
+            dear = logs - log_peer_prices(DECISION * np.minimum(known, GOOD_ENOUGH), logs)
+        weights = log_weights(known, seen, dear)
         q = np.exp(weights - weights.max())
         q /= q.sum()
         q = np.maximum(q, self.alpha / n * (1.0 if same else np.minimum(1.0, (q @ prices) / prices)))
@@ -150,12 +154,8 @@ class _Common(NamedTuple):
     noise: float = 1.0
 
 
-def log_worth(state: Vector, providers: int) -> Vector:
-    """ℓ: how much more often each provider would be asked than one of whom nothing is known, if all asked the same.
-
-    To be fresh is no merit of who is worse than the others: between x = 0 and −1 its wear rises to that of a typical
-    access, Σ seen ω / Σ seen. Else a long market, whose good providers have worn off, would go back to the bad ones.
-    """
+def worth(state: Vector, providers: int) -> Vector:
+    """x: by how many spreads each provider is better than the mean, as far as that is sure."""
     memory, seen = state[:providers], state[providers : 2 * providers]
     common = _Common(*state[2 * providers :].tolist())
     known = seen > 0
@@ -165,12 +165,21 @@ def log_worth(state: Vector, providers: int) -> Vector:
     errors = common.noise * np.maximum(1.0 / np.maximum(seen, 1.0), RATE / (2.0 - RATE))
     apart = max(0.0, float(memory[known].var(ddof=1)) - float(errors[known].mean()))
     square = (count * apart + common.per_round * SPREAD**2) / (count + common.per_round)
-    worth = np.where(known, square / (square + errors) * memory / math.sqrt(square), 0.0)
-    wear = np.log1p(seen / FRESH)
-    typical = float(seen @ wear) / float(seen.sum())
-    wear += np.clip(-worth, 0.0, 1.0) * np.maximum(0.0, typical - wear)
-    logs: Vector = DECISION * (np.minimum(worth, GOOD_ENOUGH) - wear)
-    return logs
+    found: Vector = np.where(known, square / (square + errors) * memory / math.sqrt(square), 0.0)
+    return found
+
+
+def log_weights(known: Vector, seen: Vector, dear: Vector) -> Vector:
+    """log p, but for a constant and the floors. `dear` is the log of a price beside the peers' price.
+
+    To be fresh is no merit of who is worse than the others: between x = 0 and −1 its wear rises to that of a typical
+    access, Σ seen ω / Σ seen. Else a long market, whose good providers have worn off, would go back to the bad ones.
+    """
+    wear = np.log1p(seen * np.exp(WEAR_BY_PRICE * dear) / FRESH)
+    typical = float(seen @ wear) / max(1.0, float(seen.sum()))
+    wear = wear + np.clip(-known, 0.0, 1.0) * np.maximum(0.0, typical - wear)
+    weights: Vector = DECISION * (np.minimum(known, GOOD_ENOUGH) - wear) - ELASTICITY * dear
+    return weights
 
 
 def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
