@@ -7,10 +7,15 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Consumer, Provider, Thrifty
+from databazaar import Arbiter, Consumer, Mean, Provider, Thrifty
+from databazaar.engines.protocol import Replies
+from databazaar.ledger import Drawn
+from databazaar.market.round import Best, State, propose
+from databazaar.roster import Purse
 
 Vector = np.ndarray
 
@@ -85,3 +90,21 @@ def test_who_sends_nothing_gains_nothing_and_two_alike_gain_alike() -> None:
     found = played(utility, [helps, nothing, helps, -helps], np.zeros(2))
     assert found[1] == 0.0
     assert found[0] == found[2] > 0 > found[3]
+
+
+def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_more() -> None:
+    """Draws 0, 1, 0 of which 1 failed, and the consumer's own update: a game of three players, one of them twice."""
+    rng = np.random.default_rng(8)
+    root, slope = rng.normal(size=(3, 3)), rng.normal(size=3)
+
+    def utility(v: Vector) -> float:
+        return float(slope @ v - 0.5 * v @ root @ root.T @ v)
+
+    w, first, own = (torch.from_numpy(rng.normal(size=3)) for _ in range(3))
+    state = State(0, w, 0.0, None, np.zeros(1), w.new_empty(0), Best(0, w, 0.0))
+    drawn = Drawn(np.array([0, 1, 0]), np.ones(3), Purse(9, np.ones(2, dtype=np.int64)))
+    replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: "not today"})
+    models = propose(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
+    exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])
+    assert utility(models[0]) - utility(models[2]) == pytest.approx(exact[0] + exact[1], abs=1e-5)
+    assert models[-1] == pytest.approx((w + (2 * first + own) / 3).numpy(), abs=1e-5)

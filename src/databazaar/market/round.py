@@ -22,7 +22,9 @@ and whose coalitions S reach w(S) = w + γ/K · Σ_{j in S} g_j. Halfway, at m =
     U(m + γ/2K · g_i) − U(m − γ/2K · g_i)
 
 is the Shapley value of draw i, exactly where U is quadratic along the moves: then every pair's interaction is halved
-among the two, and the gains of a round add up to its rise. Who sends back nothing gains nothing (a null player).
+among the two, and the gains of a round, with what is the consumer's own share, add up to its rise. Who sends back
+nothing gains nothing (a null player). With an aggregator that is not a mean it is the same difference, halfway, of what
+that makes of the updates in part: a marginal gain, but no Shapley value.
 Only where a model of such rounds has no finite utility are updates looked at alone, to find out whose it was.
 """
 

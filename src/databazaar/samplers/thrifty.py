@@ -31,9 +31,9 @@ ELASTICITY = 1.25
 """By how many percent a provider is asked less often that asks one percent more than those who are as good. At 1 what
 it earns does not depend on its price, and to get to know a dear one costs as much as to get to know a cheap one; above
 1 it earns less if it asks more."""
-WEAR_BY_PRICE = 2.0
-"""Data wear off faster that were paid more for than those of peers: at twice the peers' price four times as fast. Else
-who asks more would be asked less often, stay fresh, and be asked again at its price."""
+WEAR_BY_PRICE = 3.0
+"""Data wear off faster that cost more than those of peers: at twice the peers' price eight times as fast. Else who asks
+more would be asked less often, stay fresh, and be asked again at its price. Cheaper ones wear off like all others."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Thrifty:
         S²  = (m max(var r − mean N, 0) + 0.09 K) / (m + K)         how much the m providers seen differ in truth
         x_i = S²/(S² + N_i) · r_i / S                            the worth: shrunk by its error, in units of S
         c*_i = the price of those who are as good or better      (samplers/peer_prices.py, with ℓ_i = 3 min(x_i, 1))
-        ω_i = log(1 + seen_i (c_i/c*_i)² / 50)                   the wear of its data; of who is worse than the others
+        ω_i = log(1 + seen_i max(1, c_i/c*_i)³ / 50)             the wear of its data; of who is worse than the others
                                                                  (x_i ≤ −1) no less than that of a typical access
         p_i ∝ e^(3 (min(x_i, 1) − ω_i)) (c*_i / c_i)^1.25        good enough is good enough
 
@@ -175,7 +175,7 @@ def log_weights(known: Vector, seen: Vector, dear: Vector) -> Vector:
     To be fresh is no merit of who is worse than the others: between x = 0 and −1 its wear rises to that of a typical
     access, Σ seen ω / Σ seen. Else a long market, whose good providers have worn off, would go back to the bad ones.
     """
-    wear = np.log1p(seen * np.exp(WEAR_BY_PRICE * dear) / FRESH)
+    wear = np.log1p(seen * np.exp(WEAR_BY_PRICE * np.maximum(0.0, dear)) / FRESH)
     typical = float(seen @ wear) / max(1.0, float(seen.sum()))
     wear = wear + np.clip(-known, 0.0, 1.0) * np.maximum(0.0, typical - wear)
     weights: Vector = DECISION * (np.minimum(known, GOOD_ENOUGH) - wear) - ELASTICITY * dear
