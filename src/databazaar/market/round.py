@@ -30,7 +30,7 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -189,13 +189,13 @@ class Move:
         if type(self.aggregator) is not Mean:
             return torch.stack([self(rest)[0] for rest in rests])
         own = 0 if self.own is None else 1
-        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
-        shares = [[rest.count(i) for i in self.asked] + [1] * own if rest else [0] * len(updates) for rest in rests]
-        weights = [
+        shares = [
+            [rest.count(i) for i in self.asked] + [1] * own if rest else [0] * (len(self.asked) + own) for rest in rests
+        ]
+        return self._moved_by(
             [self.step * share / max(1, len(rest) + own) for share in row]
             for row, rest in zip(shares, rests, strict=True)
-        ]
-        return self.state.params + torch.tensor(weights).to(updates) @ updates
+        )
 
     def halfway_with_and_without_each(self, good: Sequence[int]) -> Tensor:
         """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again).
@@ -208,13 +208,16 @@ class Move:
         if type(self.aggregator) is not Mean:
             return torch.stack([self._in_part(part)(good)[0] for part in parts])
         own = 0 if self.own is None else 1
-        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
         share = self.step / (len(good) + own)
-        weights = [
+        return self._moved_by(
             [share * good.count(i) * half for i, half in zip(self.asked, part, strict=True)] + [share * 0.5] * own
             for part in parts
-        ]
-        return self.state.params + torch.tensor(weights).to(updates) @ updates
+        )
+
+    def _moved_by(self, weights: Iterable[list[float]]) -> Tensor:
+        """The models that so much of each update leads to, one a row; the consumer's own update comes last."""
+        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
+        return self.state.params + torch.tensor(list(weights)).to(updates) @ updates
 
     def _in_part(self, part: Sequence[float]) -> Move:
         updates, own = self.replies.updates, None if self.own is None else 0.5 * self.own
