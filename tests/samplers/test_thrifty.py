@@ -12,84 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Purse, Roster, Thrifty, check_sampler
+from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Purse, Thrifty, check_sampler
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
-from databazaar.roster import Offer
 from databazaar.samplers import SAMPLERS
-from databazaar.samplers.thrifty import DECISION, ELASTICITY, FRESH, OUTLIER, SPREAD, log_weights, worth
+from databazaar.samplers.thrifty import DECISION, FRESH, OUTLIER, SPREAD, log_weights, worth
 from forging import reseal
 from small_markets import vector_market
-
-Rounds = list[tuple[np.ndarray, np.ndarray]]
-PLENTY = 10**15
-
-
-class FixedNumber(np.random.Generator):
-    """A generator whose one number is known, and whose permutations change nothing."""
-
-    def __init__(self, number: float) -> None:
-        super().__init__(np.random.PCG64(0))
-        self.number = number
-
-    def random(self, *_: object, **__: object) -> float:  # type: ignore[override]
-        return self.number
-
-
-def purse_of(prices: list[int], **more: int | None) -> Purse:
-    return Purse(PLENTY, np.array(prices, dtype=np.int64), **more)  # type: ignore[arg-type]
-
-
-def start(prices: list[int], per_round: int, sampler: Thrifty | None = None) -> np.ndarray:
-    roster = Roster(tuple(Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)))
-    return (sampler or Thrifty()).init(roster, PLENTY, per_round)
-
-
-def some_rounds(n: int, per_round: int, rounds: int, seed: int) -> Rounds:
-    """Draws and gains such as a market has: providers of different worth, with noise, nobody twice, some void."""
-    rng = np.random.default_rng(seed)
-    worth = rng.normal(size=n)
-    found = []
-    for _ in range(rounds):
-        draws = rng.permutation(n)[: rng.integers(1, per_round + 1)]
-        gains = (worth + rng.normal(size=n))[draws]
-        found.append((draws, np.where(rng.random(len(draws)) < 0.1, -np.inf, gains)))
-    return found
-
-
-def learned(
-    rounds: Rounds, prices: list[int], per_round: int, *, times: float = 1.0, offset: float = 0.0
-) -> np.ndarray:
-    state, purse = start(prices, per_round), purse_of(prices)
-    for draws, gains in rounds:
-        state = Thrifty().update(state, draws, gains * times + offset, purse)
-    return state
-
-
-def chances(state: np.ndarray, prices: list[int]) -> np.ndarray:
-    return Thrifty().probabilities(state, purse_of(prices))
-
-
-def played(
-    brings: list[float],
-    prices: list[int],
-    per_round: int,
-    rounds: int,
-    *,
-    noise: float = 0.3,
-    silent: tuple[int, ...] = (),
-    state: np.ndarray | None = None,
-    seed: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The state after a market of its own draws, and how often each was drawn."""
-    sampler, purse, rng = Thrifty(), purse_of(prices), np.random.default_rng(seed)
-    state, drawn = start(prices, per_round) if state is None else state, np.zeros(len(prices))
-    for _ in range(rounds):
-        draws = sampler.draw(state, rng, per_round, purse)
-        gains = np.array(brings)[draws] + noise * rng.normal(size=len(draws))
-        state = sampler.update(state, draws, np.where(np.isin(draws, silent), -np.inf, gains), purse)
-        drawn[draws] += 1
-    return state, drawn
+from thrifty_markets import PLENTY, FixedNumber, Rounds, chances, learned, played, purse_of, some_rounds, start
 
 
 class Market(NamedTuple):
@@ -257,7 +187,7 @@ def test_who_never_answers_loses_its_chance(per_round: int, price: int) -> None:
 def test_who_was_the_best_and_answers_no_more_loses_its_chance_too(per_round: int) -> None:
     brings, prices = [5.0, 1.0, 1.0, 1.0, 1.0], [3] * 5
     state, _ = played(brings, prices, per_round, 100)
-    assert chances(state, prices)[0] > 0.3
+    assert chances(state, prices)[0] > 0.3  # an even share is 0.2
     state, _ = played(brings, prices, per_round, 60, silent=(0,), state=state, seed=1)
     p = chances(state, prices)
     assert p[0] < 0.1 and p[0] < 0.2 * p.max()
@@ -279,53 +209,6 @@ def test_the_better_a_provider_the_more_often_it_is_asked(per_round: int, scale:
     p = chances(state, [2] * 6)
     assert p[0] == p.max() and p[5] < 0.02
     assert drawn[0] == drawn.max() and drawn[0] > 2 * drawn[5]
-
-
-def test_among_equals_the_dearer_is_asked_less_often() -> None:
-    prices = [4, 2, 1, 8]
-    p = chances(start(prices, 2), prices)
-    assert np.argsort(p).tolist() == np.argsort(prices)[::-1].tolist()
-    ratio = p[1] / p[0]  # the same peers, twice the price
-    assert ratio == pytest.approx(2**ELASTICITY)
-
-
-def test_a_price_above_the_others_of_the_same_quality_does_not_pay() -> None:
-    """One provider's share of the money by its own price, where nine are as good, which is known, and ask 20."""
-    everybody = [(np.arange(10), np.zeros(10))] * 50
-    earned = []
-    for price in (20, 80, 300, 1000):
-        prices = [20, price] + [20] * 8
-        p = chances(learned(everybody, prices, 5), prices)
-        earned.append(p[1] * price / (p @ np.array(prices)))
-    assert earned == sorted(earned, reverse=True), earned
-
-
-def test_nor_does_it_in_a_long_market_of_data_that_wear_off() -> None:
-    """Who asks more than its equals is asked less often; its data stay fresh, and must not be bought again for that."""
-    shares = []
-    for price in (20, 80, 600):
-        prices, money = [price] + [20] * 19, np.zeros(2)
-        for seed in range(4):
-            _, drawn = played([1.0] * 5 + [0.0] * 15, prices, 5, 400, noise=0.5, seed=seed)
-            money += drawn[0] * price, drawn @ np.array(prices)
-        shares.append(money[0] / money[1])
-    assert shares[0] > shares[1] > shares[2], shares
-
-
-def test_a_bad_provider_earns_nothing_by_being_dear() -> None:
-    for price in (20, 200, 2000):
-        prices = [price, 20, 20, 20, 20]
-        _, drawn = played([-5.0, 1.0, 1.0, 1.0, 1.0], prices, 3, 400)
-        share = drawn[0] * price / (drawn @ np.array(prices))
-        assert share < 0.05 or drawn[0] <= 2, (price, share, drawn)  # a first look is not to be had for less
-
-
-def test_the_wear_of_the_good_does_not_bring_back_the_bad() -> None:
-    """A long market: what is known to be bad is asked no more often because the others have been asked so often."""
-    brings, prices = [1.0, 1.0, 1.0, 1.0, -5.0], [20, 20, 20, 20, 100]
-    state, _ = played(brings, prices, 3, 300)
-    _, later = played(brings, prices, 3, 3000, state=state, seed=1)
-    assert later[4] * 100 < 0.02 * (later @ np.array(prices)), later
 
 
 def test_prices_of_1_and_of_a_billion_stand_side_by_side() -> None:
