@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -30,7 +32,43 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise BazaarError(f"{path} cannot be written ({reason.strerror}): choose another place") from None
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def append_lines(path: Path, lines: Sequence[bytes], mode: int = 0o666) -> None:
+    """Adds lines to a file, which are there for good when it returns. A line that a crash left unfinished stays a line
+    of its own. A link is not followed."""
+    try:
+        new = not path.exists()
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        with open(path, "r+b", opener=lambda name, _: os.open(name, flags, mode), buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            whole = end == 0 or os.pread(file.fileno(), 1, end - 1) == b"\n"
+            rest = memoryview((b"" if whole else b"\n") + b"".join(line + b"\n" for line in lines))
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        if new:
+            _sync_folder(path.parent)
+    except OSError as reason:
+        raise BazaarError(f"{path} cannot be written ({reason.strerror}): make room for it") from None
+
+
+def lines_of(path: Path, longest: int) -> Iterator[bytes]:
+    """The lines of a plain file, but for those that are longer than they can be. A link is not followed."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file")
+        fits = True
+        while part := file.readline(longest + 1):
+            ends = part.endswith(b"\n")
+            if fits and (ends or len(part) <= longest):
+                yield part.rstrip(b"\n")
+            fits = ends
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

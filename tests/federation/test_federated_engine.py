@@ -119,7 +119,7 @@ def lies(**changes: object) -> Callable[[bytes], bytes]:
         request, params = decode_request(payload)
         assert params is not None
         update = changes.get("update", lambda w: w)(params)  # type: ignore[operator]
-        header = {"protocol": 1, "run": request.run, "round": request.round, "provider": "bank1"}
+        header = {"protocol": 2, "run": request.run, "round": request.round, "provider": "bank1"}
         header |= {"status": "ok", "code": "", "epsilon": None, "delta": None}
         header |= {name: value for name, value in changes.items() if name != "update"}
         return encode_reply(Reply.model_validate(header), update)
@@ -320,4 +320,4 @@ def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
 
 
 def _describe() -> messages.Request:
-    return messages.Request(protocol=1, kind="describe", run="0" * 32, round=0, seed=0, task=TASK)
+    return messages.Request(protocol=2, kind="describe", run="0" * 32, round=0, seed=0, task=TASK)

@@ -51,11 +51,11 @@ def a_request(kind: str = "update", round: int = 3, table: SchemaMessage | None 
     oracle = OracleMessage(kind="local-sgd", step=0.1, batch_size=32, epochs=1, momentum=0.0)
     model = ModelMessage(kind="mlp", inputs=(4,), outputs=2, hidden=(8,))
     task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=table)
-    return Request.model_validate({"protocol": 1, "kind": kind, "run": RUN, "round": round, "seed": 7, "task": task})
+    return Request.model_validate({"protocol": 2, "kind": kind, "run": RUN, "round": round, "seed": 7, "task": task})
 
 
 def a_reply(**changes: object) -> Reply:
-    header = {"protocol": 1, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
+    header = {"protocol": 2, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
     return Reply.model_validate({**header, "epsilon": None, "delta": None, **changes})
 
 
@@ -100,7 +100,7 @@ tables = st.builds(
 )
 requests = st.builds(
     Request,
-    protocol=st.just(1),
+    protocol=st.just(2),
     kind=st.just("update"),
     run=st.text("0123456789abcdef", min_size=32, max_size=32),
     round=st.integers(0, 2**53 - 1),
@@ -206,7 +206,7 @@ def headed(text: bytes, rest: bytes = b"") -> bytes:
         lambda text: text.replace(b'"step":0.1', b'"step":NaN'),
         lambda text: text.replace(b'"step":0.1', b'"step":1e999'),
         lambda text: text.replace(b'"kind":"mlp"', b'"kind":"os.system"'),
-        lambda text: text.replace(b'"protocol":1', b'"protocol":1,"import":"os"'),
+        lambda text: text.replace(b'"protocol":2', b'"protocol":2,"import":"os"'),
         lambda text: text.replace(b'"hidden":[8]', b'"hidden":[' + b"8," * 64 + b"8]"),
         lambda text: text.replace(b'"hidden":[8]', b'"hidden":' + b"[" * 400_000),
     ],

@@ -69,7 +69,7 @@ class Banks:
                 return b"garbage"
             status = act if act in ("refused", "error") else "ok"
             code = {"refused": "task not allowed", "error": "computation failed"}.get(status, "")
-            header = {"protocol": 1, "run": request.run, "provider": name, "status": status, "code": code}
+            header = {"protocol": 2, "run": request.run, "provider": name, "status": status, "code": code}
             header |= {"round": request.round + (act == "stale"), "epsilon": None, "delta": None}
             if params is None or status != "ok":
                 return encode_reply(Reply.model_validate(header))

@@ -12,7 +12,10 @@ from loopback import WAIT, eventually
 from markets import examples
 from torch import Tensor
 
-from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
+from databazaar.federation.messages import Reply, Request, decode_request, encode_reply, is_receipt
+from databazaar.federation.onboarding import load_kit
+from databazaar.federation.receipts import ReceiptKeeper
+from databazaar.federation.signing import Signer
 from databazaar.federation.worker import ProviderWorker, Table
 
 torch.set_num_threads(1)
@@ -20,7 +23,7 @@ torch.set_num_threads(1)
 
 def misbehave(what: str, request: Request, update: Tensor) -> bytes:
     """A reply as it should be but for one thing."""
-    header: dict[str, Any] = {"protocol": 1, "run": request.run, "round": request.round, "epsilon": None}
+    header: dict[str, Any] = {"protocol": 2, "run": request.run, "round": request.round, "epsilon": None}
     header |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
     match what:
         case "nan":
@@ -49,13 +52,16 @@ def market(payload: bytes) -> bytes:
     One that hangs does so while the file is there.
     """
     kit, me = Path(os.environ["NOTES"]).parent, os.environ["PARTY"]
+    if is_receipt(payload):
+        return next(iter(_workers.values()))(payload)
     request, params = decode_request(payload)
     with (kit / "asked.txt").open("a") as notes:
         notes.write(f"{request.run} {request.round} {request.kind}\n")
     tabular = request.task.table is not None
     if tabular not in _workers:
         source = Table(kit / "data.csv") if tabular else examples(me)
-        _workers[tabular] = ProviderWorker(me, source)
+        receipts = ReceiptKeeper.of_kit(kit, me, load_kit(kit).market)
+        _workers[tabular] = ProviderWorker(me, source, signer=Signer.of_kit(kit), receipts=receipts)
     with contextlib.suppress(FileNotFoundError):
         words = (kit / "behave.txt").read_text().split()
         word = words[request.round % len(words)]

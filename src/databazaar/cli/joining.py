@@ -16,7 +16,9 @@ from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
+from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import ANSWERS, SCHEMA, Record
+from databazaar.federation.signing import Signer
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
@@ -66,7 +68,11 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
         record = Record(loaded.folder / ANSWERS)
         if isinstance(source, Table):
             source.kept = loaded.folder / SCHEMA
-        worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
+        signer = Signer.of_kit(loaded.folder)
+        receipts = ReceiptKeeper.of_kit(loaded.folder, loaded.provider, loaded.market)
+        worker = ProviderWorker(
+            loaded.provider, source, policy, record=record, privacy=privacy, signer=signer, receipts=receipts
+        )
         with ProviderNode(kit, worker) as node:
             typer.echo(
                 f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True

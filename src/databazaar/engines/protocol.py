@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from databazaar.ledger.chain import Entry
+from databazaar.ledger.replies import SignedReply
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
@@ -33,10 +36,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Replies:
-    """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero."""
+    """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero.
+
+    `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it.
+    """
 
     updates: Tensor
     failures: dict[int, str]
+    signed: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ask: Ask, answers: Sequence[Tensor | str]) -> Replies:
@@ -60,14 +67,35 @@ NotePrivacy = Callable[[str, float, float], None]
 """Told a provider's name, its ε and its δ whenever it says what it has spent."""
 
 
+class Evidence(Protocol):
+    """Where a run keeps what its parties have signed, for whoever looks into it later."""
+
+    def keep_replies(self, replies: Sequence[SignedReply]) -> None:
+        """Keeps these for good before it returns."""
+
+    def note_certificates(self, authority: str, certificates: Mapping[str, str]) -> None:
+        """Keeps the certificates, in PEM by name, that replies are verified with, and that of who has issued them."""
+
+    def receipts_sent(self) -> dict[str, int]:
+        """Up to which entry of the ledger each provider has got its receipts."""
+
+    def note_receipts_sent(self, sent: Mapping[str, int]) -> None:
+        """Keeps that for a resume."""
+
+
 @dataclass(frozen=True)
 class Beginning:
-    """What an engine is told before the first ask of a run: the run's id, how asks before a resume ended, and where
-    to note what providers say of their privacy."""
+    """What an engine is told before the first ask of a run: the run's id, how asks before a resume ended, where to note
+    what providers say of their privacy, and where to keep what they sign.
+
+    A run that is `over` asks nobody any more; only receipts may still be owed.
+    """
 
     run: str
     ended: Sequence[Ended] = ()
     note_privacy: NotePrivacy | None = None
+    evidence: Evidence | None = None
+    over: bool = False
 
 
 @runtime_checkable
@@ -92,6 +120,11 @@ class Engine(Protocol):
 
     def begin(self, beginning: Beginning) -> None:
         """Told once before the first ask of a run that is kept, and again when it is resumed."""
+        return None
+
+    def witness(self, entries: Sequence[Entry]) -> None:
+        """Told the entries of the run's ledger, in order, once they are durable; on a resume, first all of them. What
+        it does with them never fails a run."""
         return None
 
     def close(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from databazaar.engines.protocol import Ask, Beginning, Engine, NotePrivacy, Replies
+from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
+from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind, is_honest
 from databazaar.federation.messages import (
@@ -18,12 +21,27 @@ from databazaar.federation.messages import (
     TaskMessage,
     decode_reply,
     encode_request,
+    hear_reply,
+    question_hash,
 )
 from databazaar.federation.transport import Transport
 from databazaar.learning.task import Schedule, step_at
+from databazaar.ledger.chain import Entry
+from databazaar.ledger.replies import SignedReply
+
+if TYPE_CHECKING:
+    from databazaar.federation.signing import MarketKeys
 
 IN_MEMORY = "0" * 32
 """The id under which providers record the asks of a run that is kept nowhere."""
+
+
+class Judged(NamedTuple):
+    """A provider's update, the failure that stands in its place, or None for a yes to a description; and what it has
+    signed, where that was checked."""
+
+    answer: Tensor | Failure | None
+    signed: SignedReply | None = None
 
 
 class FederatedEngine(Engine):
@@ -32,6 +50,9 @@ class FederatedEngine(Engine):
     `step` is the oracle's learning rate, a number or a schedule of the round. A provider in quarantine is first
     asked for a sign of life, with a short deadline of its own; one that gives it is asked like the others. A run that
     is kept waits `wait` seconds for its providers to connect before it begins or goes on.
+
+    With `keys` a reply counts only if the provider has signed it: then it is kept, the ledger names it, and the provider
+    gets receipts. Without them, as at home, nobody signs anything.
 
     `privacy` has what providers with differential privacy say that they have spent, as (ε, δ).
     """
@@ -50,6 +71,7 @@ class FederatedEngine(Engine):
         deadline: float = 30.0,
         wait: float = 0.0,
         quarantine: Quarantine | None = None,
+        keys: MarketKeys | None = None,
     ) -> None:
         self.device = torch.device("cpu")
         self.privacy: dict[str, tuple[float, float]] = {}
@@ -62,11 +84,19 @@ class FederatedEngine(Engine):
         self._deadline = deadline
         self._wait = wait
         self._quarantine = quarantine or Quarantine()
+        self._keys = keys
+        self._evidence: Evidence | None = None
+        self._sender: ReceiptSender | None = None
 
     def begin(self, beginning: Beginning) -> None:
         """Takes the run's id and the standings that its ledger gives, waits for the providers, and warns of those
         that do not come or would refuse."""
         self._run, self._note_privacy = beginning.run, beginning.note_privacy
+        if self._keys is not None and beginning.evidence is not None:
+            self._evidence = beginning.evidence
+            self._sender = ReceiptSender(self._run, self._keys, self._transport, beginning.evidence)
+        if beginning.over:
+            return
         self._quarantine.standings.clear()
         for round, provider, reason in dict.fromkeys(beginning.ended):  # whoever was drawn twice was asked once
             self._quarantine.note(self._names[provider], round, reason, honest=is_honest(reason))
@@ -81,24 +111,40 @@ class FederatedEngine(Engine):
         names = [self._names[i] for i in ask.providers]
         set_aside = self._set_aside(names, ask.round)
         request = self._request(ask.round, ask.seed, "update")
-        asked = [name for name in names if name not in set_aside]
-        replies, lost = self._transport.request(asked, encode_request(request, ask.params), self._deadline)
+        judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
         answers: list[Tensor | str] = []
         for name in names:
-            answer = SET_ASIDE if name in set_aside else self._judge(name, replies, lost, request, ask.params)
+            answer = SET_ASIDE if name in set_aside else judged[name].answer
             answers.append(answer if isinstance(answer, Tensor) else str(answer))
         checked = Replies.of(ask, answers)
         for index, name in zip(ask.providers, names, strict=True):
             reason = checked.failures.get(index)
             self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
-        return checked
+        return replace(checked, signed=self._keep(ask, judged))
+
+    def _keep(self, ask: Ask, judged: dict[str, Judged]) -> dict[int, str]:
+        """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""
+        if self._evidence is None or self._keys is None:
+            return {}
+        signed = {
+            index: reply
+            for index in ask.providers
+            if (reply := judged.get(self._names[index], Judged(None)).signed) is not None
+        }
+        if signed:
+            by = {name: self._keys.certificate_of(name) for name in (self._names[index] for index in signed)}
+            self._evidence.note_certificates(self._keys.authority, by)
+            self._evidence.keep_replies(list(signed.values()))
+        return {index: reply.statement.digest for index, reply in signed.items()}
 
     def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Failure]:
         """Who would not take the task now, and why: a question that costs nobody anything."""
-        request = self._request(0, 0, "describe")
-        replies, lost = self._transport.request(names, encode_request(request), timeout)
-        judged = {name: self._judge(name, replies, lost, request, None) for name in names}
-        return {name: failure for name, failure in judged.items() if isinstance(failure, Failure)}
+        judged = self._ask(names, self._request(0, 0, "describe"), None, timeout)
+        return {name: one.answer for name, one in judged.items() if isinstance(one.answer, Failure)}
+
+    def witness(self, entries: Sequence[Entry]) -> None:
+        if self._sender is not None:
+            self._sender.witness(entries)
 
     def close(self) -> None:
         self._transport.close()
@@ -117,7 +163,7 @@ class FederatedEngine(Engine):
         oracle = self._task.oracle.model_copy(update={"step": step_at(self._step, round)})
         return Request.model_validate(
             {
-                "protocol": 1,
+                "protocol": 2,
                 "kind": kind,
                 "run": self._run,
                 "round": round,
@@ -126,25 +172,34 @@ class FederatedEngine(Engine):
             }
         )
 
-    def _judge(
-        self,
-        name: str,
-        replies: dict[str, bytes],
-        lost: dict[str, Lost],
-        request: Request,
-        params: Tensor | None,
-    ) -> Tensor | Failure | None:
-        """The provider's update, the failure that stands in its place, or None for a yes to a description."""
-        if name not in replies:
-            return Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER))
+    def _ask(
+        self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float
+    ) -> dict[str, Judged]:
+        payload = encode_request(request, params)
+        replies, lost = self._transport.request(names, payload, timeout)
+        question = question_hash(payload)
+        return {
+            name: self._judge(name, replies[name], request, params, question)
+            if name in replies
+            else Judged(Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER)))
+            for name in names
+        }
+
+    def _judge(self, name: str, data: bytes, request: Request, params: Tensor | None, question: str) -> Judged:
+        fault, signed = "", None
         try:
-            reply, update = decode_reply(replies[name], request, name, params)
-        except MessageError as fault:
-            return Failure(Kind.INVALID, str(fault))
+            if self._keys is None:
+                reply, update = decode_reply(data, request, name, params, question)
+            else:
+                reply, update, fault, signed = hear_reply(data, request, name, params, question, self._keys.verifies)
+        except MessageError as wrong:
+            return Judged(Failure(Kind.INVALID, str(wrong)))
+        if fault:
+            return Judged(Failure(Kind.INVALID, fault), signed)
         if reply.epsilon is not None and reply.delta is not None:
             self.privacy[name] = reply.epsilon, reply.delta
             if self._note_privacy is not None:
                 self._note_privacy(name, reply.epsilon, reply.delta)
         if reply.status != "ok":
-            return Failure(Kind.REFUSED if reply.status == "refused" else Kind.FAILED, reply.code)
-        return update
+            return Judged(Failure(Kind.REFUSED if reply.status == "refused" else Kind.FAILED, reply.code), signed)
+        return Judged(update, signed)

@@ -40,7 +40,7 @@ class FederatedJob:
 
     def engine(self, names: Sequence[str]) -> FederatedEngine:
         """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
-        onboarding, transports = _installed()
+        onboarding, transports, signing = _installed()
         members, shut = onboarding.members(self.folder), onboarding.revoked(self.folder)
         for name in names:
             if name in shut:
@@ -56,12 +56,20 @@ class FederatedJob:
         transport = transports.FlareTransport(self.folder)
         with transport:
             transport.connected()
-        return FederatedEngine(self.task, names, transport, step=self.step, deadline=self.deadline, wait=self.wait)
+        return FederatedEngine(
+            self.task,
+            names,
+            transport,
+            step=self.step,
+            deadline=self.deadline,
+            wait=self.wait,
+            keys=signing.MarketKeys.of(self.folder),
+        )
 
 
-def _installed() -> tuple[Any, Any]:
+def _installed() -> tuple[Any, Any, Any]:
     try:
-        from databazaar.federation import onboarding, transport
+        from databazaar.federation import onboarding, signing, transport
     except ImportError:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
-    return onboarding, transport
+    return onboarding, transport, signing

@@ -9,8 +9,10 @@ spelling, no repeated key. Nothing is unpickled, and no name from the other side
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +22,7 @@ from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
+from databazaar.ledger.replies import ReplyStatement, SignedReply
 
 MAGIC = b"DBZ1"
 MAX_HEADER = 1024 * 1024
@@ -42,7 +45,19 @@ NOT_FINITE = "the vector holds NaN or infinity"
 OTHER_SHAPE = "the update is not shaped like the parameters"
 OTHER_ROUND = "the reply belongs to another round or run"
 OTHER_PROVIDER = "the reply bears another provider's name"
-FAULTS = (NOT_A_MESSAGE, BAD_HEADER, BAD_TENSOR, NOT_FINITE, OTHER_SHAPE, OTHER_ROUND, OTHER_PROVIDER)
+OTHER_QUESTION = "the reply answers another question"
+NOT_SIGNED = "the reply is not signed by the provider's key"
+FAULTS = (
+    NOT_A_MESSAGE,
+    BAD_HEADER,
+    BAD_TENSOR,
+    NOT_FINITE,
+    OTHER_SHAPE,
+    OTHER_ROUND,
+    OTHER_PROVIDER,
+    OTHER_QUESTION,
+    NOT_SIGNED,
+)
 """All that can be wrong with a message: the texts of MessageError."""
 
 Status = Literal["ok", "refused", "error"]
@@ -61,6 +76,8 @@ _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 _Size = Annotated[int, Field(ge=1, le=10**7)]
 _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=64)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=2048)]
 
 
 class MessageError(ValueError):
@@ -105,7 +122,7 @@ class TaskMessage(_Strict):
 class Request(_Strict):
     """`describe` asks whether the provider would take the task; `update` asks for an update."""
 
-    protocol: Literal[1]
+    protocol: Literal[2]
     kind: Literal["update", "describe"]
     run: _Run
     round: _Round
@@ -113,10 +130,25 @@ class Request(_Strict):
     task: TaskMessage
 
 
-class Reply(_Strict):
-    """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`."""
+class ReceiptMessage(_Strict):
+    """A receipt for its provider to keep (federation/receipts.py): its text, signed by the market's server, with the
+    server's certificate in PEM. `round` is how many rounds were settled by then."""
 
-    protocol: Literal[1]
+    protocol: Literal[2]
+    kind: Literal["receipt"]
+    run: _Run
+    round: _Round
+    receipt: Annotated[str, Field(max_length=MAX_HEADER)]
+    signature: _Signature
+    certificate: Annotated[str, Field(max_length=16_384)]
+
+
+class Reply(_Strict):
+    """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`. `question` is
+    the hash of the bytes that it answers, and `signature` is what it signs by them: both are empty where no party needs
+    to prove anything, as in a market at home."""
+
+    protocol: Literal[2]
     run: _Run
     round: _Round
     provider: _Name
@@ -124,6 +156,18 @@ class Reply(_Strict):
     code: Code
     epsilon: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
     delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None
+    question: _Hash | Literal[""] = ""
+    signature: _Signature = ""
+
+    def statement(self, update: bytes = b"") -> ReplyStatement:
+        """What is signed of it, with the update's bytes as they are sent."""
+        update_hash = hashlib.sha256(update).hexdigest() if update else ""
+        said = (self.run, self.round, self.provider, self.question, self.status, self.code, update_hash)
+        return ReplyStatement(*said)
+
+
+Verify = Callable[[str, bytes, str], bool]
+"""Whether a provider, by name, has signed these bytes."""
 
 
 class Asked(NamedTuple):
@@ -136,8 +180,22 @@ class Answered(NamedTuple):
     update: Tensor | None
 
 
-def encode_request(request: Request, params: Tensor | None = None) -> bytes:
-    return _message(request) + _vector(params)
+class Heard(NamedTuple):
+    """A reply that a provider has signed; `fault` is what is wrong with its update, empty where nothing is."""
+
+    reply: Reply
+    update: Tensor | None
+    fault: str
+    signed: SignedReply
+
+
+def encode_request(request: Request | ReceiptMessage, params: Tensor | None = None) -> bytes:
+    return _message(request) + encode_vector(params)
+
+
+def question_hash(data: bytes) -> str:
+    """By which a reply says what it answers."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def decode_request(data: bytes) -> Asked:
@@ -149,26 +207,77 @@ def decode_request(data: bytes) -> Asked:
     return Asked(request, params)
 
 
-def encode_reply(reply: Reply, update: Tensor | None = None) -> bytes:
-    return _message(reply) + _vector(update)
+def is_receipt(data: bytes) -> bool:
+    """Whether it says that it is a receipt; `decode_receipt` then reads it."""
+    return data[len(MAGIC) + _LENGTH.size :].startswith(b'{"protocol":2,"kind":"receipt",')
 
 
-def decode_reply(data: bytes, asked: Request, provider: str, params: Tensor | None) -> Answered:
-    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError."""
+def decode_receipt(data: bytes) -> ReceiptMessage:
+    """A receipt, whose signature is yet to be checked; or MessageError."""
+    message, at = _header(data, ReceiptMessage)
+    if at != len(data):
+        raise MessageError(BAD_TENSOR)
+    return message
+
+
+def encode_reply(reply: Reply, update: Tensor | bytes | None = None) -> bytes:
+    """The reply's bytes. An update that a signature covers is given as `encode_vector` has made it."""
+    return _message(reply) + (update if isinstance(update, bytes) else encode_vector(update))
+
+
+def decode_reply(
+    data: bytes, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str = ""
+) -> Answered:
+    """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError. Nobody has to sign it, nor
+    to say which question it answers; whoever does, must say the right one."""
+    reply, at = _addressed(data, asked, provider)
+    if reply.question and question and reply.question != question:
+        raise MessageError(OTHER_QUESTION)
+    return Answered(reply, _update(reply, asked, data, at, params))
+
+
+def hear_reply(
+    data: bytes, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str, verify: Verify
+) -> Heard:
+    """The same of a reply that the provider must have signed, and by it the question and the update; or MessageError.
+
+    Whoever has signed a bad update is answerable for it: what is wrong with it is returned, and not raised.
+    """
+    reply, at = _addressed(data, asked, provider)
+    if reply.question != question:
+        raise MessageError(OTHER_QUESTION)
+    signed = SignedReply(reply.statement(data[at:]), reply.signature)
+    if not reply.signature or not verify(provider, signed.statement.text, reply.signature):
+        raise MessageError(NOT_SIGNED)
+    try:
+        return Heard(reply, _update(reply, asked, data, at, params), "", signed)
+    except MessageError as fault:
+        return Heard(reply, None, str(fault), signed)
+
+
+def _addressed(data: bytes, asked: Request | ReceiptMessage, provider: str) -> tuple[Reply, int]:
+    """The header of a reply that bears this provider's name, this run and this round; and where it ends."""
     reply, at = _header(data, Reply)
     if reply.provider != provider:
         raise MessageError(OTHER_PROVIDER)
     if (reply.run, reply.round) != (asked.run, asked.round):
         raise MessageError(OTHER_ROUND)
+    return reply, at
+
+
+def _update(
+    reply: Reply, asked: Request | ReceiptMessage, data: bytes, at: int, params: Tensor | None
+) -> Tensor | None:
+    """The update, where there has to be one."""
     if (reply.status == "ok") != (reply.code == ""):
         raise MessageError(BAD_HEADER)
     update = _tensor(data, at, params)
     if (update is not None) != (reply.status == "ok" and asked.kind == "update"):
         raise MessageError(BAD_TENSOR)
-    return Answered(reply, update)
+    return update
 
 
-Header = TypeVar("Header", Request, Reply)
+Header = TypeVar("Header", Request, Reply, ReceiptMessage)
 
 
 def _message(header: BaseModel) -> bytes:
@@ -195,7 +304,8 @@ def _header(data: bytes, kind: type[Header]) -> tuple[Header, int]:
     return header, start + length
 
 
-def _vector(vector: Tensor | None) -> bytes:
+def encode_vector(vector: Tensor | None) -> bytes:
+    """The vector as it is sent, nothing where there is none."""
     from safetensors.torch import save
 
     if vector is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from databazaar.errors import BazaarError
+from databazaar.files import append_lines
 
 ANSWERS = "answers.jsonl"
 SCHEMA = "schema.json"
@@ -25,6 +25,8 @@ class Answer:
     status: str
     code: str
     epsilon: float | None = None
+    reply: str = ""
+    """The hash of what was signed, empty where nothing was."""
 
 
 class Record:
@@ -33,17 +35,10 @@ class Record:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None) -> None:
+    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None, reply: str = "") -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon)))
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "r+b") as file:
-            end = file.seek(0, os.SEEK_END)
-            whole = end == 0 or os.pread(file.fileno(), 1, end - 1) == b"\n"
-            file.write(b"" if whole else b"\n")
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, reply)))
+        append_lines(self.path, [line.encode()], 0o600)
 
     def __iter__(self) -> Iterator[Answer]:
         if not self.path.exists():

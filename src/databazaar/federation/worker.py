@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from numpy.typing import NDArray
@@ -23,13 +23,19 @@ from databazaar.federation.messages import (
     Code,
     ModelMessage,
     OracleMessage,
+    ReceiptMessage,
     Reply,
     Request,
     Status,
+    decode_receipt,
     decode_request,
     encode_reply,
+    encode_vector,
+    is_receipt,
+    question_hash,
 )
 from databazaar.federation.policy import Policy, width
+from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import Record
 from databazaar.files import write_whole
 from databazaar.learning.inputs import as_table
@@ -38,6 +44,9 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle, build_oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
+
+if TYPE_CHECKING:
+    from databazaar.federation.signing import Signer
 
 Data = tuple[Tensor, Tensor]
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
@@ -116,17 +125,23 @@ class ProviderWorker:
         *,
         record: Record | None = None,
         privacy: Privacy | None = None,
+        signer: Signer | None = None,
+        receipts: ReceiptKeeper | None = None,
     ) -> None:
         self.id = id
         self._source = as_table(source, id) if isinstance(source, tuple) else source
         self._policy = policy or Policy()
         self._record = record
         self._privacy = privacy
+        self._signer = signer
+        self._receipts = receipts
         self._last: tuple[bytes, bytes] | None = None
         if privacy is not None and not isinstance(self._source, Table | tuple):
             raise BazaarError("a callable oracle sees to its own privacy: drop the privacy settings, or give data")
 
     def __call__(self, payload: bytes) -> bytes:
+        if is_receipt(payload):
+            return self._take_receipt(payload)
         if self._privacy is not None and self._last is not None and self._last[0] == payload:
             return self._last[1]  # asked again, as after a restart: the same noise tells nothing new
         request, params = decode_request(payload)
@@ -143,18 +158,27 @@ class ProviderWorker:
         except Exception:
             log.exception("round %d failed; the market hears only 'computation failed'", request.round)
             status, code = "error", "computation failed"
-        reply = self._reply(request, status, code, update)
+        reply = self._reply(request, payload, status, code, update)
         if request.kind == "update" and status == "ok":
             self._last = payload, reply
         return reply
 
-    def _reply(self, request: Request, status: Status, code: Code, update: Tensor | None) -> bytes:
-        epsilon = self._privacy.spent() if self._privacy is not None else None
-        delta = self._privacy.delta if self._privacy is not None else None
-        if self._record is not None and request.kind == "update":
-            self._record.add(request.run, request.round, status, code, epsilon)
+    def _take_receipt(self, payload: bytes) -> bytes:
+        message = decode_receipt(payload)
+        signed = message.receipt, message.signature, message.certificate
+        if self._receipts is None or not self._receipts.take(*signed):
+            return self._reply(message, payload, "refused", "task not allowed", None)
+        return self._reply(message, payload, "ok", "", None)
+
+    def _reply(
+        self, request: Request | ReceiptMessage, payload: bytes, status: Status, code: Code, update: Tensor | None
+    ) -> bytes:
+        """The reply, signed where there is a key. What is signed is recorded first."""
+        asked = request.kind != "receipt"
+        epsilon = self._privacy.spent() if self._privacy is not None and asked else None
+        delta = self._privacy.delta if self._privacy is not None and asked else None
         reply = Reply(
-            protocol=1,
+            protocol=2,
             run=request.run,
             round=request.round,
             provider=self.id,
@@ -162,8 +186,15 @@ class ProviderWorker:
             code=code,
             epsilon=epsilon,
             delta=delta,
+            question=question_hash(payload),
         )
-        return encode_reply(reply, update)
+        vector = encode_vector(update)
+        said = reply.statement(vector)
+        if self._record is not None and request.kind == "update":
+            signed = said.digest if self._signer is not None else ""
+            self._record.add(request.run, request.round, status, code, epsilon, signed)
+        signature = self._signer.sign(said.text) if self._signer is not None else ""
+        return encode_reply(reply.model_copy(update={"signature": signature}), vector)
 
     def _answer(self, request: Request, params: Tensor | None) -> Tensor | None:
         if callable(self._source):

@@ -20,7 +20,8 @@ class Settlement:
     """How a round ended, draw by draw. `failures[k]` is None where draw k is paid; `gains[k]` is then a number.
 
     `utility` and `loss` are those of the model that the round began with, `reached` and `reached_loss` those of the
-    model that it ended with; `reached` is None where that has no finite utility.
+    model that it ended with; `reached` is None where that has no finite utility. `replies[k]` is the hash of the signed
+    reply that draw k is settled by, None where there is none.
     """
 
     gains: Sequence[float | None]
@@ -31,6 +32,7 @@ class Settlement:
     loss: float | None
     reached: float | None
     reached_loss: float | None
+    replies: Sequence[str | None] = ()
 
 
 class Standing(Protocol):
@@ -82,12 +84,14 @@ class Accounts:
 
     def _settling(self, round: int, drawn: Drawn, result: Settlement, model: str) -> list[Draft]:
         ids = self.terms.roster.ids
-        lines = zip(drawn.draws.tolist(), drawn.quotes, result.paid, result.failures, strict=True)
+        replies = result.replies or [None] * len(drawn.draws)
+        named: list[dict[str, str]] = [{} if reply is None else {"reply": reply} for reply in replies]
+        lines = zip(drawn.draws.tolist(), drawn.quotes, result.paid, result.failures, named, strict=True)
         entries: list[Draft] = [
-            ("post", round, draw, ids[i], paid, {})
+            ("post", round, draw, ids[i], paid, reply)
             if why is None
-            else ("void", round, draw, ids[i], quote, {"reason": _writable(why)})
-            for draw, (i, quote, paid, why) in enumerate(lines)
+            else ("void", round, draw, ids[i], quote, {"reason": _writable(why), **reply})
+            for draw, (i, quote, paid, why, reply) in enumerate(lines)
         ]
         body = {
             "gains": list(result.gains),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from databazaar.errors import BazaarError, LedgerError
@@ -15,12 +15,16 @@ from databazaar.ledger.terms import ABOUT
 
 
 class Ledger(Accounts):
-    """The only way to the money of a run. Opening one that has entries continues it, if the terms are the same."""
+    """The only way to the money of a run. Opening one that has entries continues it, if the terms are the same.
+
+    `on_written` is told the entries of each transaction once it is made: from then on they are never lost.
+    """
 
     def __init__(self, rules: RuleBook, store: Store | None = None) -> None:
         super().__init__(rules)
         self.store = store or MemoryStore()
         self.head = GENESIS
+        self.on_written: Callable[[Sequence[Entry]], None] | None = None
         self._seq = 0
         self._settled: tuple[list[Entry], Snapshot | None] = [], None
         for entry in self.store.entries():
@@ -57,9 +61,12 @@ class Ledger(Accounts):
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         """Stores the round that was settled last and these entries in one transaction; the invariants hold."""
-        entries, snapshot = self._settled
-        self.store.append([*entries, *self._seal(drafts)], snapshot)
+        settled, snapshot = self._settled
+        entries = [*settled, *self._seal(drafts)]
+        self.store.append(entries, snapshot)
         self._settled = [], None
+        if self.on_written is not None:
+            self.on_written(entries)
 
     def settle(self, round: int, drawn: Drawn, result: Settlement, standing: Standing) -> None:
         """As the book does; durable, with the snapshot, when the next round is reserved or the run is closed."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import NOT_SETTLED, Book
 from databazaar.ledger.chain import GENESIS, Entry
+from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
@@ -28,7 +29,8 @@ NO_ENTRIES = "the ledger has no entries"
 
 @dataclass(frozen=True)
 class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved."""
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved, and
+    `reply` is the hash of the provider's signed reply, where there is one."""
 
     draw: int
     provider: int
@@ -37,6 +39,7 @@ class Access:
     paid: int
     failure: str | None = None
     quoted: int = 0
+    reply: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,8 @@ class _Replay:
             raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
         if any("by" in settled.body for settled in self.settled):
             raise LedgerError(f"{entry}: settles an access that the consumer is said to have left unsettled")
+        if any(not is_hash(settled.body.get("reply", GENESIS)) for settled in self.settled):
+            raise LedgerError(f"{entry}: settles an access by a reply that is not named by a hash")
         paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
         if paid != self.rules.pay(drawn, gains):
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
@@ -242,7 +247,8 @@ class _Replay:
     def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
         body = entry.body
         draws, reasons = drawn.draws.tolist(), [settled.body.get("reason") for settled in self.settled]
-        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
+        replies = [settled.body.get("reply") for settled in self.settled]
+        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, replies, strict=True)
         accesses = tuple(Access(draw, *line) for draw, line in enumerate(lines))
         reached, loss = body.get("reached"), body.get("reached_loss")
         return Round(entry.round or 0, accesses, body["utility"], body["loss"], reached, loss)

@@ -190,16 +190,25 @@ class Arbiter(Displayed):
         try:
             ledger = Ledger(self.rules, kept.store())
             with told.during(self.terms()):
+                self._begin(kept, ledger)
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
                     self._best, self._params = saved or _models(self.begin(ledger).state)
                 else:
                     kept.note_layout(self.consumer.task)
-                    self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy))
                     self._play(ledger, told)
                 return kept.finish(self._best, self.consumer.task, last=self._params)
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
+
+    def _begin(self, kept: RunFolder, ledger: Ledger) -> None:
+        """Tells the engine of the run. One whose providers are other parties is witness to its ledger."""
+        over = ledger.book.closed
+        if not over or self.engine.remote:
+            self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy, kept.evidence, over))
+        if self.engine.remote:
+            self.engine.witness(list(ledger.store.entries()))
+            ledger.on_written = self.engine.witness
 
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import Tensor
@@ -69,6 +69,7 @@ class MarketRun:
     own_update: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     _untold: Progress | None = None
+    _signed: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:
@@ -93,6 +94,7 @@ class MarketRun:
 
     def hear(self, drawn: Drawn, replies: Replies) -> Replies:
         """Replies for all that were drawn; those set aside failed without being asked. Notes who failed."""
+        self._signed = replies.signed
         if self.quarantine is None:
             return replies
         ids, number, asked = self.rules.terms.roster.ids, self.state.round, self.ask(drawn).providers
@@ -103,7 +105,7 @@ class MarketRun:
             return replies
         updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
         updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
-        return Replies(updates, {**replies.failures, **aside})
+        return Replies(updates, {**replies.failures, **aside}, replies.signed)
 
     def _sets_aside(self, provider: int) -> bool:
         held, name = self.quarantine, self.rules.terms.roster.ids[provider]
@@ -129,6 +131,7 @@ class MarketRun:
         number = self.state.round
         scores = concluded.scores or self.evaluator.score(concluded.params[None])
         self.state, settlement = reach(self.state, concluded, scores)
+        settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)

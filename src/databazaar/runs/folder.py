@@ -3,6 +3,7 @@
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
 profile.json        what the tables were like when the run began, if it began from files
+replies.jsonl       what providers have signed, and beside it how to check that (runs/evidence.py), if they do
 privacy.json        what providers with differential privacy said that they have spent, if there are any
 layout.json         what is known of the model beside its numbers, until its folder is written
 model/              the best model that was reached, complete in itself (runs/model_folder.py)
@@ -29,6 +30,7 @@ from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
+from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.notes import Notes
 from databazaar.runs.recipe import contradicts
@@ -105,6 +107,11 @@ class RunFolder(Notes):
     @classmethod
     def open_or_create(cls, path: Path) -> RunFolder:
         return cls(path) if path.exists() else cls.create(path)
+
+    @property
+    def evidence(self) -> RunEvidence:
+        """What the parties have signed."""
+        return RunEvidence(self.path, self.id)
 
     @property
     def finished(self) -> bool:
@@ -324,6 +331,8 @@ class RunFolder(Notes):
             return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
         if audit.terms is not None and contradicts(self.recipe, audit.terms):
             return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
+        if (why := self.evidence.why_replies_differ(audit)) is not None:
+            return why
         if not self.finished:
             return None
         if not audit.closed:

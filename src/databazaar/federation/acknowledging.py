@@ -1,0 +1,135 @@
+"""The market's side of receipts: what is owed to whom, and sending it when the ledger has it for good.
+
+A run never fails and never waits long because of a receipt. What could not be delivered is owed, and comes with the
+next one; who does not take receipts is tried ever more seldom.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from databazaar.engines.protocol import Evidence
+from databazaar.engines.quarantine import Quarantine
+from databazaar.federation.messages import (
+    MessageError,
+    ReceiptMessage,
+    encode_request,
+    hear_reply,
+    question_hash,
+)
+from databazaar.federation.receipts import MOST_ACCESSES, Receipt, Settled
+from databazaar.ledger.chain import GENESIS, Entry
+
+if TYPE_CHECKING:
+    from databazaar.federation.signing import MarketKeys
+    from databazaar.federation.transport import Transport
+
+EVERY = 10
+"""Rounds from one receipt to the next."""
+PATIENCE, LAST_PATIENCE = 2.0, 10.0
+"""Seconds for all receipts that are sent at one time; and at the end of a run, when nobody waits for the next round."""
+log = logging.getLogger(__name__)
+Owed = tuple[int, Settled]
+"""An access, and the number of the entry that settled it."""
+
+
+class ReceiptSender:
+    """Follows one run's ledger and sends its providers their receipts."""
+
+    def __init__(
+        self,
+        run: str,
+        keys: MarketKeys,
+        transport: Transport,
+        evidence: Evidence,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run, self._keys, self._transport, self._evidence = run, keys, transport, evidence
+        self._clock = clock
+        self._sent = evidence.receipts_sent()
+        self._owed: dict[str, list[Owed]] = {}
+        self._seq, self._head = -1, GENESIS
+        self._rounds, self._due, self._turn = 0, 0, 0
+        self._closed = False
+        self._silent = Quarantine(tolerated=1)
+
+    def witness(self, entries: Sequence[Entry]) -> None:
+        """Takes in entries that are durable, and sends receipts if it is time: after ten rounds, at the close, and when
+        a run that was interrupted goes on."""
+        resumed = self._seq < 0 and bool(self._sent)
+        for entry in entries:
+            self._seq, self._head = entry.seq, entry.hash
+            if entry.kind in ("post", "void") and entry.provider is not None:
+                owed = self._owed.setdefault(entry.provider, [])
+                if entry.seq > self._sent.get(entry.provider, -1):
+                    owed.append((entry.seq, Settled.of(entry)))
+            elif entry.kind == "round":
+                self._rounds += 1
+            self._closed |= entry.kind == "close"
+        if self._closed or resumed or self._rounds >= self._due + EVERY:
+            self._due = self._rounds
+            self._send_all()
+
+    def _send_all(self) -> None:
+        until = self._clock() + (LAST_PATIENCE if self._closed else PATIENCE)
+        self._turn += 1
+        before = dict(self._sent)
+        try:
+            for name in self._whom():
+                if self._clock() < until:
+                    taken = self._send(name, until)
+                    self._silent.note(name, self._turn, None if taken else "it took no receipt")
+            if self._sent != before:
+                self._evidence.note_receipts_sent(self._sent)
+        except Exception:
+            log.warning("receipts could not be sent, and are owed", exc_info=True)
+
+    def _whom(self) -> list[str]:
+        """Those who are owed something, the longest first; in the end, all who have been drawn."""
+        waits = {name: owed[0][0] if owed else self._seq for name, owed in self._owed.items()}
+        due = [
+            name
+            for name in sorted(waits, key=lambda name: waits[name])
+            if self._owed[name] or (self._closed and self._sent.get(name) != self._seq)
+        ]
+        held = [name for name in due if self._silent.holds(name) and not self._silent.probes(name, self._turn)]
+        return due if self._closed else [name for name in due if name not in held]
+
+    def _send(self, name: str, until: float) -> bool:
+        """Sends all that is owed to one provider; whether it has taken that."""
+        while True:
+            owed = self._owed[name]
+            part, rest = owed[:MOST_ACCESSES], owed[MOST_ACCESSES:]
+            rounds = rest[0][1].round if rest else self._rounds
+            settled = tuple(access for _, access in part)
+            receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled)
+            if not self._taken(name, receipt, max(0.0, until - self._clock())):
+                return False
+            self._sent[name] = part[-1][0] if rest else self._seq
+            self._owed[name] = rest
+            if not rest:
+                return True
+
+    def _taken(self, name: str, receipt: Receipt, seconds: float) -> bool:
+        """Whether the provider says, by its signature, that it has kept the receipt."""
+        message = ReceiptMessage(
+            protocol=2,
+            kind="receipt",
+            run=self._run,
+            round=receipt.rounds,
+            receipt=receipt.text.decode(),
+            signature=self._keys.signer.sign(receipt.text),
+            certificate=self._keys.certificate,
+        )
+        payload = encode_request(message)
+        replies, _ = self._transport.request([name], payload, seconds)
+        if name not in replies:
+            return False
+        try:
+            heard = hear_reply(replies[name], message, name, None, question_hash(payload), self._keys.verifies)
+        except MessageError:
+            return False
+        return heard.reply.status == "ok" and not heard.fault

@@ -1,0 +1,181 @@
+"""Receipts: what the market signs for a provider, and the provider keeps.
+
+A receipt names an entry of the ledger by number and hash, and with it all that came before; and it says how the
+provider's accesses since the last receipt were settled, by which of its signed replies. With it the market can no longer
+put the ledger back, write it anew, or settle otherwise, without this provider being able to show it.
+
+Neither torch nor FLARE is needed to read one, and cryptography only to verify it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from databazaar.files import append_lines, lines_of
+from databazaar.ledger.chain import Entry, canonical
+from databazaar.ledger.replies import is_hash
+
+RECEIPTS = "receipts.jsonl"
+MOST_ACCESSES = 2000
+"""In one receipt; who is owed more gets several."""
+LONGEST_LINE = 2 * 1024 * 1024
+LARGEST_FILE = 512 * 1024 * 1024
+"""A provider keeps no more: no market has reason to send so much."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How one access was settled: `paid`, or None and the `reason` for a void. `reply` is the hash of the signed reply,
+    empty where the market has none."""
+
+    round: int
+    draw: int
+    paid: int | None
+    reason: str
+    reply: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Settled:
+        """What a post or a void says."""
+        paid = entry.amount if entry.kind == "post" else None
+        said = str(entry.body.get("reason", "")), str(entry.body.get("reply", ""))
+        return cls(entry.round or 0, entry.draw or 0, paid, *said)
+
+    def __str__(self) -> str:
+        how = f"void ({self.reason})" if self.paid is None else f"paid {self.paid}"
+        return how + (f" for the reply {self.reply[:16]}" if self.reply else " without a reply")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the market's server signs. `rounds` rounds are accounted for; entry `seq` of the ledger has the hash `head`."""
+
+    market: str
+    run: str
+    provider: str
+    seq: int
+    head: str
+    rounds: int
+    accesses: tuple[Settled, ...]
+
+    @cached_property
+    def text(self) -> bytes:
+        """The bytes that are signed."""
+        return canonical({"kind": "receipt", **asdict(self)}).encode()
+
+    @property
+    def server(self) -> str:
+        """Who has to have signed it."""
+        return f"{self.market}.server"
+
+    @classmethod
+    def read(cls, text: bytes) -> Receipt | None:
+        """The receipt in canonical JSON, None where that is none."""
+        try:
+            found = json.loads(text)
+            if found.pop("kind") != "receipt":
+                return None
+            receipt = cls(**{**found, "accesses": tuple(Settled(**one) for one in found["accesses"])})
+            sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
+            sound &= all(type(value) is int for value in (receipt.seq, receipt.rounds)) and is_hash(receipt.head)
+            return receipt if sound and all(map(_sound, receipt.accesses)) and receipt.text == text else None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+
+def _sound(access: Settled) -> bool:
+    numbers = [access.round, access.draw, *([] if access.paid is None else [access.paid])]
+    texts = isinstance(access.reason, str) and (access.reply == "" or is_hash(access.reply))
+    return texts and all(type(number) is int for number in numbers)
+
+
+@dataclass(frozen=True)
+class SignedReceipt:
+    """A receipt with the signature of the market's server, in hexadecimal, and the server's certificate in PEM."""
+
+    receipt: Receipt
+    signature: str
+    certificate: str
+
+    @property
+    def line(self) -> bytes:
+        kept = {"receipt": self.receipt.text.decode(), "signature": self.signature, "certificate": self.certificate}
+        return canonical(kept).encode()
+
+    @classmethod
+    def read(cls, line: bytes) -> SignedReceipt | None:
+        try:
+            found: dict[str, Any] = json.loads(line)
+            return cls.of(str(found["receipt"]), str(found["signature"]), str(found["certificate"]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+
+    @classmethod
+    def of(cls, text: str, signature: str, certificate: str) -> SignedReceipt | None:
+        receipt = Receipt.read(text.encode("utf-8", "replace"))
+        return None if receipt is None else cls(receipt, signature, certificate)
+
+    def verifies(self, authority: str) -> bool:
+        """Whether the server of the market of this authority has signed it."""
+        from databazaar.federation.signing import issued, verifies
+
+        key = issued(self.certificate, authority, self.receipt.server, server=True)
+        return verifies(key, self.receipt.text, self.signature)
+
+
+def receipts_in(path: Path) -> Iterator[SignedReceipt | None]:
+    """The receipts of a file, None for every line that holds none; a file that is not there has no line."""
+    if path.exists():
+        for line in lines_of(path, LONGEST_LINE):
+            if line:
+                yield SignedReceipt.read(line)
+
+
+class ReceiptKeeper:
+    """The provider's side: keeps what its market has signed for it, whether it agrees or not."""
+
+    def __init__(self, path: Path, provider: str, market: str, authority: str) -> None:
+        self.path = path
+        self._provider = provider
+        self._market = market
+        self._authority = authority
+
+    @classmethod
+    def of_kit(cls, kit: Path, provider: str, market: str) -> ReceiptKeeper:
+        return cls(kit / RECEIPTS, provider, market, (kit / "startup" / "rootCA.pem").read_text())
+
+    def take(self, text: str, signature: str, certificate: str) -> bool:
+        """Keeps a receipt for good before it returns. False for one that is not the market's, or not for us: whoever
+        could be shown it would not take it for evidence."""
+        signed = SignedReceipt.of(text, signature, certificate)
+        known = signed is not None and (signed.receipt.market, signed.receipt.provider) == (self._market, self._provider)
+        if signed is None or not known or not signed.verifies(self._authority):
+            log.warning("a receipt was refused: it is not signed by the server of %s, or not for us", self._market)
+            return False
+        if self.path.exists() and self.path.stat().st_size > LARGEST_FILE:
+            log.warning("a receipt was refused: %s is full; keep it elsewhere and remove it here", self.path)
+            return False
+        append_lines(self.path, [signed.line], 0o600)
+        return True
+
+
+def contradictions(receipts: Sequence[Receipt]) -> list[str]:
+    """Where the market has signed two things of one run that cannot both be true."""
+    heads: dict[tuple[str, int], str] = {}
+    settled: dict[tuple[str, str, int, int], Settled] = {}
+    found = []
+    for receipt in receipts:
+        if heads.setdefault((receipt.run, receipt.seq), receipt.head) != receipt.head:
+            found.append(f"two receipts name different hashes for entry {receipt.seq} of the ledger")
+        for access in receipt.accesses:
+            before = settled.setdefault((receipt.run, receipt.provider, access.round, access.draw), access)
+            if before != access:
+                found.append(f"round {access.round}, draw {access.draw}: one receipt says {before}, another {access}")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,106 @@
+"""Signatures between the parties: RSA-PSS with SHA-256, by the keys of the market's own certificates.
+
+A provider signs its replies, the market its receipts. What is signed is canonical JSON that begins with its kind, so a
+signature under one is never one under the other.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from databazaar.federation import pki
+
+_PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+class Signer:
+    """Signs with a private key."""
+
+    def __init__(self, key: rsa.RSAPrivateKey) -> None:
+        self._key = key
+
+    @classmethod
+    def of_kit(cls, kit: Path) -> Signer:
+        """A provider's own."""
+        return cls(pki.load_key(kit / "startup" / "client.key"))
+
+    def sign(self, text: bytes) -> str:
+        """The signature in hexadecimal."""
+        return self._key.sign(text, _PADDING, hashes.SHA256()).hex()
+
+
+@lru_cache(maxsize=4096)
+def issued(certificate: str, authority: str, name: str, *, server: bool = False) -> rsa.RSAPublicKey | None:
+    """The key of a certificate in PEM, if this authority has issued it for this name and for this end.
+
+    The date plays no part: what was signed with a certificate holds after it has expired.
+    """
+    try:
+        leaf = x509.load_pem_x509_certificate(certificate.encode("ascii"))
+        leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode("ascii")))
+        ends = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        key = leaf.public_key()
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return None
+    end = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
+    if not isinstance(key, rsa.RSAPublicKey) or pki.common_name(leaf.subject) != name or end not in ends:
+        return None
+    return key
+
+
+def verifies(key: rsa.RSAPublicKey | None, text: bytes, signature: str) -> bool:
+    """Whether the signature is this key's, under these bytes."""
+    if key is None:
+        return False
+    try:
+        key.verify(bytes.fromhex(signature), text, _PADDING, hashes.SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@dataclass
+class MarketKeys:
+    """The keys on the market's side: those of its providers, by the certificates that it has issued, and its own."""
+
+    folder: Path
+    market: str
+    authority: str
+    certificate: str
+    signer: Signer
+
+    @classmethod
+    def of(cls, folder: Path) -> MarketKeys:
+        """Those of an operator's folder."""
+        from databazaar.federation.onboarding import operator_folder
+
+        market = operator_folder(folder)
+        startup = market.server / "startup"
+        return cls(
+            market.folder,
+            market.name,
+            (startup / "rootCA.pem").read_text(),
+            (startup / "server.crt").read_text(),
+            Signer(pki.load_key(startup / "server.key")),
+        )
+
+    def certificate_of(self, provider: str) -> str:
+        """The provider's certificate in PEM, as it is now: it may have been renewed since the run began."""
+        try:
+            issued_file = (self.folder / "certificates" / f"{provider}.json").read_text()
+            return str(json.loads(issued_file)["certificate"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def verifies(self, provider: str, text: bytes, signature: str) -> bool:
+        """Whether this provider has signed these bytes."""
+        return verifies(issued(self.certificate_of(provider), self.authority, provider), text, signature)

@@ -1,0 +1,100 @@
+"""What a run's folder keeps of what its parties have signed, and whether that is what the ledger names.
+
+replies.jsonl       every signed reply, one a line, there before the round is settled that it belongs to
+certificates.json   the certificates of those who signed, and that of the authority which issued them
+receipts.json       up to which entry of the ledger each provider has got its receipts
+
+Signatures are verified in `federation/disputes.py`. Here nothing more is needed than a hash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from databazaar.files import append_lines, lines_of, write_whole
+from databazaar.ledger import Audit
+from databazaar.ledger.replies import LONGEST_LINE, SignedReply
+
+REPLIES, CERTIFICATES, RECEIPTS = "replies.jsonl", "certificates.json", "receipts.json"
+_LARGEST = 64 * 1024 * 1024
+
+
+class RunEvidence:
+    """The evidence in a run's folder."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder = folder
+        self.run = run
+
+    def keep_replies(self, replies: Sequence[SignedReply]) -> None:
+        append_lines(self.folder / REPLIES, [reply.line for reply in replies])
+
+    def replies(self) -> Iterator[SignedReply]:
+        """Those that are kept; a line that holds none is skipped, and so is a file that is not there."""
+        try:
+            for line in lines_of(self.folder / REPLIES, LONGEST_LINE):
+                if (reply := SignedReply.read(line)) is not None:
+                    yield reply
+        except OSError:
+            return
+
+    def note_certificates(self, authority: str, certificates: Mapping[str, str]) -> None:
+        """A certificate that was renewed stands beside the one before it."""
+        known = self.certificates()
+        every = {name: list(dict.fromkeys([*known.get(name, ()), pem])) for name, pem in certificates.items()}
+        if authority != self.authority() or {**known, **every} != known:
+            noted = {"authority": authority, "providers": {**known, **every}}
+            write_whole(self.folder / CERTIFICATES, json.dumps(noted, indent=2).encode())
+
+    def certificates(self) -> dict[str, list[str]]:
+        """Every provider's certificates in PEM."""
+        noted = self._read(CERTIFICATES).get("providers")
+        if not isinstance(noted, dict):
+            return {}
+        return {str(name): [str(pem) for pem in pems] for name, pems in noted.items() if isinstance(pems, list)}
+
+    def authority(self) -> str:
+        """The certificate of who issued them, empty where it is not known."""
+        return str(self._read(CERTIFICATES).get("authority", ""))
+
+    def receipts_sent(self) -> dict[str, int]:
+        return {str(name): seq for name, seq in self._read(RECEIPTS).items() if type(seq) is int}
+
+    def note_receipts_sent(self, sent: Mapping[str, int]) -> None:
+        write_whole(self.folder / RECEIPTS, json.dumps(dict(sent), indent=2).encode())
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        try:
+            if path.is_symlink() or path.stat().st_size > _LARGEST:
+                return {}
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def why_replies_differ(self, audit: Audit) -> str | None:
+        """Why the replies that are kept are not those that the ledger names, None where they are."""
+        assert audit.terms is not None
+        ids = audit.terms.roster.ids
+        named: dict[str, tuple[int, str]] = {}
+        for played in audit.history:
+            for access in played.accesses:
+                if access.reply is None:
+                    continue
+                place = played.number, ids[access.provider]
+                if named.setdefault(access.reply, place) != place:
+                    return f"round {place[0]}: the ledger names one reply twice, for two questions"
+        missing = dict(named)
+        for reply in self.replies() if named else ():
+            said = reply.statement
+            if missing.pop(said.digest, None) is None:
+                continue
+            if (said.run, said.round, said.provider) != (self.run, *named[said.digest]):
+                return f"{REPLIES}: the reply {said.digest[:16]} is not one of {named[said.digest][1]} in this run"
+        for round, provider in missing.values():
+            return f"{REPLIES} lacks the reply of {provider} in round {round} that the ledger names: it was changed"
+        return None
