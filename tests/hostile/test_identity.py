@@ -115,7 +115,9 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relabelled", "why"), [(False, messages.OTHER_ROUND), (True, messages.OTHER_QUESTION)], ids=["as it was", "renumbered"]
+    ("relabelled", "why"),
+    [(False, messages.OTHER_ROUND), (True, messages.OTHER_QUESTION)],
+    ids=["as it was", "renumbered"],
 )
 def test_an_older_reply_is_void(parties: SignedParties, relabelled: bool, why: str) -> None:
     """An honest reply of bank1 is caught, and sent again for all later rounds."""
@@ -197,12 +199,12 @@ def test_a_line_is_a_reply_or_none() -> None:
 
 def test_a_provider_without_a_certificate_has_no_key(parties: SignedParties) -> None:
     keys = MarketKeys.of(parties.market)
-    assert keys.certificate_of("stranger") == "" and not keys.verifies("stranger", b"x", "00")
+    assert keys.certificates_of("stranger") == [] and not keys.verifies("stranger", b"x", "00")
     server = (parties.market / "server" / "startup" / "server.crt").read_text()
     assert issued(server, keys.authority, "fraud.server") is None, "a server's certificate is no provider's"
     assert issued(server, keys.authority, "fraud.server", server=True) is not None
-    assert issued(server, keys.certificate_of("bank1"), "fraud.server", server=True) is None
-    key = issued(keys.certificate_of("bank1"), keys.authority, "bank1")
+    assert issued(server, keys.certificates_of("bank1")[0], "fraud.server", server=True) is None
+    key = issued(keys.certificates_of("bank1")[0], keys.authority, "bank1")
     assert not verifies(key, b"x", "00") and not verifies(key, b"x", "no hex")
 
 

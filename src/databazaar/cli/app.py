@@ -23,7 +23,8 @@ from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_i
 from databazaar.cli.plugins import add_commands
 from databazaar.cli.quote import EXAMPLES as QUOTE_EXAMPLES
 from databazaar.cli.quote import quote
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.display import shown
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
 
 app = typer.Typer(
     help="Data markets: a budget goes in; a trained model and a settled revenue statement come out.",
@@ -157,21 +158,48 @@ def statement(
         typer.echo(statements.everyone(settled, as_json, as_csv), nl=False)
 
 
-@app.command(epilog=example("bazaar audit runs/fraud", "bazaar audit runs/fraud --head 3f0c… --json"))
+@app.command(
+    epilog=example(
+        "bazaar audit runs/fraud",
+        "bazaar audit runs/fraud --head 3f0c… --json",
+        "bazaar audit runs/fraud --receipts kit",
+        "bazaar audit runs/fraud --receipts a/receipts.jsonl --receipts b/receipts.jsonl --authority ca.pem",
+    )
+)
 def audit(
     folder: Run,
     head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.", show_default=False)] = None,
+    receipts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A provider's kit, or its receipts.jsonl: was the ledger so? Again for more.", show_default=False
+        ),
+    ] = None,
+    authority: Annotated[
+        Path | None, typer.Option(help="The market's ca.pem, if run and kits disagree.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replays every draw, distribution and payment from the ledger alone. Exit code 1 where something is off."""
+    """Replays every draw, distribution and payment from the ledger alone. Exit code 1 where something is off, 3 where
+    it cannot be checked here."""
+    from databazaar.cli.evidence import examine
     from databazaar.runs.folder import RunFolder
 
-    found = RunFolder(folder).audit(head)
+    run = RunFolder(folder)
+    try:
+        examined = examine(run, run.audit(head), receipts or [], authority)
+    except UncheckableError as reason:
+        typer.echo(f"bazaar: {reason}", err=True)
+        raise typer.Exit(3) from None
+    found = examined.audit
     if as_json:
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
-        typer.echo(json.dumps({**counts, "ledger_head": found.head, "message": found.message}))
+        evidence = {"receipts": examined.receipts, "remarks": list(examined.remarks)}
+        typer.echo(json.dumps({**counts, "ledger_head": found.head, "message": examined.message, **evidence}))
     else:
-        typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
+        typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {shown(examined.message)}")
+        for remark in examined.remarks:
+            typer.echo(f"  {shown(remark)}")
     raise typer.Exit(0 if found.ok else 1)
 
 

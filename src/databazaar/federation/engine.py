@@ -51,8 +51,8 @@ class FederatedEngine(Engine):
     asked for a sign of life, with a short deadline of its own; one that gives it is asked like the others. A run that
     is kept waits `wait` seconds for its providers to connect before it begins or goes on.
 
-    With `keys` a reply counts only if the provider has signed it: then it is kept, the ledger names it, and the provider
-    gets receipts. Without them, as at home, nobody signs anything.
+    With `keys` a reply counts only if the provider has signed it: then it is kept, the ledger names it, and the
+    provider gets receipts. Without them, as at home, nobody signs anything.
 
     `privacy` has what providers with differential privacy say that they have spent, as (ε, δ).
     """
@@ -132,7 +132,12 @@ class FederatedEngine(Engine):
             if (reply := judged.get(self._names[index], Judged(None)).signed) is not None
         }
         if signed:
-            by = {name: self._keys.certificate_of(name) for name in (self._names[index] for index in signed)}
+            by = {
+                reply.statement.provider: self._keys.signed_with(
+                    reply.statement.provider, reply.statement.text, reply.signature
+                )
+                for reply in signed.values()
+            }
             self._evidence.note_certificates(self._keys.authority, by)
             self._evidence.keep_replies(list(signed.values()))
         return {index: reply.statement.digest for index, reply in signed.items()}
@@ -172,9 +177,7 @@ class FederatedEngine(Engine):
             }
         )
 
-    def _ask(
-        self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float
-    ) -> dict[str, Judged]:
+    def _ask(self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float) -> dict[str, Judged]:
         payload = encode_request(request, params)
         replies, lost = self._transport.request(names, payload, timeout)
         question = question_hash(payload)

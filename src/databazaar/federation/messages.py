@@ -144,9 +144,9 @@ class ReceiptMessage(_Strict):
 
 
 class Reply(_Strict):
-    """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`. `question` is
-    the hash of the bytes that it answers, and `signature` is what it signs by them: both are empty where no party needs
-    to prove anything, as in a market at home."""
+    """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`. `question`
+    is the hash of the bytes that it answers, and `signature` stands under both: they are empty where no party needs to
+    prove anything, as in a market at home."""
 
     protocol: Literal[2]
     run: _Run

@@ -1,7 +1,7 @@
 """Receipts: what the market signs for a provider, and the provider keeps.
 
 A receipt names an entry of the ledger by number and hash, and with it all that came before; and it says how the
-provider's accesses since the last receipt were settled, by which of its signed replies. With it the market can no longer
+provider's accesses since the last receipt were settled, by which of its signed replies. From then on the market cannot
 put the ledger back, write it anew, or settle otherwise, without this provider being able to show it.
 
 Neither torch nor FLARE is needed to read one, and cryptography only to verify it.
@@ -55,7 +55,8 @@ class Settled:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What the market's server signs. `rounds` rounds are accounted for; entry `seq` of the ledger has the hash `head`."""
+    """What the market's server signs: `rounds` rounds are accounted for, and entry `seq` of the ledger has the hash
+    `head`."""
 
     market: str
     run: str
@@ -155,7 +156,10 @@ class ReceiptKeeper:
         """Keeps a receipt for good before it returns. False for one that is not the market's, or not for us: whoever
         could be shown it would not take it for evidence."""
         signed = SignedReceipt.of(text, signature, certificate)
-        known = signed is not None and (signed.receipt.market, signed.receipt.provider) == (self._market, self._provider)
+        known = signed is not None and (signed.receipt.market, signed.receipt.provider) == (
+            self._market,
+            self._provider,
+        )
         if signed is None or not known or not signed.verifies(self._authority):
             log.warning("a receipt was refused: it is not signed by the server of %s, or not for us", self._market)
             return False

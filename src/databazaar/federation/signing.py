@@ -93,14 +93,23 @@ class MarketKeys:
             Signer(pki.load_key(startup / "server.key")),
         )
 
-    def certificate_of(self, provider: str) -> str:
-        """The provider's certificate in PEM, as it is now: it may have been renewed since the run began."""
+    def certificates_of(self, provider: str) -> list[str]:
+        """The provider's certificates in PEM, the present one first: where that was renewed, the provider goes on to
+        sign with the one before it until it has put the new one into its kit."""
         try:
-            issued_file = (self.folder / "certificates" / f"{provider}.json").read_text()
-            return str(json.loads(issued_file)["certificate"])
+            present = (self.folder / "certificates" / f"{provider}.json").read_text()
+            before = [path.read_text() for path in sorted((self.folder / "issued" / provider).glob("*.pem"))]
+            return list(dict.fromkeys([str(json.loads(present)["certificate"]), *before]))
         except (OSError, ValueError, KeyError, TypeError):
-            return ""
+            return []
+
+    def signed_with(self, provider: str, text: bytes, signature: str) -> str:
+        """The certificate by which this provider has signed these bytes; empty where it has not."""
+        for certificate in self.certificates_of(provider):
+            if verifies(issued(certificate, self.authority, provider), text, signature):
+                return certificate
+        return ""
 
     def verifies(self, provider: str, text: bytes, signature: str) -> bool:
         """Whether this provider has signed these bytes."""
-        return verifies(issued(self.certificate_of(provider), self.authority, provider), text, signature)
+        return bool(self.signed_with(provider, text, signature))

@@ -74,4 +74,6 @@ class SignedReply:
         said = reply.statement
         texts = (said.run, said.provider, said.status, said.code, said.update, reply.signature)
         sound = all(isinstance(text, str) for text in texts) and type(said.round) is int and is_hash(said.question)
-        return reply if sound and (not said.update or is_hash(said.update)) and _HEX.fullmatch(reply.signature) else None
+        return (
+            reply if sound and (not said.update or is_hash(said.update)) and _HEX.fullmatch(reply.signature) else None
+        )

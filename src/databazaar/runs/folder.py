@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from databazaar.aggregators import AGGREGATORS
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import lock, write_whole
-from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
+from databazaar.ledger import Audit, Entry, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
 from databazaar.runs.evidence import RunEvidence
@@ -255,6 +256,14 @@ class RunFolder(Notes):
         if not url and not (self.path / LEDGER).exists():
             raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
         return SqlStore(url or read_only(self.path / LEDGER), self.id, create=False)
+
+    def entries(self) -> Iterator[Entry]:
+        """The ledger's entries, as they stand."""
+        reader = self._reader()
+        try:
+            yield from reader.entries()
+        finally:
+            reader.dispose()
 
     def need_rules(self) -> None:
         """Says which package to install where a rule of this run is not to be had here."""

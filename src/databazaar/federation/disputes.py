@@ -1,0 +1,203 @@
+"""What signatures prove about a ledger: `bazaar audit` with the receipts that providers have kept.
+
+Only what the market has signed counts against its ledger, and only what a provider has signed counts against the
+provider. What one of them merely says is told as a remark. Neither torch nor FLARE is needed, only cryptography.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from databazaar.errors import BazaarError, UncheckableError
+from databazaar.federation.exchange import Lost
+from databazaar.federation.receipts import RECEIPTS, Receipt, Settled, contradictions, receipts_in
+from databazaar.federation.records import ANSWERS, Answer, Record
+from databazaar.federation.signing import issued, verifies
+from databazaar.ledger.chain import Entry
+from databazaar.ledger.replies import SignedReply
+
+AUTHORITY = "startup/rootCA.pem"
+UNANSWERED = frozenset({*(str(why) for why in Lost), "set aside after repeated failures"})
+"""Reasons of voids that say there was no reply; who is set aside is not asked."""
+_SHOWN = 5
+
+
+@dataclass
+class Held:
+    """What one provider has brought: its receipts, its own record of its answers, and the authority that it trusts."""
+
+    place: Path
+    receipts: list[Receipt] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    worthless: int = 0
+    """Lines that are no receipt of this market."""
+
+
+@dataclass
+class Findings:
+    """`broken` is what contradicts the ledger, `remarks` what else there is to say."""
+
+    broken: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
+    """The certificate of the market's authority, on which all parties have to agree; whoever knows better gives it."""
+    if given is not None:
+        try:
+            return given.read_text(encoding="ascii")
+        except (OSError, ValueError):
+            raise BazaarError(f"{given} cannot be read as a certificate in PEM: give the market's ca.pem") from None
+    known = {of_run.strip()} if of_run.strip() else set()
+    for kit in kits:
+        if (kit / AUTHORITY).is_file():
+            known.add((kit / AUTHORITY).read_text(encoding="ascii", errors="replace").strip())
+    if len(known) == 1:
+        return known.pop()
+    why = "the run and the kits name different authorities" if known else "neither the run nor a kit names an authority"
+    raise UncheckableError(f"{why}: give the market's own certificate with --authority ca.pem")
+
+
+def read_held(place: Path, run: str, authority: str) -> Held:
+    """The receipts for a run that are worth something, from a kit or from a file of receipts."""
+    path = place / RECEIPTS if place.is_dir() else place
+    if not path.exists():
+        raise BazaarError(f"{place} holds no receipts: give a provider's kit, or its {RECEIPTS}")
+    held = Held(place)
+    try:
+        for signed in receipts_in(path):
+            if signed is None or not signed.verifies(authority):
+                held.worthless += 1
+            elif signed.receipt.run == run:
+                held.receipts.append(signed.receipt)
+    except OSError as reason:
+        raise UncheckableError(f"{path} cannot be read ({reason.strerror}): ask its owner for it") from None
+    if place.is_dir():
+        held.answers = [answer for answer in Record(place / ANSWERS) if answer.run == run]
+    return held
+
+
+def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
+    """Holds a ledger against receipts, in one pass over its entries."""
+    receipts = [receipt for held in helds for receipt in held.receipts]
+    wanted = {receipt.seq for receipt in receipts}
+    drawn = {(a.round, a.draw) for receipt in receipts for a in receipt.accesses}
+    asked = {answer.round for held in helds for answer in held.answers}
+    heads: dict[int, str] = {}
+    settled: dict[tuple[int, int], tuple[str, Settled]] = {}
+    answered: dict[tuple[int, str], Settled] = {}
+    length = 0
+    for entry in entries:
+        length += 1
+        if entry.seq in wanted:
+            heads[entry.seq] = entry.hash
+        if entry.kind in ("post", "void") and entry.round is not None and entry.draw is not None:
+            how, who = Settled.of(entry), entry.provider or ""
+            if (entry.round, entry.draw) in drawn:
+                settled[entry.round, entry.draw] = who, how
+            if entry.round in asked:
+                answered[entry.round, who] = how
+    found = Findings(_heads(receipts, heads, length))
+    found.broken += _accesses(receipts, settled)
+    found.broken += contradictions(receipts)
+    for held in helds:
+        found.remarks += _remarks(held, answered)
+    return found
+
+
+def _heads(receipts: Sequence[Receipt], heads: Mapping[int, str], length: int) -> list[str]:
+    """What the hashes in receipts say of the ledger: it is the same, cut short, or another one."""
+    same = [receipt.seq for receipt in receipts if heads.get(receipt.seq) == receipt.head]
+    other = [receipt.seq for receipt in receipts if heads.get(receipt.seq, receipt.head) != receipt.head]
+    beyond = [receipt for receipt in receipts if receipt.seq >= length]
+    if other and not same:
+        return [f"entry {min(other)} has another hash than the market's receipt says: this is another ledger"]
+    if other:
+        return [
+            f"entry {min(other)} has another hash than the market's receipt says, and entry {max(same)} the same: the "
+            "ledger was written anew in between"
+        ]
+    if beyond:
+        last = max(beyond, key=lambda receipt: receipt.seq)
+        return [
+            f"the ledger has {length} entries, and the market's receipt names entry {last.seq}, after {last.rounds} "
+            "rounds: it was cut short, or an older one was put back"
+        ]
+    return []
+
+
+def _accesses(receipts: Sequence[Receipt], settled: Mapping[tuple[int, int], tuple[str, Settled]]) -> list[str]:
+    found = []
+    for receipt in receipts:
+        for access in receipt.accesses:
+            who, how = settled.get((access.round, access.draw), ("", None))
+            what = (
+                f"round {access.round}, draw {access.draw}: the market's receipt for {receipt.provider} says {access}"
+            )
+            if (who, how) != (receipt.provider, access):
+                here = f"says {how}" if how is not None and who == receipt.provider else "has no such access"
+                found.append(f"{what}, and the ledger {here}")
+            elif access.paid is None and access.reply and access.reason in UNANSWERED:
+                found.append(f"{what}: it acknowledges an answer, and denies that there was one")
+    return list(dict.fromkeys(found))
+
+
+def _remarks(held: Held, answered: Mapping[tuple[int, str], Settled]) -> list[str]:
+    """What a provider's own record adds: its word, and no proof."""
+    remarks = []
+    if held.worthless:
+        lines = "1 line is" if held.worthless == 1 else f"{held.worthless} lines are"
+        remarks.append(f"{held.place}: {lines} not signed by the market's server, and no evidence")
+    if not held.receipts:
+        return remarks
+    provider, rounds = held.receipts[-1].provider, max(receipt.rounds for receipt in held.receipts)
+    ok = sorted({answer.round for answer in held.answers if answer.status == "ok" and answer.round < rounds})
+    settled = [answered.get((round, provider)) for round in ok]
+    denied = [r for r, how in zip(ok, settled, strict=True) if how is None or (how.paid is None and not how.reply)]
+    if denied:
+        shown = ", ".join(map(str, denied[:_SHOWN])) + (" …" if len(denied) > _SHOWN else "")
+        remarks.append(f"{provider} says that it answered in round {shown}, and the ledger has none: its word alone")
+    return remarks
+
+
+def check_replies(
+    named: Mapping[str, Settled],
+    replies: Iterable[SignedReply],
+    certificates: Mapping[str, Sequence[str]],
+    authority: str,
+) -> list[str]:
+    """What is wrong with the signed replies that a ledger names, by their hashes; and with what it has made of them."""
+    found, left = [], dict(named)
+    for reply in replies:
+        said = reply.statement
+        access = left.get(said.digest)
+        if access is None:
+            continue
+        where = f"round {said.round}: the reply {said.digest[:16]} of {said.provider}"
+        keys = [issued(pem, authority, said.provider) for pem in certificates.get(said.provider, ())]
+        if not any(verifies(key, said.text, reply.signature) for key in keys):
+            continue  # another copy of it may be signed
+        del left[said.digest]
+        if (why := _misread(reply, access)) is not None:
+            found.append(f"{where} {why}")
+    found += [
+        f"round {access.round}: the reply {digest[:16]} is not signed by the provider's key as the market certified it"
+        for digest, access in left.items()
+    ]
+    return found
+
+
+def _misread(reply: SignedReply, access: Settled) -> str | None:
+    """Why the ledger cannot have settled an access so if this is the reply."""
+    said = reply.statement
+    if access.paid is not None:
+        return None if said.status == "ok" and said.update else "brings no update, and the ledger has it as paid"
+    if access.reason in UNANSWERED:
+        return f"was answered, and the ledger has it as void: {access.reason}"
+    declined = {"refused": f"refused: {said.code}", "error": f"failed at the provider: {said.code}"}
+    claimed = access.reason.startswith(("refused: ", "failed at the provider: "))
+    if claimed and access.reason != declined.get(said.status):
+        return f"says {said.status!r}, and the ledger has it as void: {access.reason}"
+    return None
