@@ -7,12 +7,12 @@
     state     = reach(state, concluded)                                  with the new model, which has been scored
 
 Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
-(where gains are measured together: as no better than the worst of its round), is
-left out of the average (which is then over the valid draws), and is not paid. Where the round's model has no finite
-utility although every update by itself leads to one, the longest update is void, and then the next, until it has one:
-two parties whose updates are in order one by one can neither end a run nor spoil it. A consumer with training rows of its own, which the paper does not have either: its own
-update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
-far from what it knows itself.
+(where gains are measured together: as no better than the worst of its round), is left out of the average (which is
+then over the valid draws), and is not paid. Where the round's model has no finite utility although every update by
+itself leads to one, the longest update is void, and then the next, until it has one: two parties whose updates are in
+order one by one can neither end a run nor spoil it. A consumer with training rows of its own, which the paper does
+not have either: its own update takes part in the average of every round, as one more draw that costs nothing; what it
+buys is therefore never far from what it knows itself.
 
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
@@ -114,7 +114,7 @@ class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
     turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i for gains
     `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's move with
-    all of its part, followed by as many with none of it. `good` are the draws that the last row counts, and `own` is the
+    all of its part, followed by as many with none of it. `good` are the draws that the last row counts, `own` is the
     consumer's update."""
 
     models: Tensor
@@ -291,7 +291,7 @@ def without_longest(drawn: Drawn, replies: Replies, concluded: Concluded) -> Rep
 
 
 def reach(state: State, concluded: Concluded) -> tuple[State, Settlement]:
-    """The state after the round, and its settlement. By now the new model has been scored, and its utility is finite."""
+    """The state after the round, and its settlement. The new model has been scored, and its utility is finite."""
     assert concluded.scores is not None
     utility, loss = float(concluded.scores.utility[0]), first_loss(concluded.scores)
     settlement = replace(concluded.settlement, reached=utility, reached_loss=loss)
