@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from loopback import WAIT, eventually
-from markets import examples
 from torch import Tensor
 
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply, is_receipt
@@ -17,6 +15,8 @@ from databazaar.federation.onboarding import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.signing import Signer
 from databazaar.federation.worker import ProviderWorker, Table
+from loopback import WAIT, eventually
+from markets import examples
 
 torch.set_num_threads(1)
 

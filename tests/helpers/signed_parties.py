@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loopback import Federation
-from markets import examples, federated
-
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
@@ -16,6 +13,8 @@ from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import MarketKeys, Signer
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
+from loopback import Federation
+from markets import examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 Handler = Callable[[bytes], bytes]

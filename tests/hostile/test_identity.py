@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from markets import a_consumer, afar, examples, federated
-from signed_parties import NAMES, Handler, SignedParties
 
 from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.federation import messages
@@ -21,6 +19,8 @@ from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.ledger.replies import ReplyStatement, SignedReply
 from databazaar.runs.folder import RunFolder
+from markets import a_consumer, afar, examples, federated
+from signed_parties import NAMES, Handler, SignedParties
 
 EVERYBODY = Uniform(replacement=False)
 ASIDE = "set aside after repeated failures"
