@@ -152,13 +152,8 @@ class MarketRun:
     def settle(self, drawn: Drawn, concluded: Concluded) -> None:
         """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
-<<<<<<< HEAD
-        scores = concluded.scores or self.evaluator.score(concluded.params[None])
-        self.state, settlement = reach(self.state, concluded, scores)
-        settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
-=======
         self.state, settlement = reach(self.state, concluded)
->>>>>>> main
+        settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
