@@ -27,6 +27,8 @@ class SignedParties:
         made = Federation(root)
         self.market, self.names = made.market, list(names)
         self.kits = {name: made.enroll(name) for name in names}
+        self.signers = {name: Signer.of_kit(kit) for name, kit in self.kits.items()}
+        self.keys = MarketKeys.of(self.market)
 
     def worker(self, name: str) -> ProviderWorker:
         """An honest provider, as `bazaar provider join` makes it."""
@@ -35,7 +37,7 @@ class SignedParties:
             name,
             examples(name),
             record=Record(kit.folder / ANSWERS),
-            signer=Signer.of_kit(kit.folder),
+            signer=self.signers[name],
             receipts=ReceiptKeeper.of_kit(kit.folder, name, kit.market),
         )
 
@@ -45,7 +47,7 @@ class SignedParties:
     def engine(self, handlers: Mapping[str, Handler] | None = None, **more: Any) -> FederatedEngine:
         """The market's engine, which checks signatures; those who answer in place of the workers are given."""
         transport = LocalTransport({**self.workers(), **(handlers or {})})
-        return federated(self.names, transport, keys=MarketKeys.of(self.market), **more)
+        return federated(self.names, transport, keys=self.keys, **more)
 
     def forget(self) -> None:
         """The providers' records of other tests."""

@@ -115,9 +115,10 @@ def earnings(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """What you answered, run by run, and what the operator's statement says was paid for it."""
+    """What you answered, run by run, what the market's receipts acknowledge of it, and what its statement says was paid
+    for it."""
     need_packages()
-    from databazaar.federation import records
+    from databazaar.federation import receipts, records
     from databazaar.federation.onboarding import load_kit
 
     given = None
@@ -128,7 +129,8 @@ def earnings(
             raise BazaarError(f"{statement} cannot be read as JSON: ask the operator for it again") from None
         if not isinstance(given, dict) or given.get("provider") != load_kit(kit).provider:
             raise BazaarError(f"{statement} is not {load_kit(kit).provider}'s statement: ask the operator for yours")
-    lines = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run)
+    kept, worthless = receipts.verified(load_kit(kit).folder)
+    lines = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run, kept)
     if as_json:
         typer.echo(json.dumps([asdict(line) for line in lines]))
         return
@@ -137,12 +139,34 @@ def earnings(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
+        for words in _acknowledged(line):
+            typer.echo(f"  {shown(words)}")
         if line.pay_text is not None:
             typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
         if line.why:
             typer.echo(f"  {shown(line.why)}")
+    if worthless:
+        typer.echo(f"{worthless} lines of {receipts.RECEIPTS} are not signed by the market's server, and no evidence")
     if not lines:
         typer.echo("nothing answered yet")
+
+
+def _acknowledged(line: object) -> list[str]:
+    """What the receipts say, in words; nothing where there is none."""
+    from databazaar.federation.records import Earnings
+
+    assert isinstance(line, Earnings)
+    if not line.receipts:
+        return []
+    words = f"receipts acknowledge {line.acknowledged} of {line.answered} rounds answered"
+    if line.denied_rounds:
+        words += f"; they know of no answer in round {_rounds(line.denied_rounds)}"
+    disputed = [f"the statement pays otherwise than receipts say in round {_rounds(line.disputed_rounds)}"]
+    return [words, *line.contradictions, *(disputed if line.disputed_rounds else [])]
+
+
+def _rounds(rounds: tuple[int, ...]) -> str:
+    return ", ".join(map(str, rounds[:10])) + (" …" if len(rounds) > 10 else "")
 
 
 def _differences(line: object) -> str:
@@ -150,7 +174,7 @@ def _differences(line: object) -> str:
 
     assert isinstance(line, Earnings)
     parts = [
-        f"{len(rounds)} rounds {what}: {', '.join(map(str, rounds[:10]))}{' …' if len(rounds) > 10 else ''}"
+        f"{len(rounds)} rounds {what}: {_rounds(rounds)}"
         for rounds, what in (
             (line.unpaid_rounds, "answered and not paid"),
             (line.unknown_rounds, "paid and not in your record"),

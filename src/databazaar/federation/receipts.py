@@ -139,6 +139,14 @@ def receipts_in(path: Path) -> Iterator[SignedReceipt | None]:
                 yield SignedReceipt.read(line)
 
 
+def verified(kit: Path) -> tuple[list[Receipt], int]:
+    """The receipts in a kit that the server of its market has signed, and how many lines are none."""
+    authority = (kit / "startup" / "rootCA.pem").read_text()
+    kept = list(receipts_in(kit / RECEIPTS))
+    good = [signed.receipt for signed in kept if signed is not None and signed.verifies(authority)]
+    return good, len(kept) - len(good)
+
+
 class ReceiptKeeper:
     """The provider's side: keeps what its market has signed for it, whether it agrees or not."""
 

@@ -1,14 +1,17 @@
-"""A provider's own record of what it answered: one JSON line a request, appended and never changed."""
+"""A provider's own record of what it answered: one JSON line a request, appended and never changed; and what came of
+it, by the market's receipts and by its statement."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from databazaar.errors import BazaarError
+from databazaar.federation.receipts import Receipt, contradictions
 from databazaar.files import append_lines
 
 ANSWERS = "answers.jsonl"
@@ -65,13 +68,25 @@ class Earnings:
     unpaid_rounds: tuple[int, ...] = ()
     unknown_rounds: tuple[int, ...] = ()
     why: str = ""
+    receipts: int = 0
+    acknowledged: int = 0
+    denied_rounds: tuple[int, ...] = ()
+    disputed_rounds: tuple[int, ...] = ()
+    contradictions: tuple[str, ...] = ()
 
 
-def earnings(record: Record, statement: dict[str, object] | None = None, run: str | None = None) -> list[Earnings]:
+def earnings(
+    record: Record,
+    statement: dict[str, object] | None = None,
+    run: str | None = None,
+    receipts: Sequence[Receipt] = (),
+) -> list[Earnings]:
     """One line a run, in the order they began; a statement is compared with `run`, else with the run that it is for,
     or with the last one where it does not say.
 
-    `unpaid_rounds` were answered and not paid, `unknown_rounds` are in the statement and not in the record.
+    `unpaid_rounds` were answered and not paid, `unknown_rounds` are in the statement and not in the record. Of the
+    answers, the market's receipts name those that are `acknowledged`; they are over the `denied_rounds` and do not name
+    the answer. In the `disputed_rounds` the statement pays otherwise than the receipts say.
     """
     runs: dict[str, list[Answer]] = {}
     for answer in record:
@@ -87,10 +102,16 @@ def earnings(record: Record, statement: dict[str, object] | None = None, run: st
             f"{', '.join(runs)}"
         )
     compared = run or stated or (list(runs)[-1] if runs else "")
-    return [_line(name, answers, statement if name == compared else None) for name, answers in runs.items()]
+    lines = []
+    for name, answers in runs.items():
+        own = [receipt for receipt in receipts if receipt.run == name]
+        lines.append(_line(name, answers, statement if name == compared else None, own))
+    return lines
 
 
-def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) -> Earnings:
+def _line(
+    run: str, answers: list[Answer], statement: dict[str, object] | None, receipts: Sequence[Receipt]
+) -> Earnings:
     ok = {a.round for a in answers if a.status == "ok"}
     counted = Earnings(
         run=run,
@@ -98,11 +119,14 @@ def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) 
         refused=len({a.round for a in answers if a.status == "refused"} - ok),
         failed=len({a.round for a in answers if a.status == "error"} - ok),
         epsilon=next((a.epsilon for a in reversed(answers) if a.epsilon is not None), None),
+        **_acknowledged(ok, receipts),
     )
     if statement is None:
         return counted
     try:
-        items = [(int(i["round"]), int(i["paid"])) for i in statement["items"]]  # type: ignore[attr-defined]
+        given: Sequence[Any] = statement["items"]  # type: ignore[assignment]
+        items = [(int(item["round"]), int(item["paid"])) for item in given]
+        by_draw = {(int(item["round"]), int(item["draw"])): int(item["paid"]) for item in given} if receipts else {}
         pay_text = str(statement["pay_text"])
     except (KeyError, TypeError, ValueError):
         raise BazaarError(
@@ -117,5 +141,27 @@ def _line(run: str, answers: list[Answer], statement: dict[str, object] | None) 
             "why": str(statement.get("why") or ""),
             "unpaid_rounds": tuple(sorted(ok - paid)),
             "unknown_rounds": tuple(sorted({round for round, _ in items if round in paid} - ok)),
+            "disputed_rounds": tuple(
+                sorted(
+                    {
+                        access.round
+                        for receipt in receipts
+                        for access in receipt.accesses
+                        if by_draw.get((access.round, access.draw)) != (access.paid or 0)
+                    }
+                )
+            ),
         }
     )
+
+
+def _acknowledged(ok: set[int], receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """What the market's receipts say of the rounds that were answered."""
+    named = {access.round for receipt in receipts for access in receipt.accesses if access.reply}
+    covered = max((receipt.rounds for receipt in receipts), default=0)
+    return {
+        "receipts": len(receipts),
+        "acknowledged": len(ok & named),
+        "denied_rounds": tuple(sorted(round for round in ok - named if round < covered)),
+        "contradictions": tuple(contradictions(receipts)),
+    }
