@@ -24,6 +24,7 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.failures import SET_ASIDE
+from databazaar.federation.signing import MarketKeys
 from databazaar.federation.transport import FlareTransport
 
 pytestmark = pytest.mark.slow
@@ -87,6 +88,22 @@ def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTrans
     ]
     assert [(p.accesses, p.failures, p.pay) for p in report.payouts] == [(10, 0, 10), (3, 7, 3), (10, 0, 10)]
     assert (report.spent, report.refunded) == (23, 7)
+
+
+def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
+    federation: Federation, transport: FlareTransport, behave: dict[str, Path], tmp_path: Path
+) -> None:
+    """bank3 answers as bank1, on bank1's own connection, with everything but its key; then somebody signs nothing."""
+    behave["bank1"].write_text("good forged shape good")
+    engine = federated(BANKS, transport, keys=MarketKeys.of(federation.market))
+    report = Arbiter(a_consumer(36), afar(BANKS), EVERYBODY, engine=engine).run(tmp_path / "run")
+    void = [None, messages.NOT_SIGNED, messages.OTHER_QUESTION, None]
+    assert reasons(report, "bank1") == 3 * void
+    assert [payout.pay for payout in report.payouts] == [6, 12, 12]
+    assert eventually(lambda: all((federation.root / name / "receipts.jsonl").exists() for name in BANKS))
+    kits = [str(federation.root / name) for name in BANKS]
+    checked = command("audit", tmp_path / "run", *(word for kit in kits for word in ("--receipts", kit)))
+    assert "6 receipts of the market agree with it" in checked
 
 
 class NotingTransport(FlareTransport):

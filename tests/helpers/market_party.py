@@ -21,8 +21,8 @@ from markets import examples
 torch.set_num_threads(1)
 
 
-def misbehave(what: str, request: Request, update: Tensor) -> bytes:
-    """A reply as it should be but for one thing."""
+def misbehave(what: str, payload: bytes, request: Request, update: Tensor) -> bytes:
+    """A reply as it should be but for one thing. One that is forged is signed with another provider's key."""
     header: dict[str, Any] = {"protocol": 2, "run": request.run, "round": request.round, "epsilon": None}
     header |= {"provider": os.environ["PARTY"], "status": "ok", "code": "", "delta": None}
     match what:
@@ -40,7 +40,13 @@ def misbehave(what: str, request: Request, update: Tensor) -> bytes:
             header["provider"] = "bank1"
         case "raise":
             raise ValueError("a secret of the provider")
+        case "forged":
+            return ProviderWorker(os.environ["PARTY"], lambda w: -w, signer=_signer("bank3"))(payload)
     return encode_reply(Reply.model_validate(header), update)
+
+
+def _signer(name: str) -> Signer:
+    return Signer.of_kit(Path(os.environ["NOTES"]).parent.parent / name)
 
 
 _workers: dict[bool, ProviderWorker] = {}
@@ -61,12 +67,12 @@ def market(payload: bytes) -> bytes:
     if tabular not in _workers:
         source = Table(kit / "data.csv") if tabular else examples(me)
         receipts = ReceiptKeeper.of_kit(kit, me, load_kit(kit).market)
-        _workers[tabular] = ProviderWorker(me, source, signer=Signer.of_kit(kit), receipts=receipts)
+        _workers[tabular] = ProviderWorker(me, source, signer=_signer(me), receipts=receipts)
     with contextlib.suppress(FileNotFoundError):
         words = (kit / "behave.txt").read_text().split()
         word = words[request.round % len(words)]
         if word == "hang":
             eventually(lambda: not (kit / "behave.txt").exists(), WAIT)
         elif word != "good" and params is not None:
-            return misbehave(word, request, torch.ones_like(params))
+            return misbehave(word, payload, request, torch.ones_like(params))
     return _workers[tabular](payload)

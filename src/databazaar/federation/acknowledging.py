@@ -31,6 +31,8 @@ EVERY = 10
 """Rounds from one receipt to the next."""
 PATIENCE, LAST_PATIENCE = 2.0, 10.0
 """Seconds for all receipts that are sent at one time; and at the end of a run, when nobody waits for the next round."""
+SHARE = 0.25
+"""How much of them one provider may take."""
 log = logging.getLogger(__name__)
 Owed = tuple[int, Settled]
 """An access, and the number of the entry that settled it."""
@@ -74,13 +76,14 @@ class ReceiptSender:
             self._send_all()
 
     def _send_all(self) -> None:
-        until = self._clock() + (LAST_PATIENCE if self._closed else PATIENCE)
+        patience = LAST_PATIENCE if self._closed else PATIENCE
+        until = self._clock() + patience
         self._turn += 1
         before = dict(self._sent)
         try:
             for name in self._whom():
-                if self._clock() < until:
-                    taken = self._send(name, until)
+                if (now := self._clock()) < until:
+                    taken = self._send(name, min(until, now + SHARE * patience))
                     self._silent.note(name, self._turn, None if taken else "it took no receipt")
             if self._sent != before:
                 self._evidence.note_receipts_sent(self._sent)
@@ -88,11 +91,12 @@ class ReceiptSender:
             log.warning("receipts could not be sent, and are owed", exc_info=True)
 
     def _whom(self) -> list[str]:
-        """Those who are owed something, the longest first; in the end, all who have been drawn."""
+        """Those who are owed something, the longest first, but after them who took none before; in the end, all who
+        have been drawn."""
         waits = {name: owed[0][0] if owed else self._seq for name, owed in self._owed.items()}
         due = [
             name
-            for name in sorted(waits, key=lambda name: waits[name])
+            for name in sorted(waits, key=lambda name: (self._silent.holds(name), waits[name]))
             if self._owed[name] or (self._closed and self._sent.get(name) != self._seq)
         ]
         held = [name for name in due if self._silent.holds(name) and not self._silent.probes(name, self._turn)]
