@@ -152,12 +152,12 @@ def earnings(
 
 
 def _acknowledged(line: object) -> list[str]:
-    """What the receipts say, in words; nothing where there is none."""
+    """What the receipts say, in words."""
     from databazaar.federation.records import Earnings
 
     assert isinstance(line, Earnings)
     if not line.receipts:
-        return []
+        return ["no receipt of the market has come yet"]
     words = f"receipts acknowledge {line.acknowledged} of {line.answered} rounds answered"
     if line.denied_rounds:
         words += f"; they know of no answer in round {_rounds(line.denied_rounds)}"

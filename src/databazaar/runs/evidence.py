@@ -28,6 +28,7 @@ class RunEvidence:
     def __init__(self, folder: Path, run: str) -> None:
         self.folder = folder
         self.run = run
+        self._noted: set[tuple[str, str]] = set()
 
     def keep_replies(self, replies: Sequence[SignedReply]) -> None:
         append_lines(self.folder / REPLIES, [reply.line for reply in replies])
@@ -43,11 +44,14 @@ class RunEvidence:
 
     def note_certificates(self, authority: str, certificates: Mapping[str, str]) -> None:
         """A certificate that was renewed stands beside the one before it."""
+        if self._noted.issuperset(certificates.items()):
+            return
         known = self.certificates()
         every = {name: list(dict.fromkeys([*known.get(name, ()), pem])) for name, pem in certificates.items()}
         if authority != self.authority() or {**known, **every} != known:
             noted = {"authority": authority, "providers": {**known, **every}}
             write_whole(self.folder / CERTIFICATES, json.dumps(noted, indent=2).encode())
+        self._noted.update(certificates.items())
 
     def certificates(self) -> dict[str, list[str]]:
         """Every provider's certificates in PEM."""
