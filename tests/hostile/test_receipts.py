@@ -80,22 +80,21 @@ def kits(parties: SignedParties) -> list[Path]:
 def test_receipts_tell_all_that_was_settled_once(parties: SignedParties, tmp_path: Path) -> None:
     report = play(parties, tmp_path / "run")
     entries = {entry.seq: entry for entry in RunFolder(tmp_path / "run").entries()}
-    for place, name in enumerate(NAMES):
+    for name in NAMES:
         got = receipts_of(parties, name)
         assert [receipt.rounds for receipt in got] == [10, 12]
         assert all(entries[receipt.seq].hash == receipt.head for receipt in got)
         assert got[-1].head == report.ledger_head
         told = [access for receipt in got for access in receipt.accesses]
-        settled = [
-            Settled(played.number, a.draw, a.paid, "", a.reply or "")
-            for played in report.rounds
-            for a in played.accesses
-            if a.provider == place
-        ]
-        assert told == settled and len(told) == 12
+        settled = [Settled.of(entry) for entry in entries.values() if entry.kind == "post" and entry.provider == name]
+        assert told == settled and len(told) == 12 and all(access.reply for access in told)
     assert "6 receipts of the market agree with it" in audit(tmp_path / "run", *kits(parties), code=0)
     told = json.loads(audit(tmp_path / "run", kits(parties)[0] / "receipts.jsonl", code=0, options=["--json"]))
     assert told["ok"] and told["receipts"] == 2 and told["remarks"] == []
+    record = parties.kits["bank1"] / "answers.jsonl"
+    record.write_text("".join(record.read_text().splitlines(keepends=True)[1:]))
+    said = audit(tmp_path / "run", parties.kits["bank1"], code=0)
+    assert "bank1 has no record of the reply that the ledger names in round 0" in said
 
 
 def put_back(folder: Path, older: Path) -> None:
@@ -210,7 +209,7 @@ def test_an_answer_that_nobody_acknowledges_is_told_as_a_word(parties: SignedPar
     engine.__class__ = Deaf
     play(parties, tmp_path / "run", engine)
     said = audit(tmp_path / "run", parties.kits["bank1"], code=0)
-    assert "bank1 says that it answered in round 4, and the ledger has none: its word alone" in said
+    assert "bank1 says that it answered in round 4, and the ledger names no reply of it there" in said
     earned = CliRunner().invoke(app, ["provider", "earnings", str(parties.kits["bank1"])]).output
     assert "receipts acknowledge 11 of 12 rounds answered; they know of no answer in round 4" in earned
 
@@ -302,7 +301,6 @@ def test_a_statement_that_pays_otherwise_than_receipts_say_is_told(parties: Sign
     play(parties, tmp_path / "run")
     printed = CliRunner().invoke(app, ["statement", str(tmp_path / "run"), "--provider", "bank1", "--json"]).output
     statement, path = json.loads(printed), tmp_path / "bank1.json"
-    assert all(len(item["reply"]) == 64 for item in statement["items"])
     for paid, says in ((1, "receipts acknowledge 12 of 12 rounds answered\n"), (0, "in round 7\n")):
         statement["items"][7]["paid"] = paid
         path.write_text(json.dumps(statement))

@@ -30,34 +30,21 @@ class Examined:
 def examine(run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path | None) -> Examined:
     """Verifies the signed replies that the ledger names, and holds it against receipts. What cannot be verified here is
     an UncheckableError; a ledger that is broken already is not looked at."""
-    named = found.ok and any(access.reply for played in found.history for access in played.accesses)
-    if not found.ok or not (named or kits):
+    if not found.ok or not (found.replies or kits):
         return Examined(found)
     try:
         from databazaar.federation import disputes
-        from databazaar.federation.receipts import Settled
     except ImportError:
         raise UncheckableError(
             "signatures cannot be verified here, because cryptography is missing: pip install 'databazaar[federated]'"
         ) from None
-    trusted = disputes.authority_for(authority, run.evidence.authority(), kits)
-    replies = {
-        access.reply: Settled(
-            played.number,
-            access.draw,
-            access.paid if access.failure is None else None,
-            access.failure or "",
-            access.reply,
-        )
-        for played in found.history
-        for access in played.accesses
-        if access.reply
-    }
-    broken = disputes.check_replies(replies, run.evidence.replies(), run.evidence.certificates(), trusted)
+    evidence = run.evidence
+    trusted = disputes.authority_for(authority, evidence.authority(), kits)
     helds = [disputes.read_held(kit, run.id, trusted) for kit in kits]
     receipts = sum(len(held.receipts) for held in helds)
-    compared = disputes.compare(run.entries(), helds) if helds else disputes.Findings()
-    broken = [*compared.broken, *broken]
+    compared = disputes.compare(run.entries(), helds)
+    broken = compared.broken
+    broken += disputes.check_replies(compared.named, evidence.replies(), evidence.certificates(), trusted)
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         return Examined(replace(found, first_broken=broken[0] + more), receipts, (*broken[1:], *compared.remarks))

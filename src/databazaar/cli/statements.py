@@ -66,7 +66,6 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             "paid": a.paid,
             "paid_amount": report.currency.amount(a.paid),
             "failure": a.failure or "",
-            **({"reply": a.reply} if a.reply else {}),
         }
         for round in report.rounds
         for a in round.accesses

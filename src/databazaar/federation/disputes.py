@@ -37,10 +37,12 @@ class Held:
 
 @dataclass
 class Findings:
-    """`broken` is what contradicts the ledger, `remarks` what else there is to say."""
+    """`broken` is what contradicts the ledger, `remarks` what else there is to say. `named` are the signed replies that
+    the ledger names, and how it has settled them."""
 
     broken: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    named: dict[str, Settled] = field(default_factory=dict)
 
 
 def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
@@ -82,28 +84,22 @@ def read_held(place: Path, run: str, authority: str) -> Held:
 def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
     """Holds a ledger against receipts, in one pass over its entries."""
     receipts = [receipt for held in helds for receipt in held.receipts]
-    wanted = {receipt.seq for receipt in receipts}
-    drawn = {(a.round, a.draw) for receipt in receipts for a in receipt.accesses}
-    asked = {answer.round for held in helds for answer in held.answers}
+    wanted, providers = {receipt.seq for receipt in receipts}, {receipt.provider for receipt in receipts}
     heads: dict[int, str] = {}
     settled: dict[tuple[int, int], tuple[str, Settled]] = {}
-    answered: dict[tuple[int, str], Settled] = {}
-    length = 0
+    found, length = Findings(), 0
     for entry in entries:
         length += 1
         if entry.seq in wanted:
             heads[entry.seq] = entry.hash
-        if entry.kind in ("post", "void") and entry.round is not None and entry.draw is not None:
-            how, who = Settled.of(entry), entry.provider or ""
-            if (entry.round, entry.draw) in drawn:
-                settled[entry.round, entry.draw] = who, how
-            if entry.round in asked:
-                answered[entry.round, who] = how
-    found = Findings(_heads(receipts, heads, length))
-    found.broken += _accesses(receipts, settled)
-    found.broken += contradictions(receipts)
-    for held in helds:
-        found.remarks += _remarks(held, answered)
+        if entry.kind in ("post", "void"):
+            how = Settled.of(entry)
+            if entry.provider in providers:
+                settled[how.round, how.draw] = entry.provider, how
+            if how.reply:
+                found.named[how.reply] = how
+    found.broken = [*_heads(receipts, heads, length), *_accesses(receipts, settled), *contradictions(receipts)]
+    found.remarks = [remark for held in helds for remark in _remarks(held, settled)]
     return found
 
 
@@ -144,22 +140,29 @@ def _accesses(receipts: Sequence[Receipt], settled: Mapping[tuple[int, int], tup
     return list(dict.fromkeys(found))
 
 
-def _remarks(held: Held, answered: Mapping[tuple[int, str], Settled]) -> list[str]:
+def _remarks(held: Held, settled: Mapping[tuple[int, int], tuple[str, Settled]]) -> list[str]:
     """What a provider's own record adds: its word, and no proof."""
     remarks = []
     if held.worthless:
         lines = "1 line is" if held.worthless == 1 else f"{held.worthless} lines are"
         remarks.append(f"{held.place}: {lines} not signed by the market's server, and no evidence")
-    if not held.receipts:
+    if not held.receipts or not held.answers:
         return remarks
     provider, rounds = held.receipts[-1].provider, max(receipt.rounds for receipt in held.receipts)
-    ok = sorted({answer.round for answer in held.answers if answer.status == "ok" and answer.round < rounds})
-    settled = [answered.get((round, provider)) for round in ok]
-    denied = [r for r, how in zip(ok, settled, strict=True) if how is None or (how.paid is None and not how.reply)]
-    if denied:
-        shown = ", ".join(map(str, denied[:_SHOWN])) + (" …" if len(denied) > _SHOWN else "")
-        remarks.append(f"{provider} says that it answered in round {shown}, and the ledger has none: its word alone")
+    replies = {how.round: how.reply for who, how in settled.values() if who == provider and how.reply}
+    answered = {answer.round for answer in held.answers if answer.status == "ok" and answer.round < rounds}
+    own = {answer.reply for answer in held.answers}
+    if denied := sorted(answered - set(replies)):
+        remarks.append(
+            f"{provider} says that it answered in {_in_rounds(denied)}, and the ledger names no reply of it there"
+        )
+    if unknown := sorted(round for round, reply in replies.items() if reply not in own):
+        remarks.append(f"{provider} has no record of the reply that the ledger names in {_in_rounds(unknown)}")
     return remarks
+
+
+def _in_rounds(rounds: Sequence[int]) -> str:
+    return f"round {', '.join(map(str, rounds[:_SHOWN]))}{' …' if len(rounds) > _SHOWN else ''}"
 
 
 def check_replies(

@@ -29,8 +29,7 @@ NO_ENTRIES = "the ledger has no entries"
 
 @dataclass(frozen=True)
 class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved, and
-    `reply` is the hash of the provider's signed reply, where there is one."""
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved."""
 
     draw: int
     provider: int
@@ -39,7 +38,6 @@ class Access:
     paid: int
     failure: str | None = None
     quoted: int = 0
-    reply: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class BestModel:
 class Audit:
     """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
 
+    `replies` is how many accesses were settled by a signed reply, which the entry names.
+
     What it went through on the way is there too: the terms, the book, every round, and for every round and what would
     come after the last one the distribution and the purse.
     """
@@ -82,6 +82,7 @@ class Audit:
     terms: Terms | None = None
     book: Book | None = None
     closing: dict[str, Any] | None = None
+    replies: int = 0
     history: list[Round] = field(default_factory=list)
     distributions: list[NDArray[np.float64]] = field(default_factory=list)
     purses: list[Purse] = field(default_factory=list)
@@ -200,8 +201,10 @@ class _Replay:
             raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
         if any("by" in settled.body for settled in self.settled):
             raise LedgerError(f"{entry}: settles an access that the consumer is said to have left unsettled")
-        if any(not is_hash(settled.body.get("reply", GENESIS)) for settled in self.settled):
+        named = [settled.body["reply"] for settled in self.settled if "reply" in settled.body]
+        if not all(map(is_hash, named)):
             raise LedgerError(f"{entry}: settles an access by a reply that is not named by a hash")
+        self.audit.replies += len(named)
         paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
         if paid != self.rules.pay(drawn, gains):
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
@@ -247,8 +250,7 @@ class _Replay:
     def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
         body = entry.body
         draws, reasons = drawn.draws.tolist(), [settled.body.get("reason") for settled in self.settled]
-        replies = [settled.body.get("reply") for settled in self.settled]
-        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, replies, strict=True)
+        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
         accesses = tuple(Access(draw, *line) for draw, line in enumerate(lines))
         reached, loss = body.get("reached"), body.get("reached_loss")
         return Round(entry.round or 0, accesses, body["utility"], body["loss"], reached, loss)

@@ -10,12 +10,12 @@ Signatures are verified in `federation/disputes.py`. Here nothing more is needed
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from databazaar.files import append_lines, lines_of, write_whole
-from databazaar.ledger import Audit
+from databazaar.ledger import Entry
 from databazaar.ledger.replies import LONGEST_LINE, SignedReply
 
 REPLIES, CERTIFICATES, RECEIPTS = "replies.jsonl", "certificates.json", "receipts.json"
@@ -80,20 +80,16 @@ class RunEvidence:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def why_replies_differ(self, audit: Audit) -> str | None:
+    def why_replies_differ(self, entries: Iterable[Entry]) -> str | None:
         """Why the replies that are kept are not those that the ledger names, None where they are."""
-        assert audit.terms is not None
-        ids = audit.terms.roster.ids
         named: dict[str, tuple[int, str]] = {}
-        for played in audit.history:
-            for access in played.accesses:
-                if access.reply is None:
-                    continue
-                place = played.number, ids[access.provider]
-                if named.setdefault(access.reply, place) != place:
-                    return f"round {place[0]}: the ledger names one reply twice, for two questions"
+        for entry in entries:
+            if entry.kind in ("post", "void") and "reply" in entry.body:
+                place = entry.round or 0, entry.provider or ""
+                if named.setdefault(entry.body["reply"], place) != place:
+                    return f"{entry}: names a reply that is named already, to another question"
         missing = dict(named)
-        for reply in self.replies() if named else ():
+        for reply in self.replies():
             said = reply.statement
             if missing.pop(said.digest, None) is None:
                 continue

@@ -340,7 +340,7 @@ class RunFolder(Notes):
             return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
         if audit.terms is not None and contradicts(self.recipe, audit.terms):
             return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
-        if (why := self.evidence.why_replies_differ(audit)) is not None:
+        if audit.replies and (why := self.evidence.why_replies_differ(self.entries())) is not None:
             return why
         if not self.finished:
             return None
