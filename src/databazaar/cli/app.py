@@ -23,6 +23,7 @@ from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_i
 from databazaar.cli.plugins import add_commands
 from databazaar.cli.quote import EXAMPLES as QUOTE_EXAMPLES
 from databazaar.cli.quote import quote
+from databazaar.cli.screen import on_screen, say
 from databazaar.errors import BazaarError, LedgerError
 
 app = typer.Typer(
@@ -199,13 +200,13 @@ def _options(
 
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
-    warnings.showwarning = lambda message, *_, **__: print(f"bazaar: note: {message}", file=sys.stderr)  # noqa: T201
-    with catching_interrupts():
+    warnings.showwarning = lambda message, *_, **__: say(f"bazaar: note: {message}", err=True)
+    with on_screen(), catching_interrupts():
         try:
             app()
         except BazaarError as error:
-            print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
+            say(f"bazaar: {error}", err=True)
             sys.exit(error.exit_code)
         except InterruptedByUser:
-            print("bazaar: interrupted", file=sys.stderr)  # noqa: T201
+            say("bazaar: interrupted", err=True)
             sys.exit(INTERRUPTED)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 
@@ -55,10 +56,10 @@ def init(
     found = discover(files, folder, wishes)
     path = _write(folder, written_market(found))
     trains = f", {found.train} is where training starts" if found.train else ""
-    typer.echo(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
+    say(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
     for note in found.notes:
-        typer.echo(f"- {note}")
-    typer.echo(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
+        say(f"- {note}")
+    say(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
 
 
 def _folder(places: Sequence[Path], files: Sequence[Path]) -> Path:
@@ -104,7 +105,7 @@ def _next(path: Path) -> str:
 def ask(question: str, answers: Sequence[str]) -> str:
     """Asks on the terminal until one of the answers, or its number, is given."""
     for number, answer in enumerate(answers, start=1):
-        typer.echo(f"  {number}  {answer}", err=True)
+        say(f"  {number}  {answer}", err=True)
     while True:
         given = str(typer.prompt(question, err=True)).strip()
         if given in answers:

@@ -11,6 +11,7 @@ import typer
 
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
+from databazaar.cli.screen import say
 from databazaar.display import shown
 from databazaar.errors import BazaarError
 
@@ -94,7 +95,7 @@ def check(kit: Kit, data: Data = None) -> None:
     if data is not None:
         found.append(check_data(kit, data))
     for finding in found:
-        typer.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
+        say(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
     if not all(finding.ok for finding in found):
         raise typer.Exit(BazaarError.exit_code)
 
@@ -133,14 +134,14 @@ def earnings(
         typer.echo(json.dumps([asdict(line) for line in lines]))
         return
     for line in lines:
-        typer.echo(
+        say(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
         if line.pay_text is not None:
-            typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+            say(f"  paid {line.pay_text}; {_differences(line)}")
         if line.why:
-            typer.echo(f"  {shown(line.why)}")
+            say(f"  {shown(line.why)}")
     if not lines:
         typer.echo("nothing answered yet")
 

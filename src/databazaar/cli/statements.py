@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from databazaar.display import shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports import by_pay, statement_csv, statement_dict
 from databazaar.reports.statement import heading, table_csv
-from databazaar.reports.wording import printable
 from databazaar.runs.report import Report
 
 UNFINISHED = "this run is not finished: nothing in this statement is final"
@@ -24,7 +24,7 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     if as_csv:
         return statement_csv(report)
     payouts, money = by_pay(report), report.currency.format
-    names = [printable(payout.provider) for payout in payouts]
+    names = [shown(payout.provider) for payout in payouts]
     width = max(map(len, names))
     lines = [*_heading(report)]
     lines += [
@@ -43,7 +43,7 @@ def _heading(report: Report) -> list[str]:
     who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
     run = [f"run {report.run}"] if report.run else []
     run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
-    return [printable(line) for line in (who, ", ".join(run)) if line]
+    return [shown(line) for line in (who, ", ".join(run)) if line]
 
 
 def one(report: Report, provider: str, as_csv: bool) -> str:

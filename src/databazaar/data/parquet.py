@@ -72,6 +72,4 @@ def _spelled_out(table: pa.Table, texts: list[str], room: int) -> pa.Table:
 
 
 def _is_text(type: pa.DataType) -> bool:
-    return any(
-        check(type) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    )
+    return any(check(type) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))

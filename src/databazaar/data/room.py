@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from pathlib import Path
@@ -19,10 +20,8 @@ def memory() -> int:
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own = resource.getrlimit(resource.RLIMIT_AS)[0]
     found += [own] if own != resource.RLIM_INFINITY else []
-    try:
+    with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
         found.append(int(_GROUP.read_text()))
-    except (OSError, ValueError):  # no such file, or no limit
-        pass
     return min(found)
 
 

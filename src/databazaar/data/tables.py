@@ -46,7 +46,8 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         )
     try:
         if suffix == ".parquet":
-            (frame, names), notes = read_parquet(path), ()
+            frame, names = read_parquet(path)
+            notes: tuple[str, ...] = ()
         else:
             frame, names, notes = _read_text(path, format or TableFormat(), _SEPARATORS[suffix])
     except pd.errors.EmptyDataError:
@@ -136,7 +137,7 @@ def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]
     zeros = rb"(?:^|[\n\"' ]|%b)0[0-9]+[\"' ]*(?:%b|\r?\n|$)" % (separator, separator)
     if not re.search(zeros, found.text):
         return []
-    whole = [name for name, column in frame.items() if _could_be_codes(column)]
+    whole = [str(name) for name, column in frame.items() if _could_be_codes(column)]
     if not whole:
         return []
     written = pd.read_csv(io.BytesIO(found.text), usecols=whole, dtype=str, **options)
