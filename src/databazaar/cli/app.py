@@ -17,6 +17,7 @@ from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
 from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.failures import sentence_for
 from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
 from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
@@ -207,6 +208,12 @@ def main() -> None:
         except BazaarError as error:
             say(f"bazaar: {error}", err=True)
             sys.exit(error.exit_code)
+        except OSError as failure:
+            sentence = sentence_for(failure)
+            if sentence is None:
+                raise
+            say(f"bazaar: {sentence}", err=True)
+            sys.exit(BazaarError.exit_code)
         except InterruptedByUser:
             say("bazaar: interrupted", err=True)
             sys.exit(INTERRUPTED)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from databazaar.config.errors import sentences
+from databazaar.config.limits import MOST_PROVIDERS
 from databazaar.config.prices import limits_of, minor, price_faults, unpayable
 from databazaar.config.rules import (
     AggregatorSettings,
@@ -74,7 +75,7 @@ class MarketFile(Section):
     engine: EngineSettings = EngineSettings()
     federation: FederationSettings | None = None
     ledger: LedgerSettings = LedgerSettings()
-    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
+    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, max_length=MOST_PROVIDERS)] = Field(
         default=(), description="one [[providers]] section each, in double brackets"
     )
     _budget_minor: int | None = PrivateAttr(default=None)

@@ -39,8 +39,11 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         raise BazaarError(
             f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
         )
-    if not path.is_file():
-        kind = "is not a file" if path.exists() else "does not exist"
+    try:
+        kind = None if path.is_file() else "is not a file" if path.exists() else "does not exist"
+    except OSError as reason:  # a name that is too long, a folder that may not be looked into
+        kind = f"cannot be looked at ({reason.strerror})"
+    if kind is not None:
         raise BazaarError(
             f"{path}: the file {kind}: correct the path (in market.toml it is relative to that file's folder)"
         )
