@@ -122,7 +122,7 @@ def report(
     from databazaar.cli import play
     from databazaar.runs.folder import RunFolder
 
-    typer.echo(play.write_report(RunFolder(folder), out))
+    say(play.write_report(RunFolder(folder), out))
 
 
 @app.command(
@@ -152,7 +152,7 @@ def statement(
     if not settled.closed and (as_csv or out is not None):
         typer.echo(f"bazaar: note: {statements.UNFINISHED}", err=True)  # a CSV has no place for it
     if out is not None:
-        typer.echo(statements.write_all(settled, out))
+        say(statements.write_all(settled, out))
     elif provider is not None:
         typer.echo(statements.one(settled, provider, as_csv), nl=False)
     else:
@@ -173,7 +173,7 @@ def audit(
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
         typer.echo(json.dumps({**counts, "ledger_head": found.head, "message": found.message}))
     else:
-        typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
+        say(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
     raise typer.Exit(0 if found.ok else 1)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps({"folder": str(draft.final), **data}, allow_nan=False))
     elif quiet:
-        typer.echo(page)
+        say(page)
     else:
         compare_tables.show(comparison, job.consumer.currency, page)
 

@@ -1,4 +1,4 @@
-"""What a machine refuses, as one sentence with the remedy. Anything else that goes wrong is our own fault, and shows."""
+"""What a machine refuses, as one sentence with the remedy. Anything else that goes wrong is our fault, and shows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def init(
 ) -> None:
     """Writes a market.toml from the tables it finds, or a commented one to start from."""
     if with_files:
-        typer.echo(_next(_example(places or [Path()])))
+        say(_next(_example(places or [Path()])))
         return
     from databazaar.config.discover import Wishes, discover, tables_at
     from databazaar.config.market_file import TEMPLATE
@@ -48,7 +48,7 @@ def init(
 
     files = tables_at([*(places or []), *([own] if own else [])])
     if not files:
-        typer.echo(_next(_write(_only(places or [Path()]), TEMPLATE)))
+        say(_next(_write(_only(places or [Path()]), TEMPLATE)))
         return
     folder = _folder(places or [], files)
     _free(folder)

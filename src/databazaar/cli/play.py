@@ -143,7 +143,7 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
     elif output.quiet:
-        typer.echo(page)
+        say(page)
     else:
         screen = console()
         screen.print(payout_table(report, notes))

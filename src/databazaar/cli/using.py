@@ -71,7 +71,7 @@ def predict(
     else:
         predictions.to_csv(content, index=False)
     write_whole(out, content.getvalue())
-    typer.echo(f"{out}: {len(predictions):,} predictions")
+    say(f"{out}: {len(predictions):,} predictions")
 
 
 def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
@@ -127,7 +127,8 @@ def evaluate(
     low_high = evaluation.intervals
     for name, value in evaluation.metrics.items():
         say(f"  {WORDS[name]:<12} {_line(name, value, low_high[name])}")
-    typer.echo("\n".join(str(path) for path in figures))
+    for path in figures:
+        say(path)
 
 
 def outcome(evaluation: Evaluation) -> dict[str, object]:
@@ -165,4 +166,4 @@ def export(
         if difference is None
         else f"checked with onnxruntime: its answers are ours to within {difference:.1g}"
     )
-    typer.echo(f"{path} is written; {checked}")
+    say(f"{path} is written; {checked}")
