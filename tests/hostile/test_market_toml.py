@@ -61,7 +61,7 @@ ODD = st.one_of(
     st.sampled_from(FLOATS),
     st.sampled_from(WORDS),
     st.sampled_from(
-        [True, None, [], {}, [[]], deep(300), deep(5000), date(2024, 1, 1), {"kind": "x"}, {"kind": []}, [0] * 500]
+        [True, None, [], {}, [[]], deep(300), deep(900), date(2024, 1, 1), {"kind": "x"}, {"kind": []}, [0] * 500]
     ),
     st.integers(),
     st.floats(),
@@ -117,7 +117,7 @@ def test_a_market_or_one_sentence(place: tuple[Any, ...], value: Any, more: str)
         ("[oracle]", "batch_size = 1000000\nsteps = 1000000\nepochs = 1000000", "lower oracle.steps"),
         ("[market]", "budget = 9223372036854775808", "more than a ledger holds"),
         ("[market]", f"budget = 0x{'f' * 4000}", "more digits than any ledger holds"),
-        ("[market]", f"seed = 0x{'f' * 4000}", "market.seed = … must be"),
+        ("[market]", f"seed = 0x{'f' * 4000}", "market.seed has more digits"),
         ("[data]", f'holdout = "{"a" * 3000}.csv"', "longer than a file's name can be"),
     ],
 )

@@ -13,6 +13,7 @@ import typer
 from databazaar.cli import federation as federation_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import using
+from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
 from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
@@ -50,8 +51,8 @@ app.add_typer(provider_commands.app, name="provider")
 @app.command(epilog=example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
 def demo(
     out: Out = None,
-    budget: Annotated[int, typer.Option(min=5, help="Accesses to buy.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the market.")] = 0,
+    budget: Annotated[int, typer.Option(min=5, max=LARGEST_BUDGET, help="Accesses to buy.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the data and of the market.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
 from databazaar.cli.screen import say
@@ -73,10 +74,11 @@ def join(
     noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
     clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for the computation.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for the computation.")] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
+    refuse_odd_privacy(epsilon_cap, noise, clip, delta)
     from databazaar.cli import joining
 
     policy = joining.policy(models, max_parameters, max_samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from databazaar.data.room import memory
 from databazaar.errors import BazaarError
@@ -13,11 +14,36 @@ MOST_PER_ROUND = 100_000
 MOST_LAYERS = 100
 MOST_SAMPLES = 10**8
 """Rows × epochs of one ask, filled up to whole batches."""
+LARGEST_BITS = 1024
 LONGEST_WAIT = 7 * 24 * 3600.0
 """Seconds: no deadline is further away than a week."""
 _FLOAT = 4
 _SPARE = 4
 """The models that a round holds beside one for each provider asked: the current one, the best, and what comes next."""
+
+
+DEEPEST = 50
+"""Sections in lists in sections: ours are five deep."""
+
+
+def refuse_endless(settings: Mapping[str, Any]) -> None:
+    """Refuses what could not even be shown in a sentence: numbers of thousands of digits, and lists in lists in lists.
+
+    >>> refuse_endless({"market": {"seed": 2**20_000}})
+    Traceback (most recent call last):
+    databazaar.errors.BazaarError: market.seed has more digits than any ledger holds: write a smaller number
+    """
+    waiting: list[tuple[str, Any, int]] = [("", settings, 0)]
+    while waiting:
+        place, value, depth = waiting.pop()
+        if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
+            raise BazaarError(f"{place} has more digits than any ledger holds: write a smaller number")
+        if depth > DEEPEST:
+            raise BazaarError(f"{place[:60]}… is lists in lists, {DEEPEST} deep: write it flat")
+        if isinstance(value, Mapping):
+            waiting += [(f"{place}.{key}" if place else str(key), inner, depth + 1) for key, inner in value.items()]
+        elif isinstance(value, list | tuple):
+            waiting += [(f"{place}[{number}]", inner, depth + 1) for number, inner in enumerate(value)]
 
 
 def refuse_large_model(form: ModelForm, asked: int, room: int | None = None) -> None:
