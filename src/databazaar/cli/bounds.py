@@ -1,8 +1,6 @@
-"""Numbers of the command line that no type can hold to their bounds: `nan` passes every comparison with a limit."""
+"""Numbers of the command line that no machine can use."""
 
 from __future__ import annotations
-
-import math
 
 from databazaar.errors import BazaarError
 
@@ -15,7 +13,7 @@ LARGEST_BUDGET = 10**9
 def refuse_odd_privacy(cap: float | None, noise: float, clip: float, delta: float) -> None:
     """What `bazaar provider join` is told of differential privacy, each in one sentence.
 
-    >>> refuse_odd_privacy(4.0, 1.0, math.inf, 1e-5)
+    >>> refuse_odd_privacy(4.0, 1.0, float("inf"), 1e-5)
     Traceback (most recent call last):
     databazaar.errors.BazaarError: --clip inf: give a number above 0 and up to 1e+09
     """
