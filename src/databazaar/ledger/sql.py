@@ -23,6 +23,9 @@ _meta = sa.MetaData()
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
 
+PAGE = 4096
+"""So many entries are read at once."""
+
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
 ENTRIES = sa.Table(
@@ -134,12 +137,24 @@ class SqlStore(Store):
             ) from None
 
     def entries(self) -> Iterator[Entry]:
-        query = sa.select(*ENTRIES.c[1:]).where(ENTRIES.c.run == self._run).order_by(ENTRIES.c.seq)
+        """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of a
+        long ledger neither holds all of it nor holds up the run that writes."""
+        mine = ENTRIES.c.run == self._run
+        last = sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)
+        query = sa.select(*ENTRIES.c[1:]).where(mine).order_by(ENTRIES.c.seq).limit(PAGE)
         try:
             with self._engine.connect() as connection:
-                rows = connection.execute(query).all()  # at once: a reader must not hold up the run that writes
-            for seq, kind, round, draw, provider, amount, body, seal in rows:
-                yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
+                end = connection.execute(last).scalar()
+                query = query.where(ENTRIES.c.seq <= end) if end is not None else query
+                rows = connection.execute(query).all()
+            while rows:
+                for seq, kind, round, draw, provider, amount, body, seal in rows:
+                    parsed = _parsed(seq, kind, body)
+                    yield Entry.stored(body, seq, kind, round, draw, provider, amount, parsed, seal)
+                if len(rows) < PAGE:
+                    return
+                with self._engine.connect() as connection:
+                    rows = connection.execute(query.where(ENTRIES.c.seq > rows[-1][0])).all()
         except (SQLAlchemyError, UnicodeDecodeError) as reason:
             raise self._unread(reason) from None
 
@@ -226,6 +241,8 @@ def _row(run: str, entry: Entry) -> dict[str, Any]:
 
 def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:
     """The body, which must be spelled the one canonical way and belong to a kind that exists."""
+    if body == "{}" and kind in KINDS:
+        return {}
     try:
         parsed = json.loads(body)
         if not isinstance(parsed, dict) or canonical(parsed) != body or kind not in KINDS:
