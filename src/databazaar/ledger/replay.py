@@ -70,6 +70,11 @@ class Audit:
         return Rounds() if self.record is None else self.record.rounds
 
     @property
+    def distributions(self) -> NDArray[np.float64]:
+        """p at the start of each round, then the final p, where they were recorded: `Record` says how many rows."""
+        return np.zeros((0, 0)) if self.record is None else self.record.distributions
+
+    @property
     def delivered(self) -> str | None:
         """The hash of the model that the consumer gets: the best one, where the ledger tells which that is."""
         return self.best.model if self.best is not None else self.model
