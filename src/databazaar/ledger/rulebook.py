@@ -133,7 +133,7 @@ class RuleBook:
         purse, providers = purse or self.purse(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
         wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
-        known = wanted.ndim == 1 and bool(((wanted >= 0) & (wanted < providers)).all())
+        known = wanted.ndim == 1 and all(0 <= one < providers for one in wanted.tolist())
         if not known or not 1 <= len(wanted) <= self.terms.per_round:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "

@@ -39,11 +39,18 @@ class SqlStore(Store):
         try:
             self._engine = sa.create_engine(url)
             if create:
-                if self._engine.dialect.name == "sqlite":
-                    sa.event.listen(self._engine, "connect", _durable)
-                prepare(self._engine)
+                self._prepare()
         except (SQLAlchemyError, ImportError) as reason:
             raise BazaarError(f"the ledger's database cannot be opened ({brief(reason)}): check its URL") from None
+
+    def _prepare(self) -> None:
+        if self._engine.dialect.name == "sqlite":
+            sa.event.listen(self._engine, "connect", _durable)
+        try:
+            prepare(self._engine)
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     @classmethod
     def file(cls, path: Path, run: str) -> SqlStore:
