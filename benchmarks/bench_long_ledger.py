@@ -1,4 +1,4 @@
-"""Audit and report of a long ledger, each as a process of its own: seconds and peak memory.
+"""Audit and report of a long ledger, each as a process of its own: seconds, CPU seconds and peak memory.
 
     .venv/bin/python benchmarks/bench_long_ledger.py --rounds 100000
     .venv/bin/python benchmarks/bench_long_ledger.py --rounds 200 --providers 100000 --per-round 10
@@ -16,15 +16,17 @@ import time
 from pathlib import Path
 
 
-def measured(*command: str) -> tuple[float, float]:
-    """Seconds and peak megabytes of a Python process. This one stays small: a child begins with its parent's peak."""
+def measured(*command: str) -> str:
+    """Seconds, CPU seconds and peak memory of a Python process. This one stays small: a child begins with its parent's
+    peak."""
     began = time.perf_counter()
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
+    wall, cpu, peak = time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return f"{wall:7.1f} s {cpu:7.1f} s CPU {peak:6.0f} MB"
 
 
 def main() -> None:
@@ -40,12 +42,10 @@ def main() -> None:
         if not folder.exists():
             maker = str(Path(__file__).with_name("long_ledgers.py"))
             wanted = (given.rounds, given.providers, given.per_round, given.sampler)
-            seconds, peak = measured(maker, str(folder), *map(str, wanted))
-            size = (folder / "ledger.sqlite").stat().st_size / 2**20
-            print(f"make       {seconds:7.1f} s {peak:6.0f} MB, a ledger of {size:.0f} MB")
+            print("make   ", measured(maker, str(folder), *map(str, wanted)), flush=True)
+            print(f"a ledger of {(folder / 'ledger.sqlite').stat().st_size / 2**20:.0f} MB")
         for command in ("audit", "report"):
-            seconds, peak = measured("-m", "databazaar", command, str(folder))
-            print(f"{command:10} {seconds:7.1f} s {peak:6.0f} MB")
+            print(f"{command:7}", measured("-m", "databazaar", command, str(folder)), flush=True)
 
 
 if __name__ == "__main__":
