@@ -1,8 +1,8 @@
 """Audit and report of a long ledger, each as a process of its own: seconds, CPU seconds and peak memory.
 
-    .venv/bin/python benchmarks/bench_long_ledger.py --rounds 100000
-    .venv/bin/python benchmarks/bench_long_ledger.py --rounds 200 --providers 100000 --per-round 10
-    .venv/bin/python benchmarks/bench_long_ledger.py --rounds 100000 --folder /tmp/long    # made once, measured again
+.venv/bin/python benchmarks/bench_long_ledger.py --rounds 100000
+.venv/bin/python benchmarks/bench_long_ledger.py --rounds 200 --providers 100000 --per-round 10
+.venv/bin/python benchmarks/bench_long_ledger.py --rounds 100000 --folder /tmp/long    # made once, measured again
 """
 
 from __future__ import annotations

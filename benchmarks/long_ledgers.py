@@ -1,6 +1,7 @@
-"""Ledgers of many rounds, made up: gains are random, some replies fail, no model is trained; all else is what a run writes.
+"""Ledgers of many rounds, made up: gains are random, some replies fail, no model is trained. All else is what a run
+writes.
 
-    .venv/bin/python benchmarks/long_ledgers.py FOLDER ROUNDS PROVIDERS PER_ROUND SAMPLER
+.venv/bin/python benchmarks/long_ledgers.py FOLDER ROUNDS PROVIDERS PER_ROUND SAMPLER
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, which it may crash; and a proxy that cuts a connection in the middle of a commit."""
+"""A PostgreSQL server of the test's own, which it may crash; and a proxy that cuts a connection in mid-commit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whoever keeps a database of ledgers: what is committed is durable, roles have the least rights, tables have a version,
-and a backup is known by its heads. All of it with a real PostgreSQL server."""
+"""Whoever keeps a database of ledgers: what is committed is durable, roles have the least rights, tables have a
+version, and a backup is known by its heads. All of it with a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.schema import VERSION
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-
 from postgres import Cutter, Server, running
 from small_markets import MakeMarket
 
@@ -179,7 +178,7 @@ def test_roles_with_the_least_rights_play_and_audit_and_can_do_nothing_else(
     ]
     for role, more in ((writer, []), (reader, ["INSERT INTO bazaar_snapshots SELECT * FROM bazaar_snapshots"])):
         for statement in forbidden + more:
-            with pytest.raises(sa.exc.ProgrammingError, match="permission denied|must be owner"):
+            with pytest.raises(sa.exc.ProgrammingError, match=r"permission denied|must be owner"):
                 _sql(role, statement)
 
 
@@ -214,7 +213,9 @@ def test_tables_of_an_older_version_are_brought_up_to_date_and_newer_ones_refuse
         for entry in entries:
             values = (entry.seq, entry.kind, entry.round, entry.draw, entry.provider, entry.amount)
             numbers = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in values)
-            _sql(url, f"INSERT INTO bazaar_entries VALUES ('run', {numbers}, '{{\"reason\":\"none\"}}', '{entry.hash}')")
+            _sql(
+                url, f"INSERT INTO bazaar_entries VALUES ('run', {numbers}, '{{\"reason\":\"none\"}}', '{entry.hash}')"
+            )
         reader = SqlStore(url, "run", create=False)
         assert list(reader.entries()) == entries  # an audit needs no migration, and makes none
         reader.dispose()
@@ -236,9 +237,7 @@ def test_tables_of_an_older_version_are_brought_up_to_date_and_newer_ones_refuse
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
-def test_many_that_start_at_once_find_the_tables_made(
-    server: Server, database: str, tmp_path: Path, kind: str
-) -> None:
+def test_many_that_start_at_once_find_the_tables_made(server: Server, database: str, tmp_path: Path, kind: str) -> None:
     url = server.url(database=database) if kind == "postgresql" else f"sqlite:///{tmp_path / 'l.sqlite'}"
     failed: list[Exception] = []
     together = threading.Barrier(12)

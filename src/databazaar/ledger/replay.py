@@ -225,9 +225,9 @@ class _Replay:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
         reached = body["utility"] if self.terms.format == 1 else body["reached"]
         last = self.audit.scores
-        if self.terms.format != 1 and last is not None:
-            if (body["utility"], body["loss"]) != (last.reached, last.reached_loss):
-                raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
+        before = None if self.terms.format == 1 or last is None else (last.reached, last.reached_loss)
+        if before is not None and (body["utility"], body["loss"]) != before:
+            raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
         unmoved = reached is None or all(gain is None for gain in gains)
         if unmoved and body["model"] != self.audit.model:
             raise LedgerError(f"{entry}: the model changed in a round that took no step")

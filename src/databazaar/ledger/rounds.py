@@ -65,7 +65,8 @@ class Scores(NamedTuple):
 class Rounds(Sequence[Round]):
     """Rounds one after the other. Each is made when it is asked for; what looks at all of them looks at columns.
 
-    >>> rounds = Rounds([Round(0, (Access(0, 3, 0.5, 0.1, 2, None, 2), Access(1, 1, 0.5, None, 0, "late", 4)), 0.5, None)])
+    >>> accesses = Access(0, 3, 0.5, 0.1, 2, None, 2), Access(1, 1, 0.5, None, 0, "late", 4)
+    >>> rounds = Rounds([Round(0, accesses, 0.5, None)])
     >>> rounds[0].accesses[1].failure, rounds.providers.tolist(), rounds.in_rounds(rounds.quoted)
     ('late', [3, 1], [6])
     """

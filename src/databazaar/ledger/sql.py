@@ -99,8 +99,8 @@ class SqlStore(Store):
             ) from None
 
     def entries(self) -> Iterator[Entry]:
-        """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of a
-        long ledger neither holds all of it nor holds up the run that writes."""
+        """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
+        a long ledger neither holds all of it nor holds up the run that writes."""
         mine = ENTRIES.c.run == self._run
         last = sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)
         query = sa.select(*ENTRIES.c[1:]).where(mine).order_by(ENTRIES.c.seq).limit(PAGE)

@@ -11,8 +11,8 @@ MOST_POINTS = 2000
 
 
 def thinned(values: Sequence[float], most: int = MOST_POINTS) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where points are drawn, and how high: all of a short curve; of a long one the ends, and the lowest and the highest
-    point of each stretch, so that nothing that stands out is lost.
+    """Where points are drawn, and how high: all of a short curve; of a long one the ends, and the lowest and the
+    highest point of each stretch, so that nothing that stands out is lost.
 
     >>> places, heights = thinned([0.0, 1.0, 9.0, 1.0, 2.0, -5.0, 2.0, 3.0], most=4)
     >>> places.tolist(), heights.tolist()

@@ -241,7 +241,10 @@ class RunFolder(Notes):
 
     def _seal(self) -> str | None:
         path = self.path / LEDGER
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        if not path.exists():
+            return None
+        with path.open("rb") as file:  # piece by piece: a long ledger is a large file
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _reader(self) -> SqlStore:
         url = self.recipe.get("ledger_url")
@@ -264,8 +267,8 @@ class RunFolder(Notes):
             AGGREGATORS.build(terms.rules["aggregator"])
 
     def replay(self, *, record: bool = True) -> Audit:
-        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A report
-        needs the `record` of its rounds."""
+        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A
+        report needs the `record` of its rounds."""
         if self._replayed is None or (record and self._replayed.record is None):
             reader = self._reader()
             try:

@@ -53,11 +53,12 @@ class Report(Displayed):
 
     `distributions` holds p at the start of each round, then the final p: [T+1, n]. Of a run of more than two thousand
     rounds a row is the mean of `stride` rounds, and the last is the final p. `purses` holds what each round was drawn
-    from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
-    nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
-    of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
-    Theorem 1's, where it applies; `notes` are further remarks. `market` and `consumer` are names; `run` is the id of a
-    run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
+    from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator",
+    "payment", and "stops", which is a list. While a run is `open`, nothing is refunded, `held` is what is reserved for
+    the round under way, and the final utility and model are those of the last round. `stopped_by` is the reason that a
+    stop gave, empty while the run is open. `regret_bound` is Theorem 1's, where it applies; `notes` are further
+    remarks. `market` and `consumer` are names; `run` is the id of a run that has a folder, and `began` and `settled`
+    are its dates, in UTC: the ledger itself knows no time.
 
     The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
     that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are

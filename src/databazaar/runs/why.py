@@ -229,7 +229,8 @@ class _Teller:
             if lower and turned:
                 what, often = ("dearer", "less") if rose else ("cheaper", "more")
                 change = f"from {money(int(prices[at - 1]))} to {money(int(prices[at]))}"
-                told = f"It became {what} after {_after(self.course.repriced(i, at))}, {change}, and was asked {often} often from then on."
+                since = f"It became {what} after {_after(self.course.repriced(i, at))}, {change}"
+                told = f"{since}, and was asked {often} often from then on."
                 return Reason("dearer" if rose else "cheaper", told)
         return None
 

@@ -210,7 +210,10 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
         return np.zeros(size), common
     exponent = math.frexp(largest)[1]
     differences = np.ldexp(differences, -exponent)
-    square, base = float(np.add.reduce(differences * differences)) / size, common.exponent if common.square else exponent
+    square, base = (
+        float(np.add.reduce(differences * differences)) / size,
+        common.exponent if common.square else exponent,
+    )
     if common.square:
         now = min(square * 4.0 ** min(exponent - base, FARTHEST), OUTLIER**2 * common.square)
         square = (1.0 - WINDOW) * common.square + WINDOW * now
