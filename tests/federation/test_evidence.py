@@ -250,6 +250,10 @@ def test_where_receipts_cannot_be_had_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     with pytest.raises(UncheckableError, match="cannot be read"):
         read_held(tmp_path / "kit", SAID.run, "")
+    (tmp_path / "large.jsonl").touch()
+    os.truncate(tmp_path / "large.jsonl", 2**30)
+    with pytest.raises(BazaarError, match="has more than 536,870,912 bytes"):
+        read_held(tmp_path / "large.jsonl", SAID.run, "")
     with pytest.raises(UncheckableError, match="neither the run nor a kit names an authority"):
         authority_for(None, "", [tmp_path / "kit"])
 

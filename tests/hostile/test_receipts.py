@@ -91,6 +91,9 @@ def test_receipts_tell_all_that_was_settled_once(parties: SignedParties, tmp_pat
     assert "6 receipts of the market agree with it" in audit(tmp_path / "run", *kits(parties), code=0)
     told = json.loads(audit(tmp_path / "run", kits(parties)[0] / "receipts.jsonl", code=0, options=["--json"]))
     assert told["ok"] and told["receipts"] == 2 and told["remarks"] == []
+    copies = tmp_path / "copies.jsonl"
+    copies.write_bytes(5 * (parties.kits["bank1"] / "receipts.jsonl").read_bytes())
+    assert "; 2 receipts of the market agree" in audit(tmp_path / "run", copies, code=0), "each counts once"
     record = parties.kits["bank1"] / "answers.jsonl"
     record.write_text("".join(record.read_text().splitlines(keepends=True)[1:]))
     said = audit(tmp_path / "run", parties.kits["bank1"], code=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.federation.exchange import Lost
-from databazaar.federation.receipts import RECEIPTS, Receipt, Settled, contradictions, receipts_in
+from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Receipt, Settled, contradictions, receipts_in
 from databazaar.federation.records import ANSWERS, Answer, Record
 from databazaar.federation.signing import issued, verifies
 from databazaar.ledger.chain import Entry
@@ -22,6 +22,7 @@ AUTHORITY = "startup/rootCA.pem"
 UNANSWERED = frozenset({*(str(why) for why in Lost), "set aside after repeated failures"})
 """Reasons of voids that say there was no reply; who is set aside is not asked."""
 _SHOWN = 5
+_LONGEST_PEM = 65536
 
 
 @dataclass
@@ -55,7 +56,8 @@ def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
     known = {of_run.strip()} if of_run.strip() else set()
     for kit in kits:
         if (kit / AUTHORITY).is_file():
-            known.add((kit / AUTHORITY).read_text(encoding="ascii", errors="replace").strip())
+            with (kit / AUTHORITY).open(encoding="ascii", errors="replace") as file:
+                known.add(file.read(_LONGEST_PEM).strip())
     if len(known) == 1:
         return known.pop()
     why = "the run and the kits name different authorities" if known else "neither the run nor a kit names an authority"
@@ -69,6 +71,8 @@ def read_held(place: Path, run: str, authority: str) -> Held:
         raise BazaarError(f"{place} holds no receipts: give a provider's kit, or its {RECEIPTS}")
     held = Held(place)
     try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise BazaarError(f"{path} has more than {LARGEST_FILE:,} bytes: that is not ours, and it is not read")
         for signed in receipts_in(path):
             if signed is None or not signed.verifies(authority):
                 held.worthless += 1
@@ -76,6 +80,7 @@ def read_held(place: Path, run: str, authority: str) -> Held:
                 held.receipts.append(signed.receipt)
     except OSError as reason:
         raise UncheckableError(f"{path} cannot be read ({reason.strerror}): ask its owner for it") from None
+    held.receipts = list(dict.fromkeys(held.receipts))
     if place.is_dir():
         held.answers = [answer for answer in Record(place / ANSWERS) if answer.run == run]
     return held

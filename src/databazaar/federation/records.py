@@ -12,10 +12,11 @@ from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.federation.receipts import Receipt, contradictions
-from databazaar.files import append_lines
+from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
 SCHEMA = "schema.json"
+_LONGEST_LINE = 4096
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,11 @@ class Record:
     def __iter__(self) -> Iterator[Answer]:
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                try:
-                    yield Answer(**json.loads(line))
-                except (ValueError, TypeError):
-                    continue
+        for line in lines_of(self.path, _LONGEST_LINE):
+            try:
+                yield Answer(**json.loads(line))
+            except (ValueError, TypeError, RecursionError):
+                continue
 
 
 @dataclass(frozen=True)
