@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from databazaar.errors import BazaarError
+from databazaar.federation.check import stranger
 from databazaar.federation.exchange import Lost
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.onboarding import load_kit
@@ -75,9 +76,12 @@ class ProviderNode:
         pause = 1.0
         while not self._stopping.is_set():
             began = time.monotonic()
-            self._one_connection()
+            if why := stranger(self.kit):
+                log.warning("%s", why)
+            else:
+                self._one_connection()
             pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
-            if not self.connected.is_set() and not self._stopping.is_set():
+            if not why and not self.connected.is_set() and not self._stopping.is_set():
                 where = self.kit.folder / "log.txt"
                 log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
             self.connected.clear()
