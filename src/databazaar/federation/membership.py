@@ -22,6 +22,7 @@ _HOLDS = (
     "new name"
 )
 
+
 @dataclass(frozen=True)
 class OperatorFolder:
     """A market's folder on the operator's machine."""

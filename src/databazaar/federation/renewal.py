@@ -1,7 +1,7 @@
 """Certificates that end soon: new ones for providers and for the server, and who has to be told.
 
-    provider   renew(kit)            → request, signed with the present key; then `sign` and `complete` as at first
-    operator   renew_server(folder)  a new key and certificate for the server, taken while it is up
+provider   renew(kit)            → request, signed with the present key; then `sign` and `complete` as at first
+operator   renew_server(folder)  a new key and certificate for the server, taken while it is up
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def kit_certificate(folder: Path) -> x509.Certificate:
     try:
         return pki.load_certificate(read_small(folder / "startup" / "client.crt").decode("ascii"))
     except (OSError, ValueError, BazaarError):
-        raise BazaarError(f"the certificate in {folder} cannot be read: put the operator's certificate in again") from None
+        raise BazaarError(
+            f"the certificate in {folder} cannot be read: put the operator's certificate in again"
+        ) from None
 
 
 def kit_warning(folder: Path) -> str:
@@ -94,6 +96,13 @@ def revoke_certificates(
         revocations.add(market.folder, market.authority(ca, passphrase), revocations.revoke(serials))
 
 
+def take_list(kit: Path, revoked: Path) -> None:
+    """On the provider's machine: take the market's revocation list, unless it is not its own or an older one."""
+    startup = load_kit(kit).folder / "startup"
+    authority = pki.load_certificate((startup / "rootCA.pem").read_text())
+    revocations.take(revoked, startup / REVOKED, authority)
+
+
 def ready(folder: Path) -> None:
     """Refuse to start a server that no provider would take."""
     certificate, startup = server_certificate(folder), operator_folder(folder).server / "startup"
@@ -112,7 +121,9 @@ def warnings(folder: Path) -> list[str]:
         if (held := current(market.folder, name)) is not None:
             found.append(_ending(f"the certificate of {name}", held, "its `bazaar provider renew`"))
     if not (market.folder / "ca" / REVOKED).exists():
-        found.append("the market has no revocation list: make one with `bazaar federation renew`, then restart the server")
+        found.append(
+            "the market has no revocation list: make one with `bazaar federation renew`, then restart the server"
+        )
     listed = revocations.in_force(market.folder / "ca" / REVOKED)
     for name in sorted(revoked(folder)):
         if {certificate.serial_number for certificate in issued(market.folder, name)} - listed:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from databazaar.errors import BazaarError
 from databazaar.federation.authority import Authority
 from databazaar.federation.kits import PRIVATE
+from databazaar.federation.papers import read_small
 from databazaar.federation.tls import REVOKED
 from databazaar.files import write_whole
 
@@ -58,6 +59,14 @@ def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:
         write_whole(path, signed, PRIVATE)
 
 
+def take(sent: Path, kept: Path, authority: x509.Certificate) -> None:
+    """Put a list that was sent in the place of the one that is kept. An older one would bring back what is revoked."""
+    numbers = [max(map(_number, _load(path, authority))) for path in (sent, kept) if path == sent or path.exists()]
+    if numbers[0] < numbers[-1]:
+        raise BazaarError(f"{sent} is older than the list that is there: ask the operator for the latest")
+    write_whole(kept, read_small(sent), PRIVATE)
+
+
 def supersede(serials: Iterable[int]) -> list[Entry]:
     """Entries that begin to count at the midnight after the days of grace."""
     end = (dt.datetime.now(dt.UTC) + GRACE).replace(hour=0, minute=0, second=0, microsecond=0) + dt.timedelta(days=1)
@@ -79,9 +88,9 @@ def merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
 
 
 def _load(path: Path, authority: x509.Certificate | None = None) -> list[x509.CertificateRevocationList]:
-    broken = f"{path} is not this market's revocation list: put it back from a backup"
+    broken = f"{path} is not this market's revocation list: get it from the operator, or from a backup"
     try:
-        lists = [x509.load_pem_x509_crl(block) for block in _BLOCK.findall(path.read_bytes())]
+        lists = [x509.load_pem_x509_crl(block) for block in _BLOCK.findall(read_small(path))]
         signed = authority is None or all(found.is_signature_valid(authority.public_key()) for found in lists)  # type: ignore[arg-type]
     except (OSError, ValueError, TypeError):
         raise BazaarError(broken) from None
