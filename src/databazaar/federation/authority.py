@@ -20,7 +20,7 @@ from databazaar.federation.papers import CertificateFile, read_paper
 from databazaar.files import write_whole
 
 KEY, CERTIFICATE = "ca.key", "ca.pem"
-PASSPHRASE = "DATABAZAAR_CA_PASSPHRASE"
+PASSPHRASE = "DATABAZAAR_CA_PASSPHRASE"  # noqa: S105
 Passphrase = Callable[[], str]
 
 

@@ -110,7 +110,7 @@ def read_paper(path: Path, paper: type[P], otherwise: str) -> P:
 def read_small(path: Path) -> bytes:
     """The bytes of a plain file of moderate size. Pipes and devices, which may have no end, are not read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("not a plain file")
         found = file.read(MAX_BYTES + 1)

@@ -128,8 +128,8 @@ def warnings(folder: Path) -> list[str]:
     for name in sorted(revoked(folder)):
         if {certificate.serial_number for certificate in issued(market.folder, name)} - listed:
             found.append(
-                f"{name} is shut out by name, but its certificate is not on the revocation list: run `bazaar federation "
-                f"revoke {name} --ca FOLDER` with the authority's key"
+                f"{name} is shut out by name, but its certificate is not on the revocation list: run "
+                f"`bazaar federation revoke {name} --ca FOLDER` with the authority's key"
             )
     return [text for text in found if text]
 

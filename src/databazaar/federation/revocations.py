@@ -1,4 +1,4 @@
-"""The market's revocation list, `crl.pem`: the serial numbers of certificates that count no more, signed by its authority.
+"""The market's revocation list, `crl.pem`: serial numbers of certificates that count no more, signed by its authority.
 
 A certificate that was renewed stays good for some days more, so that its owner can put the new one in place. The
 authority's key may be far away by then, so the lists of the days to come are signed in advance and stand in the same
