@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -13,13 +14,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from nvflare.apis.fl_constant import ConnectionSecurity
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import net_utils
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.private.fed.utils.identity_utils import IdentityAsserter, IdentityVerifier, InvalidAsserterCert
-from tls_party import TlsServer, plain_server, talks
 from typer.testing import CliRunner
 
 from databazaar.cli.app import app
@@ -29,10 +28,24 @@ from databazaar.federation.check import check, stranger
 from databazaar.federation.provider import _PROGRAM
 from databazaar.federation.tls import client_context, server_context
 from databazaar.federation.transport import FlareTransport
+from loopback import SEARCH_PATH, WAIT, Federation, eventually
+from tls_party import TlsServer, plain_server, talks
+from two_banks import SHORT, two_banks
 
 KEY = pki.new_key()
 SYSTEM = authority.Authority(*pki.new_authority("public.ca"))
 """An authority that the machine trusts, and that certifies whoever pays."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return two_banks(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pki, "KEY_BITS", SHORT)
+    return Path(shutil.copytree(made, tmp_path / "root"))
 
 
 def ours(root: Path) -> authority.Authority:
@@ -140,12 +153,17 @@ def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Pat
             provider.wait()
         assert not (kit / "log.txt").exists()
         knocked = len(server.refused)
-        settings = ["uid=bank1", "org=bank1"]
-        child = processes.start_flare(_PROGRAM, kit, "fed_client.json", settings, 1000, environment)
-        try:
-            assert eventually(lambda: len(server.refused) > knocked, WAIT)
-        finally:
-            processes.stop(child)
+        here, there = socket.socketpair()
+        with here, there:
+            end = {"DATABAZAAR_PROVIDER_FD": str(there.fileno())}
+            child = processes.start_flare(
+                _PROGRAM, kit, "fed_client.json", ["uid=bank1", "org=bank1"], 1000, {**environment, **end},
+                fds=[there.fileno()],
+            )  # fmt: skip
+            try:
+                assert eventually(lambda: len(server.refused) > knocked, WAIT)
+            finally:
+                processes.stop(child)
     assert server.heard == []
 
 
@@ -198,7 +216,7 @@ def test_a_session_from_before_the_revocation_is_not_resumed(root: Path) -> None
         old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         old.load_verify_locations(startup / "rootCA.pem")
         old.maximum_version = ssl.TLSVersion.TLSv1_2
-        with pytest.raises(ssl.SSLError, match="(?i)version"):
+        with pytest.raises(ssl.SSLError, match=r"(?i)version"):
             talks(old, server.port)
 
 

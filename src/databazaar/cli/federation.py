@@ -64,7 +64,7 @@ def warn(folder: Path) -> None:
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")] = FOLDER,
-    name: Annotated[str, typer.Option(help="The market's name.")] = "market",
+    name: Annotated[str, typer.Option(help="The market's name.")] = "bazaar",
     host: Annotated[str, typer.Option(help="The name or address that providers dial.")] = "localhost",
     port: Annotated[int, typer.Option(help="The one port that they dial.")] = 8002,
     ca: Annotated[
@@ -191,9 +191,10 @@ def renew(
     days = renewal.renew_server(folder, ca, passphrase, stolen)
     typer.echo(f"the server has a new key and a certificate for {days} days; providers need do nothing")
     if stolen:
-        typer.echo(
-            f"send {folder / 'ca' / 'crl.pem'} to all providers, who run `bazaar provider crl crl.pem --kit kit`"
-        )
+        typer.echo(f"take the server down and up again, and send {folder / 'ca' / 'crl.pem'} to all providers")
+        typer.echo("they run `bazaar provider crl crl.pem --kit kit`, and take the earlier certificate no more")
+    else:
+        typer.echo("a server that is up takes it for new connections; restart it within a week, between two runs")
 
 
 @app.command(epilog=example("bazaar federation demo", "bazaar federation demo --budget 800 --out runs/afar"))

@@ -49,6 +49,13 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+def take_up(pending: Path, place: Path) -> None:
+    """Put a file that lies ready in the place of another, in one step."""
+    pending.replace(place)
+    for folder in (place.parent, pending.parent):
+        sync(folder)
+
+
 def write_pair(startup: Path, name: str, certificate: str, key: bytes) -> None:
     """A certificate and its key, which nobody else can read from the first byte on."""
     write_whole(startup / f"{name}.crt", certificate.encode(), PRIVATE)

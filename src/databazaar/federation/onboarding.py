@@ -12,13 +12,16 @@ again. `server.revoke` shuts a provider out.
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography import x509
 
 from databazaar.errors import BazaarError
 from databazaar.federation import pki
 from databazaar.federation.authority import issued
-from databazaar.federation.kits import PRIVATE, make_folder, sync, write_json, write_provider_kit
+from databazaar.federation.kits import PRIVATE, make_folder, take_up, write_json, write_provider_kit
 from databazaar.federation.membership import (
     OperatorFolder,
     init_market,
@@ -29,7 +32,7 @@ from databazaar.federation.membership import (
     revoked,
     sign,
 )
-from databazaar.federation.papers import CertificateFile, Invitation, Place, proof, read_paper
+from databazaar.federation.papers import CertificateFile, Invitation, Place, proof, read_paper, read_small
 from databazaar.files import write_whole
 
 __all__ = [
@@ -94,17 +97,22 @@ def complete(kit: Path, certificate_file: Path) -> Kit:
         text, invited.authority, invited.provider, pki.load_key(pending if renewed else startup / "client.key")
     )
     certificate = pki.load_certificate(text)
-    if (startup / "client.crt").exists() and not renewed:
-        held = pki.load_certificate((startup / "client.crt").read_text())
-        if held.not_valid_after_utc > certificate.not_valid_after_utc:
-            raise BazaarError(f"{kit} holds a newer certificate than {certificate_file}: keep it, or ask for a new one")
+    if not renewed and _issued_at(startup / "client.crt", certificate) > certificate.not_valid_before_utc:
+        raise BazaarError(f"{kit} holds a newer certificate than {certificate_file}: keep it, or ask for a new one")
     authority = pki.pem(pki.load_certificate(invited.authority))
     place = (invited.market, invited.identity, invited.host, invited.port)
     write_provider_kit(kit.resolve(), *place, authority, pki.pem(certificate))
     if renewed:
-        pending.replace(startup / "client.key")
-        sync(startup)
+        take_up(pending, startup / "client.key")
     return load_kit(kit)
+
+
+def _issued_at(path: Path, otherwise: x509.Certificate) -> dt.datetime:
+    """When the certificate that is there was issued; where none is, `otherwise`'s time."""
+    try:
+        return pki.load_certificate(read_small(path).decode("ascii")).not_valid_before_utc
+    except (OSError, ValueError, BazaarError):
+        return otherwise.not_valid_before_utc
 
 
 def load_kit(folder: Path) -> Kit:

@@ -121,9 +121,7 @@ def warnings(folder: Path) -> list[str]:
         if (held := current(market.folder, name)) is not None:
             found.append(_ending(f"the certificate of {name}", held, "its `bazaar provider renew`"))
     if not (market.folder / "ca" / REVOKED).exists():
-        found.append(
-            "the market has no revocation list: make one with `bazaar federation renew`, then restart the server"
-        )
+        found.append("the market has no revocation list: run `bazaar federation renew`, then restart the server")
     listed = revocations.in_force(market.folder / "ca" / REVOKED)
     for name in sorted(revoked(folder)):
         if {certificate.serial_number for certificate in issued(market.folder, name)} - listed:
