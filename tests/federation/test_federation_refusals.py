@@ -173,7 +173,7 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
     (root / "bank1/startup/client.crt").write_text(certificate)
     assert findings(root / "bank1")["certificate"] == (
         False,
-        "the certificate has expired: ask the operator for an invitation under a new name",
+        "the certificate has expired: ask the operator for a new invitation, and make a new kit",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 import shutil
@@ -108,6 +109,12 @@ def point_at(kit: Path, port: int) -> onboarding.Kit:
     return onboarding.load_kit(kit)
 
 
+async def dial(context: ssl.SSLContext, port: int) -> None:
+    """As FLARE's driver does."""
+    _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    writer.write(b"GET /f3 HTTP/1.1")
+
+
 @pytest.mark.parametrize(("who", "fools_flare", "why"), IMPOSTORS)
 def test_a_provider_talks_to_no_server_but_its_markets(
     root: Path, monkeypatch: pytest.MonkeyPatch, who: Callable[[Path], ssl.SSLContext], fools_flare: bool, why: str
@@ -126,6 +133,8 @@ def test_a_provider_talks_to_no_server_but_its_markets(
         server.heard.clear()
         with pytest.raises(ssl.SSLCertVerificationError, match=why):
             talks(flare.ssl_context(flare_params(kit), ssl_server=False), server.port)
+        with pytest.raises(ssl.SSLCertVerificationError, match=why):
+            asyncio.run(dial(flare.ssl_context(flare_params(kit), ssl_server=False), server.port))
         loaded = point_at(kit, server.port)
         assert why in stranger(loaded)
         finding = check(kit)[-1]
@@ -165,6 +174,25 @@ def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Pat
             finally:
                 processes.stop(child)
     assert server.heard == []
+
+
+def test_nobody_at_the_address_is_no_stranger(root: Path) -> None:
+    kit = onboarding.load_kit(root / "bank1")
+    assert stranger(kit) == ""
+    (root / "bank1/startup/fed_client.json").write_text("{}")
+    with TlsServer(of_another_name(root), kit.port):
+        assert stranger(kit) == ""
+        assert (
+            "fed_client.json cannot be read: put the certificate into the kit again" in check(root / "bank1")[-1].says
+        )
+
+
+def test_flare_gets_our_functions_before_it_loads_its_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net_utils, "get_ssl_context", net_utils.get_ssl_context)
+    monkeypatch.setattr(IdentityVerifier, "verify_common_name", IdentityVerifier.verify_common_name)
+    flare.install()
+    assert net_utils.get_ssl_context is flare.ssl_context
+    assert IdentityVerifier.verify_common_name is flare.verify_common_name
 
 
 def test_flare_gets_no_connection_without_tls(root: Path) -> None:
@@ -232,6 +260,17 @@ def test_of_lists_signed_in_advance_the_latest_whose_day_has_come_counts(root: P
         assert talks(client_of(root / "bank2"), server.port)[0]
 
 
+def test_a_server_in_the_midst_of_a_renewal_goes_on_with_what_it_had(root: Path) -> None:
+    """Its key is replaced a moment before its certificate; and without its list it takes nobody."""
+    startup = root / "market/server/startup"
+    with TlsServer(server_of(root)) as server:
+        (startup / "server.key").write_bytes(pki.key_pem(KEY))
+        assert talks(client_of(root / "bank1"), server.port)[0]
+        renewal.renew_server(root / "market")
+        (startup / "crl.pem").unlink()
+        assert talks(client_of(root / "bank1"), server.port)[0] == b""
+
+
 def test_a_list_of_another_authority_is_not_taken(root: Path) -> None:
     kept = root / "market/ca/crl.pem"
     kept.write_bytes(revocations._sign(SYSTEM, [], dt.datetime.now(dt.UTC), 1))
@@ -239,6 +278,8 @@ def test_a_list_of_another_authority_is_not_taken(root: Path) -> None:
         renewal.revoke_certificates(root / "market", "bank1")
     with pytest.raises(BazaarError, match="is not this market's revocation list"):
         renewal.take_list(root / "bank1", kept)
+    with pytest.raises(BazaarError, match="is not this market's revocation list"):
+        renewal.take_list(root / "bank1", Path("/dev/zero"))
 
 
 def test_a_revoked_certificate_cannot_be_shown_to_flare_over_anothers_connection(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,7 +94,11 @@ def number(file: Path) -> None:
     file.write_text("1" + "0" * 100_000)
 
 
-@pytest.mark.parametrize("spoil", [deep, huge, device, pipe, folder, elsewhere, binary, number])
+def no_object(file: Path) -> None:
+    file.write_text("[]")
+
+
+@pytest.mark.parametrize("spoil", [deep, huge, device, pipe, folder, elsewhere, binary, number, no_object])
 @pytest.mark.parametrize("what", ["invitation", "request", "certificate"])
 def test_a_file_that_is_none_is_refused_in_one_sentence(root: Path, what: str, spoil: Callable[[Path], None]) -> None:
     spoil(root / f"{what}.json")
@@ -217,6 +224,29 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     assert renewal.warnings(market) == []
     (serial,) = (certificate.serial_number for certificate in onboarding.issued(market, "bank1"))
     assert serial in revocations.in_force(market / "ca/crl.pem")
+
+
+def test_a_passphrase_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
+    """Twice for a new one, and never shown."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "databazaar", "federation", "init", "market", "--ca", "stick", "--passphrase"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    shown = b""
+    for question in (b"passphrase of the authority's key: ", b"Repeat for confirmation: "):
+        while not shown.endswith(question):
+            shown += os.read(ours, 1000)
+        os.write(ours, b"correct horse\n")
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while more := os.read(ours, 1000):
+            shown += more
+    os.close(ours)
+    assert process.wait() == 0, shown
+    assert b"correct horse" not in shown
+    key = tmp_path / "stick/ca.key"
+    assert pki.load_key(key, lambda: "correct horse").key_size == pki.KEY_BITS
 
 
 def test_a_damaged_authority_is_named(root: Path) -> None:

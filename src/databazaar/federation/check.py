@@ -118,8 +118,9 @@ def _resolve(kit: Kit) -> str:
 def stranger(kit: Kit, timeout: float = 5.0) -> str:
     """Why whoever answers at the market's address is not its server; nothing if it is, or if nobody answers."""
     try:
+        context = _context(kit)
         with socket.create_connection((kit.host, kit.port), timeout=timeout) as plain:
-            _secure(kit, plain).close()
+            _secure(kit, context, plain).close()
     except _StrangerError as error:
         return str(error)
     except (BazaarError, OSError, ValueError):
@@ -131,12 +132,12 @@ class _StrangerError(BazaarError):
     """Somebody answers in the server's place."""
 
 
-def _secure(kit: Kit, plain: socket.socket) -> ssl.SSLSocket:
-    """The connection made secure as FLARE's is: the market's own authority, its server's name, the host dialled."""
+def _context(kit: Kit) -> ssl.SSLContext:
+    """The same as FLARE gets: the market's own authority, its server's name, the host that is dialled."""
     startup = kit.folder / "startup"
     try:
         identity = str(json.loads((startup / "fed_client.json").read_bytes())["servers"][0]["identity"])
-        context = client_context(startup / "client.crt", startup / "client.key", startup / "rootCA.pem", identity)
+        return client_context(startup / "client.crt", startup / "client.key", startup / "rootCA.pem", identity)
     except (OSError, ssl.SSLError):
         raise BazaarError(
             "client.crt and client.key do not belong together: put the operator's certificate into the kit again, or "
@@ -144,6 +145,9 @@ def _secure(kit: Kit, plain: socket.socket) -> ssl.SSLSocket:
         ) from None
     except (ValueError, LookupError, TypeError):
         raise BazaarError("the kit's fed_client.json cannot be read: put the certificate into the kit again") from None
+
+
+def _secure(kit: Kit, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
     try:
         return context.wrap_socket(plain, server_hostname=kit.host)
     except ssl.SSLCertVerificationError as error:
@@ -154,6 +158,7 @@ def _secure(kit: Kit, plain: socket.socket) -> ssl.SSLSocket:
 
 
 def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
+    context = _context(kit)
     try:
         plain = socket.create_connection((kit.host, kit.port), timeout=timeout)
     except OSError:
@@ -162,7 +167,7 @@ def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
             "and your network's keeper if you are let out to that port"
         ) from None
     try:
-        with plain, _secure(kit, plain) as secure:
+        with plain, _secure(kit, context, plain) as secure:
             secure.sendall(f"GET / HTTP/1.1\r\nHost: {kit.host}\r\nConnection: close\r\n\r\n".encode())
             answer = secure.recv(65536)
     except OSError:

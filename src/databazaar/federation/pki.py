@@ -151,8 +151,7 @@ def prove(key: rsa.RSAPrivateKey, market: str, name: str, request: str) -> str:
 def proves(certificate: x509.Certificate, market: str, name: str, request: str, proof: str) -> bool:
     """Was the request made by the holder of this certificate's key?"""
     key = certificate.public_key()
-    if not isinstance(key, rsa.RSAPublicKey):
-        return False
+    assert isinstance(key, rsa.RSAPublicKey)  # `issue` takes no other
     try:
         key.verify(bytes.fromhex(proof), _renewal(market, name, request), _PSS, hashes.SHA256())
     except (InvalidSignature, ValueError):

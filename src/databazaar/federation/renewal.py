@@ -50,9 +50,7 @@ def kit_certificate(folder: Path) -> x509.Certificate:
     try:
         return pki.load_certificate(read_small(folder / "startup" / "client.crt").decode("ascii"))
     except (OSError, ValueError, BazaarError):
-        raise BazaarError(
-            f"the certificate in {folder} cannot be read: put the operator's certificate in again"
-        ) from None
+        raise BazaarError(f"the certificate in {folder} cannot be read: put the operator's in again") from None
 
 
 def kit_warning(folder: Path) -> str:
