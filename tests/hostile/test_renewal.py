@@ -103,6 +103,8 @@ def test_a_request_to_renew_serves_once(root: Path) -> None:
     server.revoke(market, "bank1")
     with pytest.raises(BazaarError, match="bank1 was revoked"):
         onboarding.sign(market, kit / "bank1.renewal.json")
+    with pytest.raises(BazaarError, match="bank1 was revoked"):
+        onboarding.invite(market, "bank1")
 
 
 def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_finished(

@@ -16,6 +16,7 @@ from databazaar.federation import pki, revocations
 from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
 from databazaar.federation.kits import make_folder, sync, write_json, write_server_kit
 from databazaar.federation.papers import HOST, NAME, RESERVED, Invitation, MarketFile, RequestFile, proof, read_paper
+from databazaar.files import alone
 
 _HOLDS = (
     "{} already has a certificate: let it renew that one with `bazaar provider renew`, or revoke it and invite under a "
@@ -166,8 +167,9 @@ def record_revocation(folder: Path, provider: str) -> None:
     if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():
         raise BazaarError(f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}")
     invitation.unlink(missing_ok=True)
-    names = sorted(revoked(folder) | {provider})
-    write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
+    with alone(market.folder / "ca" / "lock"):
+        names = sorted(revoked(folder) | {provider})
+        write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
 
 
 def _check_name(name: str, what: str) -> None:

@@ -21,7 +21,7 @@ from databazaar.federation.authority import Authority
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.papers import read_small
 from databazaar.federation.tls import REVOKED
-from databazaar.files import write_whole
+from databazaar.files import alone, write_whole
 
 GRACE = dt.timedelta(days=7)
 """How long a renewed certificate stays good."""
@@ -52,11 +52,12 @@ def in_force(path: Path) -> set[int]:
 def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:
     """Put entries on the list of the market in `folder`, signed anew, where its server looks too."""
     kept = folder / "ca" / REVOKED
-    lists = _load(kept, authority.certificate) if kept.exists() else []
-    entries = merge(_entries(lists[-1:]), new)
-    signed = _sign_all(authority, entries, max(map(_number, lists), default=0) + 1)
-    for path in (kept, folder / "server" / "startup" / REVOKED):
-        write_whole(path, signed, PRIVATE)
+    with alone(folder / "ca" / "lock"):
+        lists = _load(kept, authority.certificate) if kept.exists() else []
+        entries = merge(_entries(lists[-1:]), new)
+        signed = _sign_all(authority, entries, max(map(_number, lists), default=0) + 1)
+        for path in (kept, folder / "server" / "startup" / REVOKED):
+            write_whole(path, signed, PRIVATE)
 
 
 def take(sent: Path, kept: Path, authority: x509.Certificate) -> None:
