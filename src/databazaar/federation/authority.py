@@ -51,7 +51,7 @@ def make_authority(market: Path, name: str, elsewhere: Path | None, passphrase: 
             raise BazaarError(f"{elsewhere} lies in the market's own folder: give a folder on another medium")
         if (elsewhere / KEY).exists():
             raise BazaarError(f"{elsewhere} holds an authority's key already: give another folder for this market's")
-        home = elsewhere
+        home = elsewhere.resolve()
     key, certificate = pki.new_authority(f"{name}.ca")
     make_folder(home)
     write_whole(home / KEY, pki.key_pem(key, passphrase), PRIVATE)
