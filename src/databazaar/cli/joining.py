@@ -17,7 +17,6 @@ from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
 from databazaar.federation.records import ANSWERS, SCHEMA, Record
-from databazaar.federation.renewal import kit_warning
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
@@ -63,8 +62,6 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
         signal.signal(number, lambda *_: done.set())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     loaded = load_kit(kit)
-    if warning := kit_warning(loaded.folder):
-        typer.echo(f"warning: {warning}", err=True)
     with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
         record = Record(loaded.folder / ANSWERS)
         if isinstance(source, Table):

@@ -30,6 +30,7 @@ from databazaar.federation.exchange import Lost
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.processes import start_flare, stop
+from databazaar.federation.renewal import kit_warning
 
 Handler = Callable[[bytes], bytes]
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
@@ -76,18 +77,17 @@ class ProviderNode:
         pause = 1.0
         while not self._stopping.is_set():
             began = time.monotonic()
-            if why := stranger(self.kit):
-                log.warning("%s", why)
-            else:
-                self._one_connection()
+            self._one_connection()
             pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
-            if not why and not self.connected.is_set() and not self._stopping.is_set():
+            if not self.connected.is_set() and not self._stopping.is_set():
                 where = self.kit.folder / "log.txt"
                 log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
             self.connected.clear()
             self._stopping.wait(pause)
 
     def _one_connection(self) -> None:
+        if not self._market_answers():
+            return
         here, there = socket.socketpair()
         with there:
             child = self._child = start_flare(
@@ -113,6 +113,23 @@ class ProviderNode:
         finally:
             channel.close()
             stop(child)
+
+    def _market_answers(self) -> bool:
+        """Waits while somebody else answers at the market's address, and says so; False once this node ends.
+
+        FLARE's client would refuse them too, but tells nobody. A certificate that ends soon is spoken of as well.
+        """
+        try:
+            if warning := kit_warning(self.kit.folder):
+                log.warning("%s", warning)
+        except BazaarError as error:
+            log.warning("%s", error)
+        while not self._stopping.is_set():
+            if not (why := stranger(self.kit)):
+                return True
+            log.warning("%s", why)
+            self._stopping.wait(self._longest_pause)
+        return False
 
     def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
         """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
