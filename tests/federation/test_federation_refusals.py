@@ -24,7 +24,7 @@ from databazaar.cli.app import app
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, papers, pki
+from databazaar.federation import onboarding, pki
 from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.job import FederatedJob
@@ -77,7 +77,7 @@ def sign_with(request: Callable[[str], str], name: str = "bank2") -> Callable[[P
     def attempt(root: Path) -> object:
         secret = json.loads((root / "market/invitations/bank2.json").read_text())["secret"]
         asked = request(name)
-        change(root / "bank2/bank2.request.json", request=asked, proof=papers.proof(secret, asked))
+        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding.proof(secret, asked))
         return onboarding.sign(root / "market", root / "bank2/bank2.request.json")
 
     return attempt

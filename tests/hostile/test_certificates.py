@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from databazaar.cli.app import app
 from databazaar.errors import BazaarError
 from databazaar.federation import authority, flare, onboarding, pki, processes, renewal, revocations
 from databazaar.federation.check import check, stranger
-from databazaar.federation.provider import _PROGRAM
+from databazaar.federation.provider import _PROGRAM, market_answers
 from databazaar.federation.tls import client_context, server_context
 from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
@@ -174,6 +175,34 @@ def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Pat
             finally:
                 processes.stop(child)
     assert server.heard == []
+
+
+def test_a_provider_waits_for_its_market_and_speaks_of_its_certificate(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kit, ending = onboarding.load_kit(root / "bank1"), threading.Event()
+    certificate = root / "bank1/startup/client.crt"
+    by = impostor(ours(root), "bank2", "localhost", root)
+
+    class Once(threading.Event):
+        """The market is back after the first wait."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            server.__exit__(None, None, None)
+            return True
+
+    server = TlsServer(by, kit.port).__enter__()
+    assert market_answers(kit, Once(), 30.0)
+    certificate.write_text("nothing")
+    assert market_answers(kit, ending, 30.0)
+    ending.set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pki, "LEAF_DAYS", 5.5)
+        certificate.write_text(pki.pem(ours(root).issue("bank1", KEY.public_key())))
+    assert not market_answers(kit, ending, 30.0)
+    stranger_says, unreadable, soon = (record.getMessage() for record in caplog.records)
+    assert "(the certificate is not fraud.server's): ask the operator" in stranger_says
+    assert "cannot be read" in unreadable and "ends in 5 days" in soon
 
 
 def test_nobody_at_the_address_is_no_stranger(root: Path) -> None:

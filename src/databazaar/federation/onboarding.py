@@ -45,6 +45,7 @@ __all__ = [
     "load_kit",
     "members",
     "operator_folder",
+    "proof",
     "record_revocation",
     "request",
     "revoked",

@@ -28,7 +28,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.check import stranger
 from databazaar.federation.exchange import Lost
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.onboarding import Kit, load_kit
 from databazaar.federation.processes import start_flare, stop
 from databazaar.federation.renewal import kit_warning
 
@@ -86,7 +86,7 @@ class ProviderNode:
             self._stopping.wait(pause)
 
     def _one_connection(self) -> None:
-        if not self._market_answers():
+        if not market_answers(self.kit, self._stopping, self._longest_pause):
             return
         here, there = socket.socketpair()
         with there:
@@ -114,23 +114,6 @@ class ProviderNode:
             channel.close()
             stop(child)
 
-    def _market_answers(self) -> bool:
-        """Waits while somebody else answers at the market's address, and says so; False once this node ends.
-
-        FLARE's client would refuse them too, but tells nobody. A certificate that ends soon is spoken of as well.
-        """
-        try:
-            if warning := kit_warning(self.kit.folder):
-                log.warning("%s", warning)
-        except BazaarError as error:
-            log.warning("%s", error)
-        while not self._stopping.is_set():
-            if not (why := stranger(self.kit)):
-                return True
-            log.warning("%s", why)
-            self._stopping.wait(self._longest_pause)
-        return False
-
     def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
         """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
         while True:
@@ -155,6 +138,24 @@ class ProviderNode:
                 code, reply = Lost.PROVIDER_ERROR, b""
             with contextlib.suppress(ClosedError):
                 channel.send({"number": number, "code": code}, reply)
+
+
+def market_answers(kit: Kit, ending: threading.Event, pause: float) -> bool:
+    """Waits while somebody else answers at the market's address, and says so; False once this process is to end.
+
+    FLARE's client would refuse them too, but tells nobody. A certificate that ends soon is spoken of as well.
+    """
+    try:
+        if warning := kit_warning(kit.folder):
+            log.warning("%s", warning)
+    except BazaarError as error:
+        log.warning("%s", error)
+    while not ending.is_set():
+        if not (why := stranger(kit)):
+            return True
+        log.warning("%s", why)
+        ending.wait(pause)
+    return False
 
 
 def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:
