@@ -300,6 +300,18 @@ def test_a_server_in_the_midst_of_a_renewal_goes_on_with_what_it_had(root: Path)
         assert talks(client_of(root / "bank1"), server.port)[0] == b""
 
 
+def test_a_revocation_counts_though_the_clock_was_ahead_and_is_set_right(root: Path) -> None:
+    """And shuts nobody else out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(revocations, "_now", lambda: dt.datetime(2031, 1, 1, tzinfo=dt.UTC))
+        renewal.revoke_certificates(root / "market", "bank2")
+    with TlsServer(server_of(root)) as server:
+        assert talks(client_of(root / "bank1"), server.port)[0]
+        assert talks(client_of(root / "bank2"), server.port)[0] == b""
+    (revoked,) = revocations.in_force(root / "market/ca/crl.pem")
+    assert revoked == onboarding.issued(root / "market", "bank2")[0].serial_number
+
+
 def test_a_list_of_another_authority_is_not_taken(root: Path) -> None:
     kept = root / "market/ca/crl.pem"
     kept.write_bytes(revocations._sign(SYSTEM, [], dt.datetime.now(dt.UTC), 1))

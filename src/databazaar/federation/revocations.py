@@ -25,7 +25,6 @@ from databazaar.files import alone, write_whole
 
 GRACE = dt.timedelta(days=7)
 """How long a renewed certificate stays good."""
-_SKEW = dt.timedelta(minutes=10)
 _BLOCK = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")
 
 
@@ -44,9 +43,9 @@ def read(path: Path, authority: x509.Certificate | None = None) -> list[Entry]:
 
 
 def in_force(path: Path) -> set[int]:
-    """The serial numbers that are revoked now; none where there is no list."""
-    now = dt.datetime.now(dt.UTC)
-    return {entry.serial for entry in read(path) if entry.since <= now} if path.exists() else set()
+    """The serial numbers that are revoked now, found as TLS does; none where there is no file."""
+    begun = [found for found in _load(path) if found.last_update_utc <= _now()] if path.exists() else []
+    return {entry.serial for entry in _entries(begun[-1:])}
 
 
 def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:
@@ -70,14 +69,13 @@ def take(sent: Path, kept: Path, authority: x509.Certificate) -> None:
 
 def supersede(serials: Iterable[int]) -> list[Entry]:
     """Entries that begin to count at the midnight after the days of grace."""
-    end = (dt.datetime.now(dt.UTC) + GRACE).replace(hour=0, minute=0, second=0, microsecond=0) + dt.timedelta(days=1)
+    end = (_now() + GRACE).replace(hour=0, minute=0, second=0) + dt.timedelta(days=1)
     return [Entry(serial, end, superseded=True) for serial in serials]
 
 
 def revoke(serials: Iterable[int]) -> list[Entry]:
     """Entries that count at once."""
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    return [Entry(serial, now, superseded=False) for serial in serials]
+    return [Entry(serial, _now(), superseded=False) for serial in serials]
 
 
 def merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
@@ -86,6 +84,11 @@ def merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
     for entry in sorted([*known, *new], key=lambda entry: entry.since):
         merged.setdefault(entry.serial, entry)
     return list(merged.values())
+
+
+def _now() -> dt.datetime:
+    """Lists know no fractions of a second."""
+    return dt.datetime.now(dt.UTC).replace(microsecond=0)
 
 
 def _load(path: Path, authority: x509.Certificate | None = None) -> list[x509.CertificateRevocationList]:
@@ -109,10 +112,13 @@ def _entries(lists: list[x509.CertificateRevocationList]) -> list[Entry]:
 
 
 def _sign_all(authority: Authority, entries: list[Entry], number: int) -> bytes:
-    """The list of today, and one for each day on which entries begin to count."""
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    """The list of today, and one for each day on which entries begin to count.
+
+    Today's is dated like the authority, so that it counts whatever the clock does after a revocation.
+    """
+    now = _now()
     days = sorted({entry.since for entry in entries if entry.since > now})
-    starts = [(now - _SKEW, now), *((day, day) for day in days)]
+    starts = [(authority.certificate.not_valid_before_utc, now), *((day, day) for day in days)]
     return b"".join(
         _sign(authority, [entry for entry in entries if entry.since <= day], start, number + place)
         for place, (start, day) in enumerate(starts)
