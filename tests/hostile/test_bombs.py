@@ -74,7 +74,7 @@ def test_lists_in_lists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.concat_arrays([long] * 20)}), path)
     assert path.stat().st_size < 1_000_000
     with pytest.raises(BazaarError, match="split it or leave columns out"):
-        read_parquet(path, room=2**28)
+        read_parquet(path, room=2**25)
 
 
 @given(
