@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from databazaar.cli import federation as federation_commands
+from databazaar.cli import ledger as ledger_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import using
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
@@ -46,6 +47,7 @@ Run = Annotated[Path, typer.Argument(help="The run's folder.", show_default=Fals
 
 app.add_typer(federation_commands.app, name="federation")
 app.add_typer(provider_commands.app, name="provider")
+app.add_typer(ledger_commands.app, name="ledger")
 
 
 @app.command(epilog=example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
