@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from databazaar import Arbiter, Ask, Report, Uniform
-from databazaar.federation import messages
+from databazaar.federation import messages, onboarding, renewal
 from databazaar.federation.messages import Reply, decode_request, encode_reply, encode_vector, question_hash
 from databazaar.federation.pki import new_key
 from databazaar.federation.signing import MarketKeys, Signer, issued, verifies
@@ -212,6 +212,21 @@ def test_a_provider_without_a_certificate_has_no_key(parties: SignedParties) -> 
     assert issued(server, keys.certificates_of("bank1")[0], "fraud.server", server=True) is None
     key = issued(keys.certificates_of("bank1")[0], keys.authority, "bank1")
     assert not verifies(key, b"x", "00") and not verifies(key, b"x", "no hex")
+
+
+def test_a_key_counts_until_it_is_revoked(tmp_path: Path) -> None:
+    """A provider that has renewed its key may sign with the earlier one until that has ended, and no longer."""
+    parties = SignedParties(tmp_path, ["bank1"])
+    market, kit, keys = parties.market, parties.kits["bank1"], parties.keys
+    early, first = parties.signers["bank1"].sign(b"x"), keys.certificates_of("bank1")
+    assert keys.verifies("bank1", b"x", early) and len(first) == 1
+    onboarding.complete(kit, onboarding.sign(market, renewal.renew(kit, new_key=True)))
+    late = Signer.of_kit(kit).sign(b"x")
+    assert keys.verifies("bank1", b"x", early) and keys.verifies("bank1", b"x", late)
+    assert keys.certificates_of("bank1")[1:] == first
+    renewal.revoke_certificates(market, "bank1")
+    assert keys.certificates_of("bank1") == []
+    assert not keys.verifies("bank1", b"x", early) and not keys.verifies("bank1", b"x", late)
 
 
 def test_nothing_is_named_that_is_kept_nowhere(parties: SignedParties) -> None:

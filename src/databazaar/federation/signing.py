@@ -6,10 +6,11 @@ signature under one is never one under the other.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+import datetime as dt
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -77,6 +78,7 @@ class MarketKeys:
     authority: str
     certificate: str
     signer: Signer
+    _known: dict[str, tuple[list[Any], list[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path) -> MarketKeys:
@@ -94,14 +96,21 @@ class MarketKeys:
         )
 
     def certificates_of(self, provider: str) -> list[str]:
-        """The provider's certificates in PEM, the present one first: where that was renewed, the provider goes on to
-        sign with the one before it until it has put the new one into its kit."""
-        try:
-            present = (self.folder / "certificates" / f"{provider}.json").read_text()
-            before = [path.read_text() for path in sorted((self.folder / "issued" / provider).glob("*.pem"))]
-            return list(dict.fromkeys([str(json.loads(present)["certificate"]), *before]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
+        """The provider's certificates in PEM that count now. Where one was renewed there are two for some days: the
+        provider signs with the earlier one until it has put the new one into its kit."""
+        from databazaar.federation.authority import issued as ever_issued
+        from databazaar.federation.revocations import in_force
+        from databazaar.federation.tls import REVOKED
+
+        listed = self.folder / "server" / "startup" / REVOKED
+        stamp = [dt.date.today(), *map(_stamp, (listed, self.folder / "certificates" / f"{provider}.json"))]
+        known = self._known.get(provider)
+        if known is None or known[0] != stamp:
+            revoked = in_force(listed)
+            every = ever_issued(self.folder, provider)
+            counting = [pki.pem(certificate) for certificate in every if certificate.serial_number not in revoked]
+            known = self._known[provider] = stamp, counting[::-1]
+        return known[1]
 
     def signed_with(self, provider: str, text: bytes, signature: str) -> str:
         """The certificate by which this provider has signed these bytes; empty where it has not."""
@@ -113,3 +122,12 @@ class MarketKeys:
     def verifies(self, provider: str, text: bytes, signature: str) -> bool:
         """Whether this provider has signed these bytes."""
         return bool(self.signed_with(provider, text, signature))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Another one whenever the file is written anew."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
