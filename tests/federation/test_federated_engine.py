@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine, judge_purchase
 from databazaar.data.schema_message import SchemaMessage
@@ -29,14 +28,16 @@ from databazaar.federation.messages import (
 )
 from databazaar.federation.policy import Policy, width
 from databazaar.federation.records import Record, earnings
+from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, Table
+from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.kinds import MODEL_KINDS
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
+from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 

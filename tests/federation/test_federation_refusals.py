@@ -15,7 +15,6 @@ import torch
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
-from markets import ORACLE, TASK, examples
 from typer.testing import CliRunner
 
 from databazaar import Ask
@@ -29,11 +28,14 @@ from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
+from databazaar.federation.policy import RefusedError
 from databazaar.federation.privacy import Accountant
 from databazaar.federation.records import SCHEMA, Record, earnings
+from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, RefusedError, Table
+from databazaar.federation.worker import ProviderWorker
 from databazaar.files import lock
+from markets import ORACLE, TASK, examples
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""

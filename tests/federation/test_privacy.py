@@ -10,20 +10,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
 from databazaar.engines.quarantine import Quarantine
+from databazaar.federation.policy import RefusedError
 from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, RefusedError
+from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.oracles import build_oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
+from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 DATA = as_table(examples("bank1"), "bank1")

@@ -17,7 +17,8 @@ from databazaar.federation.onboarding import load_kit
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
 from databazaar.federation.records import ANSWERS, SCHEMA, Record
-from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
+from databazaar.federation.table import Table
+from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from databazaar.errors import BazaarError
-from databazaar.federation.messages import ModelMessage, OracleMessage
+from databazaar.federation.messages import Code, ModelMessage, OracleMessage
 from databazaar.learning.kinds import MODEL_KINDS, parameter_count
+
+
+class RefusedError(Exception):
+    """An honest no, with one of the fixed codes."""
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code)
+        self.code: Code = code
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from torch.func import functional_call, grad, vmap
 from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.messages import OracleMessage
-from databazaar.federation.worker import Data, RefusedError, built_in
+from databazaar.federation.policy import RefusedError
+from databazaar.federation.table import Data
+from databazaar.federation.worker import built_in
 from databazaar.files import alone
 from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -29,9 +27,9 @@ from databazaar.federation.messages import (
     decode_request,
     encode_reply,
 )
-from databazaar.federation.policy import Policy, width
+from databazaar.federation.policy import Policy, RefusedError, width
 from databazaar.federation.records import Record
-from databazaar.files import write_whole
+from databazaar.federation.table import Data, Table
 from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
@@ -39,17 +37,8 @@ from databazaar.learning.oracles import Oracle, build_oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
-Data = tuple[Tensor, Tensor]
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
 log = logging.getLogger(__name__)
-
-
-class RefusedError(Exception):
-    """An honest no, with one of the fixed codes."""
-
-    def __init__(self, code: Code) -> None:
-        super().__init__(code)
-        self.code: Code = code
 
 
 class Privacy(Protocol):
@@ -67,39 +56,6 @@ class Privacy(Protocol):
 
     def spent(self) -> float:
         """ε so far."""
-
-
-@dataclass
-class Table:
-    """The provider's file. It is encoded as the market's schema says, once for every schema.
-
-    The last schema is written to `kept`, so that `bazaar provider check` can read a file as an answer would.
-    """
-
-    path: Path
-    kept: Path | None = None
-    _schema: SchemaMessage | None = None
-    _data: Data | None = None
-
-    def examples(self, schema: SchemaMessage | None) -> Data:
-        if schema is None:
-            raise RefusedError("task does not fit the data")
-        if self._data is None or schema != self._schema:
-            if self.kept is not None:
-                write_whole(self.kept, schema.model_dump_json().encode())
-            self._data, self._schema = self.encoded(schema), schema
-        return self._data
-
-    def encoded(self, schema: SchemaMessage) -> Data:
-        """The rows of which the target is known, by this schema."""
-        from databazaar.data.tables import Schema, labelled, read_table
-
-        known, frame = Schema.from_dict(schema.model_dump()), read_table(self.path)
-        rows = labelled(frame, known.target, known.task, str(self.path))
-        if len(rows) < len(frame):
-            gone = len(frame) - len(rows)
-            log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
-        return as_table(known.encode(rows, str(self.path)), str(self.path))
 
 
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
