@@ -14,8 +14,9 @@ from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
 from databazaar.engines.quarantine import Quarantine
+from databazaar.federation.accountant import Accountant
 from databazaar.federation.policy import RefusedError
-from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
+from databazaar.federation.privacy import PrivateUpdates, clipped_sum
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker

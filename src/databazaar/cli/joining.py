@@ -14,9 +14,10 @@ import typer
 from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
+from databazaar.federation.pins import Pins
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
-from databazaar.federation.records import ANSWERS, SCHEMA, Record
+from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.table import Table
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
@@ -50,7 +51,8 @@ def policy(models: str, max_parameters: int, max_samples: int) -> Policy:
 def privacy(kit: Path, cap: float | None, noise: float, clip: float, delta: float) -> Privacy | None:
     if cap is None:
         return None
-    from databazaar.federation.privacy import Accountant, PrivateUpdates
+    from databazaar.federation.accountant import Accountant
+    from databazaar.federation.privacy import PrivateUpdates
 
     return PrivateUpdates(noise, clip, Accountant(load_kit(kit).folder / "privacy.json", delta, cap))
 
@@ -66,7 +68,7 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
         record = Record(loaded.folder / ANSWERS)
         if isinstance(source, Table):
-            source.kept = loaded.folder / SCHEMA
+            source.pins = Pins(loaded.folder)
         worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
         with ProviderNode(kit, worker) as node:
             typer.echo(
