@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
-from loopback import WAIT, Federation, eventually
 from test_federated_market import MARKET, bazaar
 from test_federated_market import command as run
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation import server
 from databazaar.federation.records import Record
 from databazaar.federation.transport import FlareTransport
+from loopback import WAIT, Federation, eventually
 
 
 def commands() -> list[list[str]]:
@@ -99,6 +99,7 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
     federation: Federation, transport: FlareTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(federation.root)
+    monkeypatch.setenv("DATABAZAAR_ACCOUNTS", str(federation.root / "accounts"))
     root, story = federation.root, fraud_banks(1)
     kit = federation.enroll("private")
     story.holdout.to_csv(root / "holdout.csv", index=False)
@@ -124,6 +125,11 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
         err = provider.communicate(timeout=20)[1]
     assert provider.returncode == 0, err
     assert "connected" in err and "Traceback" not in err
+    assert "account private: ε = 0 of 3 is spent" in err
+    assert "the market's schema is pinned, and no other is answered: " in err and "predicts 'fraud' (0, 1) from" in err
+    assert f"private: ε = {line['epsilon']:.3g} at δ = 1e-05\n  {root.resolve() / 'private.parquet'}" in run(
+        "provider", "accounts"
+    )
     server.revoke(federation.market, "private")
 
 

@@ -205,7 +205,7 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table.write_text("amount,fraud\n1.5,0\n2.5,1\n")
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert "ok   data         2 rows with amount, fraud" in looked.output
-    assert joining.source(table, None) == Table(table.resolve())
+    assert joining.source(table, None, root / "bank1") == Table(table.resolve(), Pins((root / "bank1").resolve()))
     table.write_text("amount,fraud\n1.5,0\ninf,1\n")
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output

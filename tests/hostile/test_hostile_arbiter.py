@@ -1,4 +1,4 @@
-"""A hostile arbiter: its questions read a table through refusals, through overflow, fill memory, or pass a cap."""
+"""A hostile arbiter: its questions read a provider's table, through refusals or through overflow."""
 
 from __future__ import annotations
 
@@ -18,58 +18,24 @@ from torch import Tensor
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.accountant import Accountant
 from databazaar.federation.accounts import digest_of
 from databazaar.federation.messages import (
     Code,
-    ModelMessage,
-    OracleMessage,
-    Request,
     Status,
-    TaskMessage,
-    decode_reply,
-    decode_request,
-    encode_request,
 )
 from databazaar.federation.pins import Pins, fingerprint
 from databazaar.federation.policy import Policy
-from databazaar.federation.privacy import PrivateUpdates, clipped_sum, drawn, normal
+from databazaar.federation.privacy import clipped_sum, drawn, normal
 from databazaar.federation.records import Record
 from databazaar.federation.table import Table
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.task import Task
+from questions import HONEST, as_message, asked, private
 
-ORACLE = OracleMessage(kind="full-gradient", step=0.1, batch_size=8, epochs=1, momentum=0.0)
 QUESTIONS = 559
 """As many questions once gave every value of a column."""
-
-
-def as_message(schema: Schema) -> SchemaMessage:
-    return SchemaMessage.model_validate(schema.to_dict())
-
-
-def asked(
-    worker: ProviderWorker, table: SchemaMessage | None, params: Tensor | None = None, **changes: Any
-) -> tuple[Status, Code, Tensor | None]:
-    """What the arbiter hears: to a `describe`, or with parameters to a question for an update."""
-    regression = table is not None and table.task == "regression"
-    outputs = 2 if table is None else 1 if regression else len(table.classes)
-    inputs = 4 if table is None else len(Schema.from_dict(table.model_dump()).feature_names)
-    model = {"kind": "logistic", "inputs": (inputs,), "outputs": outputs, "hidden": ()}
-    task = TaskMessage(
-        model=ModelMessage.model_validate({**model, **changes.pop("model", {})}),
-        loss="squared-error" if regression else "cross-entropy",
-        oracle=ORACLE.model_copy(update=changes.pop("oracle", {})),
-        table=table,
-    )
-    request = Request(
-        protocol=1, kind="describe" if params is None else "update", run="a" * 32, round=0, seed=0, task=task, **changes
-    )
-    payload = encode_request(request, params)
-    reply, update = decode_reply(worker(payload), decode_request(payload).request, worker.id, params)
-    return reply.status, reply.code, update
 
 
 class Reader:
@@ -120,15 +86,6 @@ def path(tmp_path: Path, incomes: list[int]) -> Path:
     return path
 
 
-HONEST = as_message(
-    Schema.fit(
-        pd.DataFrame({"amount": [1.0, 2.0, 4.0], "income": [3, 4, 9], "fraud": ["no", "yes", "no"]}),
-        target="fraud",
-        task="classification",
-    )
-)
-
-
 Heard = list[tuple[Status, Code]]
 
 
@@ -159,10 +116,6 @@ def through_categories(worker: ProviderWorker, heard: Heard) -> Callable[[Sequen
         return heard[-1][0] == "ok"
 
     return any_of
-
-
-def private(path: Path, cap: float = 1e6, clip: float = 0.5, noise: float = 1.0) -> PrivateUpdates:
-    return PrivateUpdates(noise, clip, Accountant(path, 1e-5, cap))
 
 
 WAYS = [through_classes, through_categories]

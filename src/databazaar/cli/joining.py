@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import logging
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -11,10 +14,10 @@ from pathlib import Path
 import torch
 import typer
 
-from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
+from databazaar.federation.accounts import Accounts, users_folder
 from databazaar.federation.onboarding import load_kit
-from databazaar.federation.pins import Pins
+from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
 from databazaar.federation.records import ANSWERS, Record
@@ -24,12 +27,14 @@ from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 
 
-def source(data: Path | None, oracle: str | None) -> Source:
+def source(data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None) -> Source:
+    """What answers. A file is read here, once; the schemas that it is answered by are the kit's."""
     if (data is None) == (oracle is None):
         raise BazaarError("give either --data FILE or --oracle module:function: one of them answers")
     if data is not None:
-        read_table(data)
-        return Table(data.resolve())
+        return Table.read(data.resolve(), pins(kit, schema))
+    if schema is not None:
+        raise BazaarError("--schema says how a file is encoded, and --oracle has none: leave --schema out")
     assert oracle is not None
     return _load(oracle)
 
@@ -40,21 +45,48 @@ def _load(name: str) -> VectorOracle:
     return load_function(name, f"--oracle {name} is not found", "parameters to update")
 
 
-def policy(models: str, max_parameters: int, max_samples: int) -> Policy:
+def policy(
+    models: str, max_parameters: int, max_samples: int, max_memory: float, max_seconds: float, max_questions: int
+) -> Policy:
     kinds = tuple(kind.strip() for kind in models.split(","))
     for kind in kinds:
         if kind not in MODEL_KINDS:
             raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(MODEL_KINDS)}")
-    return Policy(kinds, max_parameters, max_samples)
+    return Policy(kinds, max_parameters, max_samples, int(max_memory * 1e9), max_seconds, max_questions)
 
 
-def privacy(kit: Path, cap: float | None, noise: float, clip: float, delta: float) -> Privacy | None:
+def privacy(
+    kit: Path, source: Source, cap: float | None, noise: float, clip: float, delta: float, account: str | None
+) -> Privacy | None:
+    """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
+        if account is not None:
+            raise BazaarError(f"--account {account} is charged with differential privacy alone: give --epsilon-cap too")
         return None
-    from databazaar.federation.accountant import Accountant
+    from databazaar.federation.accountant import Accountant, refuse_unfit
     from databazaar.federation.privacy import PrivateUpdates
 
-    return PrivateUpdates(noise, clip, Accountant(load_kit(kit).folder / "privacy.json", delta, cap))
+    refuse_unfit(delta, cap)
+    if not isinstance(source, Table):
+        raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")
+    accounts = Accounts(users_folder())
+    chosen = accounts.choose(source.path, source.digest, account)
+    accounts.carry_over(chosen.path, load_kit(kit).folder / "privacy.json")
+    made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap))
+    for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
+        typer.echo(line, err=True)
+    return made
+
+
+def pins(kit: Path, given: Path | None) -> Pins:
+    """The schemas that the provider accepts; `given` becomes one of them. Says what it answers by."""
+    made = Pins(load_kit(kit).folder)
+    if given is not None and not made.admits(schema := read_schema(given)):
+        made.accept(schema, "given")
+    lines = made.current() or ["none yet: the first that the market asks with is pinned, and is shown here"]
+    for line in lines:
+        typer.echo(f"schema {line}", err=True)
+    return made
 
 
 def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int) -> None:
@@ -65,10 +97,9 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
         signal.signal(number, lambda *_: done.set())
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     loaded = load_kit(kit)
-    with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
+    otherwise = f"another process has joined with {kit}: stop it first"
+    with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):
         record = Record(loaded.folder / ANSWERS)
-        if isinstance(source, Table):
-            source.pins = Pins(loaded.folder)
         worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
         with ProviderNode(kit, worker) as node:
             typer.echo(
@@ -79,3 +110,21 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
                     typer.echo("connected", err=True)
                     break
             done.wait()
+
+
+def only_copy(key: Path) -> socket.socket:
+    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider.
+
+    Where names like these are not known, as on other systems than Linux, nothing is held.
+    """
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(b"\0databazaar-kit-" + hashlib.sha256(key.read_bytes()).hexdigest().encode())
+    except OSError as reason:
+        if reason.errno == errno.EADDRINUSE:
+            held.close()
+            raise BazaarError(
+                f"another process answers with a copy of {key.parent.parent}: stop it first; if it is not yours, the "
+                "key is stolen, and the operator should revoke it"
+            ) from None
+    return held

@@ -54,6 +54,7 @@ def complete(
     epilog=example(
         "bazaar provider join kit --data bank1.parquet",
         "bazaar provider join kit --oracle my_oracle:update",
+        "bazaar provider join kit --data bank1.parquet --schema schema.json",
         "bazaar provider join kit --data bank1.parquet --epsilon-cap 4 --noise 1.1 --clip 1",
     )
 )
@@ -66,21 +67,80 @@ def join(
     models: Annotated[str, typer.Option(help="Model kinds that you allow.")] = "linear,logistic,mlp,cnn",
     max_parameters: Annotated[int, typer.Option(min=1, help="The largest model that you allow.")] = 50_000_000,
     max_samples: Annotated[int, typer.Option(min=1, help="The most rows × epochs for one answer.")] = 50_000_000,
+    max_memory: Annotated[float, typer.Option(min=0.01, help="GB that one answer may take, beside your data.")] = 4.0,
+    max_seconds: Annotated[float, typer.Option(min=1.0, help="The longest that one answer may take.")] = 300.0,
+    max_questions: Annotated[int, typer.Option(min=1, help="The most questions in an hour.")] = 100_000,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="The schema that you answer by. Default: the first that the market asks with.", show_default=False
+        ),
+    ] = None,
     epsilon_cap: Annotated[
         float | None, typer.Option(min=0.0, help="Answer with differential privacy, up to this ε in all.")
     ] = None,
     noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
     clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
+    account: Annotated[
+        str | None,
+        typer.Option(help="The privacy account to charge. Default: the one that knows your data.", show_default=False),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads for the computation.")] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
     from databazaar.cli import joining
 
-    policy = joining.policy(models, max_parameters, max_samples)
-    privacy = joining.privacy(kit, epsilon_cap, noise, clip, delta)
-    joining.stay(kit, joining.source(data, oracle), policy, privacy, threads)
+    policy = joining.policy(models, max_parameters, max_samples, max_memory, max_seconds, max_questions)
+    source = joining.source(data, oracle, kit, schema)
+    privacy = joining.privacy(kit, source, epsilon_cap, noise, clip, delta, account)
+    joining.stay(kit, source, policy, privacy, threads)
+
+
+@app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))
+def schema(
+    kit: Kit,
+    accept: Annotated[
+        str | None, typer.Option(help="Accept the offered schema of this fingerprint.", show_default=False)
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="No longer accept the schema of this fingerprint.", show_default=False)
+    ] = None,
+) -> None:
+    """Which schemas you answer by, and which one the market would like you to: what is predicted from which columns."""
+    need_packages()
+    from databazaar.federation.onboarding import load_kit
+    from databazaar.federation.pins import Pins, fingerprint, meaning
+
+    pins = Pins(load_kit(kit).folder)
+    if accept is not None:
+        pins.accept_offer(accept)
+    if drop is not None:
+        pins.drop(drop)
+    for line in pins.current() or ["none yet: the first that the market asks with is pinned"]:
+        typer.echo(f"accepted  {line}")
+    if (offered := pins.offer()) is not None:
+        typer.echo(f"offered   {meaning(offered)}")
+        typer.echo(f"  refused so far; to accept it: bazaar provider schema {kit} --accept {fingerprint(offered)[:12]}")
+
+
+@app.command(epilog=example("bazaar provider accounts"))
+def accounts() -> None:
+    """Your privacy accounts: what each has spent, over all kits and markets, and for which files."""
+    need_packages()
+    from databazaar.federation.accountant import epsilon_of, history_in
+    from databazaar.federation.accounts import Accounts, users_folder
+
+    kept = Accounts(users_folder())
+    for name, account in kept.known().items():
+        delta = float(account.get("delta", 1e-5))
+        spent = epsilon_of(history_in(account, kept.folder / f"{name}.json"), delta)
+        typer.echo(f"{name}: ε = {spent:.3g} at δ = {delta:g}")
+        for file in account.get("files", []):
+            typer.echo(f"  {file}")
+    if not kept.known():
+        typer.echo(f"no account in {kept.folder}")
 
 
 @app.command(epilog=example("bazaar provider check kit", "bazaar provider check kit --data bank1.parquet"))

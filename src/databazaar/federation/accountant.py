@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,7 @@ class Accountant:
     """What has been spent from one account, in Rényi differential privacy, and the cap that it must not pass."""
 
     def __init__(self, path: Path, delta: float, cap: float) -> None:
-        if not 0 < delta < 1:
-            raise BazaarError(f"δ = {delta} must lie between 0 and 1: take less than one over the number of rows")
-        if not cap > 0:
-            raise BazaarError(f"the cap ε = {cap} must be positive: raise it, or answer without privacy")
-        _opacus()  # says what is missing before anybody connects
+        refuse_unfit(delta, cap)
         self.path, self.delta, self.cap = path, delta, cap
         self._history = history_in(read_account(path), path)
         self._spent = epsilon_of(self._history, delta)
@@ -55,7 +52,16 @@ class Accountant:
         self._history, self._spent = history, epsilon
 
 
-def account_lock(path: Path) -> Any:
+def refuse_unfit(delta: float, cap: float) -> None:
+    """Says what is wrong with the settings, or what is not installed, before anybody connects."""
+    if not 0 < delta < 1:
+        raise BazaarError(f"δ = {delta} must lie between 0 and 1: take less than one over the number of rows")
+    if not cap > 0:
+        raise BazaarError(f"the cap ε = {cap} must be positive: raise it, or answer without privacy")
+    _opacus()
+
+
+def account_lock(path: Path) -> AbstractContextManager[None]:
     """One process at a time changes the account in this file."""
     return alone(path.with_name(path.name + ".lock"))
 

@@ -59,22 +59,21 @@ class Accounts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def choose(self, data: Path, name: str | None = None) -> Chosen:
-        """The account of this file, which knows it from now on. `name` is the provider's say where there is a choice."""
+    def choose(self, data: Path, digest: str, name: str | None = None) -> Chosen:
+        """The account of this file, which knows it from now on. `name` is the provider's own choice."""
         if name is not None and not _NAME.fullmatch(name):
             raise BazaarError(f"--account {name} is no name: use up to 64 letters, digits, '-', '_' and '.'")
-        place, digest = str(data.resolve()), digest_of(data)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with alone(self.folder / ".lock"):
-                return self._choose(place, digest, name)
+                return self._choose(str(data.resolve()), digest, name)
         except OSError as reason:
             raise BazaarError(
                 f"{self.folder} cannot be used for privacy accounts ({reason.strerror}): set {PLACE} to another folder"
             ) from None
 
     def carry_over(self, account: Path, old: Path) -> None:
-        """Adds what a kit of an earlier version kept for itself, once. A crash on the way counts it twice, never not."""
+        """Adds what a kit of an earlier version kept for itself, once; after a crash on the way rather twice."""
         if not old.exists():
             return
         with account_lock(account):

@@ -34,8 +34,12 @@ def fingerprint(schema: SchemaMessage) -> str:
 
 def meaning(schema: SchemaMessage) -> str:
     """What a provider that answers by this schema takes part in."""
-    kinds = {"numbers": schema.numeric, "categories": (*schema.categorical, *schema.hashed), "dates": schema.dates}
-    columns = "; ".join(f"{kind}: {listed([c.name for c in found], 12)}" for kind, found in kinds.items() if found)
+    kinds = {
+        "numbers": [column.name for column in schema.numeric],
+        "categories": [column.name for column in schema.categorical] + [column.name for column in schema.hashed],
+        "dates": [column.name for column in schema.dates],
+    }
+    columns = "; ".join(f"{kind}: {listed(names, 12)}" for kind, names in kinds.items() if names)
     classes = f" ({listed(schema.classes, 8)})" if schema.classes else ""
     return f"{fingerprint(schema)[:12]} predicts {shown(schema.target, 60)!r}{classes} from {columns}"
 

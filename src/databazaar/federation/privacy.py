@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
@@ -120,7 +121,8 @@ def clipped(rows: Tensor, clip: float) -> Tensor:
     scale = torch.where(largest > 0, largest, 1.0)
     unit = rows / scale
     lengths = torch.linalg.vector_norm(unit, dim=1, keepdim=True, dtype=torch.float64).clamp(min=0.5)
-    return unit * ((scale * lengths).clamp(max=clip) / lengths).to(rows.dtype)
+    factors: Tensor = ((scale * lengths).clamp(max=clip) / lengths).to(rows.dtype)
+    return unit * factors
 
 
 def drawn(rows: int, share: float) -> Tensor:
@@ -140,9 +142,10 @@ def normal(count: int) -> Tensor:
     return torch.from_numpy(out)
 
 
-def _uniform(count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _uniform(count: int) -> NDArray[np.float64]:
     """From 0 up to 1, in steps of 2⁻⁵³: in float32, a small chance would be rounded up to the next step."""
-    return (np.frombuffer(secrets.token_bytes(8 * count), np.uint64) >> np.uint64(11)) * 2.0**-53
+    bits = np.frombuffer(secrets.token_bytes(8 * count), np.uint64) >> np.uint64(11)
+    return bits.astype(np.float64) * 2.0**-53
 
 
 def _blocks(count: int) -> list[int]:

@@ -12,13 +12,13 @@ import argparse
 import contextlib
 import importlib
 import logging
-import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,38 @@ Handler = Callable[[bytes], bytes]
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
 _HEARTBEAT = 2.0
 _WAITING = 8
+_SHORT, _OFTEN = 60.0, 3
+"""After so many connections on end that lasted less than so many seconds, something is amiss."""
 log = logging.getLogger(__name__)
+
+
+Question = tuple[Channel, str, float, bytes]
+
+
+class Waiting:
+    """The questions that wait for an answer. The latest count: when there are too many of them, or too many bytes, the
+    oldest are dropped, so that memory stays bounded. None says that no more will come."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._questions: deque[Question | None] = deque()
+        self._change = threading.Condition()
+
+    def put(self, question: Question | None) -> None:
+        with self._change:
+            self._questions.append(question)
+            while len(self._questions) > 1 and self._too_many():
+                self._questions.popleft()
+            self._change.notify()
+
+    def get(self) -> Question | None:
+        with self._change:
+            self._change.wait_for(lambda: bool(self._questions))
+            return self._questions.popleft()
+
+    def _too_many(self) -> bool:
+        held = sum(len(question[3]) for question in self._questions if question is not None)
+        return len(self._questions) > self._most or held > self._most_bytes
 
 
 class ProviderNode:
@@ -46,7 +77,7 @@ class ProviderNode:
         self._handler = handler
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
-        self._questions: queue.Queue[tuple[Channel, str, float, bytes] | None] = queue.Queue(_WAITING)
+        self._questions = Waiting(_WAITING, 2 * max_bytes)
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -64,7 +95,7 @@ class ProviderNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._enqueue(None)
+        self._questions.put(None)
         if self._channel is not None:
             self._channel.close()
         if self._child is not None:
@@ -72,11 +103,20 @@ class ProviderNode:
         self._threads[0].join(5.0)
 
     def _keep_connected(self) -> None:
-        pause = 1.0
+        pause, short = 1.0, 0
         while not self._stopping.is_set():
             began = time.monotonic()
             self._one_connection()
-            pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
+            lasted = time.monotonic() - began > _SHORT
+            pause = 1.0 if lasted else min(2 * pause, self._longest_pause)
+            short = short + 1 if self.connected.is_set() and not lasted else 0
+            if short >= _OFTEN and not self._stopping.is_set():
+                log.warning(
+                    "%s let us in and lost us %d times on end: if the network is sound, somebody else may answer with "
+                    "a copy of this kit; ask the operator who is connected",
+                    self.kit.market,
+                    short,
+                )
             if not self.connected.is_set() and not self._stopping.is_set():
                 where = self.kit.folder / "log.txt"
                 log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
@@ -103,21 +143,12 @@ class ProviderNode:
                     self.connected.set()
                 elif header.get("op") == "ask":
                     until = time.monotonic() + float(header["seconds"])
-                    self._enqueue((channel, str(header["number"]), until, body))
+                    self._questions.put((channel, str(header["number"]), until, body))
         except (ClosedError, KeyError, ValueError):
             pass
         finally:
             channel.close()
             stop(child)
-
-    def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
-        """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
-        while True:
-            try:
-                return self._questions.put_nowait(question)
-            except queue.Full:
-                with contextlib.suppress(queue.Empty):
-                    self._questions.get_nowait()
 
     def _work(self) -> None:
         while (question := self._questions.get()) is not None:

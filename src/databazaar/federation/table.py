@@ -38,14 +38,32 @@ class Table:
     _data: Data | None = field(default=None, compare=False, repr=False)
     _opened: tuple[SchemaMessage, Schema] | None = field(default=None, compare=False, repr=False)
 
+    @classmethod
+    def read(cls, path: Path, pins: Pins) -> Table:
+        """The table with its file already read, so that a fault in it shows before anybody connects."""
+        table = cls(path, pins)
+        table._frame, table._digest = table._reading()
+        return table
+
     @property
     def frame(self) -> pd.DataFrame:
         if self._frame is None:
-            from databazaar.data.tables import read_table
-
-            self._digest = digest_of(self.path) if self.path.is_file() else ""
-            self._frame = read_table(self.path)
+            self._frame, self._digest = self._reading()
         return self._frame
+
+    def _reading(self) -> tuple[pd.DataFrame, str]:
+        from databazaar.data.tables import read_table
+
+        before = digest_of(self.path) if self.path.is_file() else ""
+        frame = read_table(self.path)
+        if digest_of(self.path) != before:
+            raise BazaarError(f"{self.path} changes while it is read: join when it is finished")
+        return frame, before
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file that was read."""
+        return self._digest if len(self.frame) else ""
 
     def refuse_other(self, schema: SchemaMessage) -> None:
         """Refuses a schema that the provider did not accept, before anything is looked at."""
@@ -93,7 +111,7 @@ class Table:
         return as_table((torch.from_numpy(x), y), str(self.path))
 
     def _encoded_once(self, schema: SchemaMessage) -> Data:
-        if len(self.frame) and self.pins.fits(schema, self._digest) is False:
+        if self.pins.fits(schema, self.digest) is False:
             raise BazaarError(
                 f"{self.path} did not fit this schema before and is the same: `bazaar provider check` says why; "
                 "mend it, and join again"
@@ -101,9 +119,9 @@ class Table:
         try:
             data = self.encoded(schema)
         except BazaarError:
-            self.pins.note_fits(schema, self._digest, False)
+            self.pins.note_fits(schema, self.digest, False)
             raise
-        self.pins.note_fits(schema, self._digest, True)
+        self.pins.note_fits(schema, self.digest, True)
         return data
 
     def _rowwise(self, schema: SchemaMessage) -> Data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from databazaar.errors import BazaarError
 from databazaar.federation.messages import ModelMessage, OracleMessage
@@ -52,7 +52,7 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
         samples = min(samples, oracle.steps * oracle.batch_size)
     parameters, inputs = width(model), prod(model.inputs)
     activations, products = _per_row(model)
-    at_once = min(batch, ROWS_AT_ONCE) if private else batch
+    at_once = min(rows, ROWS_AT_ONCE, batch + 3 * isqrt(batch)) if private else batch  # by chance some more are drawn
     one_by_one = _COPIES_OF_GRADIENTS * parameters * _FLOAT if private else 0
     memory = rows * (inputs * (_FLOAT + 1) + 3 * _WHOLE) + _COPIES_OF_PARAMETERS * parameters * _FLOAT
     memory += 2 * batch * inputs * _FLOAT if private else steps * batch * _WHOLE
