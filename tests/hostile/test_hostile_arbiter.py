@@ -241,14 +241,19 @@ FLOATS = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(FLOATS, min_size=10, max_size=10), st.sampled_from([1e-3, 0.5, 100.0]), st.integers(0, 5), st.booleans()
+    st.lists(FLOATS, min_size=23, max_size=23),
+    st.sampled_from([1e-3, 0.5, 100.0]),
+    st.integers(0, 5),
+    st.booleans(),
+    st.sampled_from([("logistic", 10), ("mlp", 23)]),
 )
 def test_for_any_parameters_a_row_changes_the_sum_by_no_more_than_the_clip(
-    values: list[float], clip: float, seed: int, same: bool
+    values: list[float], clip: float, seed: int, same: bool, model: tuple[str, int]
 ) -> None:
     """And neither status nor code nor shape. A replaced row is one less and one more: twice the clip."""
-    params = torch.full((10,), values[0]) if same else torch.tensor(values)
-    task = Task(build_model("logistic", [4], 2), LOSSES["cross-entropy"])
+    kind, width = model
+    params = torch.full((width,), values[0]) if same else torch.tensor(values[:width])
+    task = Task(build_model(kind, [4], 2, hidden=[3]), LOSSES["cross-entropy"])
     one, other = two_banks(12, seed)
     sums = [clipped_sum(task, bank, params, clip, 4).double() for bank in (one, other, (one[0][1:], one[1][1:]))]
     assert all(bool(torch.isfinite(found).all()) for found in sums)
@@ -270,6 +275,19 @@ def test_for_any_parameters_a_row_changes_neither_status_nor_code_nor_shape(
             assert update is not None
             said.append((status, code, update.shape, bool((update.abs() <= 1e15).all())))
     assert said[0] == said[1] == ("ok", "", torch.Size([10]), True)
+
+
+def test_a_row_without_a_known_label_adds_nothing() -> None:
+    task = Task(build_model("logistic", [4], 2), LOSSES["cross-entropy"])
+    (x, y), _ = two_banks(12, 0)
+    unknown = torch.where(torch.arange(12) == 5, -1, y)
+    others = torch.arange(12) != 5
+    expected = clipped_sum(task, (x[others], y[others]), torch.zeros(10), 0.5)
+    torch.testing.assert_close(clipped_sum(task, (x, unknown), torch.zeros(10), 0.5), expected)
+    numbers = Task(build_model("linear", [4], 1), LOSSES["squared-error"])
+    targets = torch.where(others, y.float(), torch.nan)
+    expected = clipped_sum(numbers, (x[others], y[others].float()), torch.zeros(5), 0.5)
+    torch.testing.assert_close(clipped_sum(numbers, (x, targets), torch.zeros(5), 0.5), expected)
 
 
 def test_a_seed_of_torch_is_no_secret_and_none_is_used() -> None:

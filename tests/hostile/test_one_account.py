@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from databazaar.cli import joining
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation.accountant import Accountant
+from databazaar.federation.accountant import MOST_RATES, Accountant, History, added
 from databazaar.federation.accounts import PLACE, Accounts, users_folder
 from databazaar.federation.pins import Pins
 from databazaar.federation.table import Table
@@ -113,3 +113,14 @@ def test_a_copy_of_a_kit_on_one_machine_is_noticed(kit: Path, tmp_path: Path) ->
     ):
         joining.only_copy(copy / "startup" / "client.key")
     joining.only_copy(copy / "startup" / "client.key").close()
+
+
+def test_many_different_rates_do_not_make_the_count_long(tmp_path: Path) -> None:
+    """A market chooses the batch size: each new one once made the account longer, and every question slower."""
+    history: History = []
+    for batch in range(1, 2000):
+        history = added(history, 1.0, batch / 2000, 1)
+    assert len(history) <= MOST_RATES + 15
+    assert sum(steps for _, _, steps in history) == 1999
+    cheapest = sum((batch / 2000) ** 2 for batch in range(1, 2000))
+    assert sum(rate**2 * steps for _, rate, steps in history) >= cheapest, "it is never charged less"

@@ -55,6 +55,9 @@ def test_the_provider_sees_what_it_answers_by_and_accepts_what_it_has_looked_at(
     assert Pins(kit).admits(other) and Pins(kit).admits(first)
     assert said(kit, "--drop", fingerprint(first)[:12]).count("accepted  ") == 1
     assert Pins(kit).admits(first) is False
+    said(kit, "--drop", short)
+    assert pins.admits(other) is False, "what was dropped is not pinned again, also by a provider that is connected"
+    assert said(kit) == "accepted  none: another is accepted when it is offered\n"
 
 
 def test_a_schema_given_beforehand_is_the_only_one(

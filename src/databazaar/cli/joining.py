@@ -83,8 +83,7 @@ def pins(kit: Path, given: Path | None) -> Pins:
     made = Pins(load_kit(kit).folder)
     if given is not None and not made.admits(schema := read_schema(given)):
         made.accept(schema, "given")
-    lines = made.current() or ["none yet: the first that the market asks with is pinned, and is shown here"]
-    for line in lines:
+    for line in made.current():
         typer.echo(f"schema {line}", err=True)
     return made
 

@@ -108,7 +108,7 @@ def schema(
         str | None, typer.Option(help="No longer accept the schema of this fingerprint.", show_default=False)
     ] = None,
 ) -> None:
-    """Which schemas you answer by, and which one the market would like you to: what is predicted from which columns."""
+    """Shows the schemas that you answer by, and the one that the market offers: what is predicted from what."""
     need_packages()
     from databazaar.federation.onboarding import load_kit
     from databazaar.federation.pins import Pins, fingerprint, meaning
@@ -118,7 +118,7 @@ def schema(
         pins.accept_offer(accept)
     if drop is not None:
         pins.drop(drop)
-    for line in pins.current() or ["none yet: the first that the market asks with is pinned"]:
+    for line in pins.current():
         typer.echo(f"accepted  {line}")
     if (offered := pins.offer()) is not None:
         typer.echo(f"offered   {meaning(offered)}")
@@ -127,7 +127,7 @@ def schema(
 
 @app.command(epilog=example("bazaar provider accounts"))
 def accounts() -> None:
-    """Your privacy accounts: what each has spent, over all kits and markets, and for which files."""
+    """Shows your privacy accounts: what each has spent over all kits and markets."""
     need_packages()
     from databazaar.federation.accountant import epsilon_of, history_in
     from databazaar.federation.accounts import Accounts, users_folder
@@ -199,6 +199,8 @@ def earnings(
         )
         if line.pay_text is not None:
             typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+        if line.unknown_rounds:
+            typer.echo("  somebody may answer with a copy of your kit: ask the operator, and have the name revoked")
         if line.why:
             typer.echo(f"  {shown(line.why)}")
     if not lines:

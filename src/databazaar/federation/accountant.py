@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from contextlib import AbstractContextManager
 from functools import lru_cache
@@ -16,6 +17,8 @@ from databazaar.files import alone
 
 History = list[tuple[float, float, int]]
 """(noise multiplier, sample rate, steps) of all answers; all that is needed to know what was spent."""
+
+MOST_RATES = 200
 
 
 class Accountant:
@@ -42,7 +45,8 @@ class Accountant:
         try:
             with account_lock(self.path):
                 kept = read_account(self.path)
-                history = added(history_in(kept, self.path), noise, rate, steps)
+                self._take(history_in(kept, self.path))
+                history = added(self._history, noise, rate, steps)
                 epsilon = epsilon_of(history, self.delta)
                 if epsilon > self.cap:
                     raise RefusedError("privacy budget spent")
@@ -50,6 +54,10 @@ class Accountant:
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
         self._history, self._spent = history, epsilon
+
+    def _take(self, history: History) -> None:
+        if history != self._history:
+            self._history, self._spent = history, epsilon_of(history, self.delta)
 
 
 def refuse_unfit(delta: float, cap: float) -> None:
@@ -93,9 +101,15 @@ def _unknown(path: Path) -> BazaarError:
 def added(history: History, noise: float, rate: float, steps: int) -> History:
     """The history with so many steps more.
 
+    A market chooses the rate with every question. After many different ones a new rate is charged as the next higher
+    known one, or else as the next power of two: more than it costs, so that the count stays short.
+
     >>> added([(1.0, 0.5, 4)], 1.0, 0.5, 2)
     [(1.0, 0.5, 6)]
     """
+    if len(history) >= MOST_RATES:
+        rates = sorted(known for known_noise, known, _ in history if known_noise == noise and known >= rate)
+        rate = rates[0] if rates else 2.0 ** math.ceil(math.log2(rate))
     for place, (known_noise, known_rate, known_steps) in enumerate(history):
         if (known_noise, known_rate) == (noise, rate):
             return [*history[:place], (noise, rate, known_steps + steps), *history[place + 1 :]]

@@ -80,11 +80,12 @@ class Pins:
             ) from None
 
     def admits(self, schema: SchemaMessage) -> bool | None:
-        """Whether it is accepted; None where nothing is yet, and the first may be pinned."""
-        name = fingerprint(schema)
-        if name not in self._found:
-            self._found = self.accepted()
-        return name in self._found if self._found else None
+        """Whether it is accepted, by now; None where nothing ever was, and the first may be pinned."""
+        self._found = self.accepted()
+        if fingerprint(schema) in self._found:
+            return True
+        never = not self._found and (self.folder is None or not (self.folder / ACCEPTED).exists())
+        return None if never else False
 
     def accept(self, schema: SchemaMessage, how: str) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -133,12 +134,20 @@ class Pins:
 
     def current(self) -> list[str]:
         """The accepted schemas in words, the one that was accepted last in full."""
+        assert self.folder is not None
+        if not (found := self.accepted()):
+            dropped = (self.folder / ACCEPTED).exists()
+            return [
+                "none: another is accepted when it is offered"
+                if dropped
+                else "none yet: the first that the market asks with is pinned"
+            ]
         kept = self._kept()
         return [
             f"{name[:12]}, {known.get('how', '')} {known.get('since', '')}".rstrip()
             if kept is None or fingerprint(kept) != name
             else meaning(kept)
-            for name, known in self.accepted().items()
+            for name, known in found.items()
         ]
 
     def _kept(self) -> SchemaMessage | None:
