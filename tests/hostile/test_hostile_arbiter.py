@@ -239,7 +239,7 @@ FLOATS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(FLOATS, min_size=23, max_size=23),
     st.sampled_from([1e-3, 0.5, 100.0]),
@@ -261,7 +261,7 @@ def test_for_any_parameters_a_row_changes_the_sum_by_no_more_than_the_clip(
     assert float((sums[0] - sums[1]).norm()) <= 2 * clip * (1 + 1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(FLOATS, min_size=10, max_size=10), st.integers(0, 5), st.sampled_from(["sgd", "adam"]))
 def test_for_any_parameters_a_row_changes_neither_status_nor_code_nor_shape(
     values: list[float], seed: int, optimizer: str
