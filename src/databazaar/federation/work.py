@@ -7,7 +7,7 @@ from math import isqrt, prod
 
 from databazaar.errors import BazaarError
 from databazaar.federation.messages import ModelMessage, OracleMessage
-from databazaar.learning.kinds import FILTER_SIDE, layer_sizes, parameter_count, pooled_side
+from databazaar.learning.kinds import layer_sizes, parameter_count, pooled_side
 from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
 
 ROWS_AT_ONCE = 256
@@ -51,7 +51,7 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
     if isinstance(made, LocalSGD) and oracle.steps is not None:
         samples = min(samples, oracle.steps * oracle.batch_size)
     parameters, inputs = width(model), prod(model.inputs)
-    activations, products = _per_row(model)
+    copied, activations, products = _per_row(model)
     at_once = min(rows, ROWS_AT_ONCE, batch + 3 * isqrt(batch)) if private else batch  # by chance some more are drawn
     one_by_one = _COPIES_OF_GRADIENTS * parameters * _FLOAT if private else 0
     memory = rows * (inputs * (_FLOAT + 1) + 3 * _WHOLE) + _COPIES_OF_PARAMETERS * parameters * _FLOAT
@@ -63,7 +63,7 @@ def work_of(model: ModelMessage, oracle: OracleMessage, rows: int, private: bool
         products=3 * products * batch * steps + parameters * steps,
         largest_piece=3 * products * at_once + parameters,
         memory=memory,
-        row_memory=(inputs + _COPIES_OF_ACTIVATIONS * activations) * _FLOAT + one_by_one,
+        row_memory=(copied + _COPIES_OF_ACTIVATIONS * activations) * _FLOAT + one_by_one,
         at_once=at_once,
     )
 
@@ -89,17 +89,19 @@ def width(model: ModelMessage) -> int:
         return 0
 
 
-def _per_row(model: ModelMessage) -> tuple[int, int]:
-    """The numbers that one row makes on its way through the model, and the products that they take."""
+def _per_row(model: ModelMessage) -> tuple[int, int, int]:
+    """What one row is copied to before the first layer, the numbers that the layers make of it, and their products."""
     try:
         sizes = layer_sizes(model.kind, model.inputs, model.outputs, model.hidden)
     except BazaarError:
-        return 0, 0
+        return 0, 0, 0
+    copied = prod(model.inputs)
     activations, products = sum(out for _, out in sizes), sum(into * out for into, out in sizes)
     if model.kind == "cnn":  # its first layer sees a patch at every place of the image
-        channels, height, wide = model.inputs
+        _, height, wide = model.inputs
         patches = 4 * pooled_side(height) * pooled_side(wide)
         into, out = sizes[0]
-        activations += patches * (channels * FILTER_SIDE**2 + out)
+        copied += 2 * patches * into
+        activations += patches * out
         products += (patches - 1) * into * out
-    return activations, products
+    return copied, activations, products
