@@ -14,9 +14,12 @@ from databazaar.cli.app import app
 from databazaar.errors import BazaarError
 from databazaar.federation.accountant import MOST_RATES, Accountant, History, added
 from databazaar.federation.accounts import PLACE, Accounts, users_folder
+from databazaar.federation.copies import Evictions, only_copy
 from databazaar.federation.pins import Pins
 from databazaar.federation.table import Table
+from databazaar.federation.transport import FlareTransport
 from databazaar.federation.worker import ProviderWorker
+from loopback import WAIT, Federation, eventually
 from questions import HONEST, a_kit, asked
 
 
@@ -108,11 +111,44 @@ def test_accounts_are_in_the_user_s_own_folder(monkeypatch: pytest.MonkeyPatch, 
 def test_a_copy_of_a_kit_on_one_machine_is_noticed(kit: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(kit, tmp_path / "copy")
     with (
-        joining.only_copy(kit / "startup" / "client.key"),
+        only_copy(kit / "startup" / "client.key"),
         pytest.raises(BazaarError, match=r"another process answers with a copy of .*copy: stop it first"),
     ):
-        joining.only_copy(copy / "startup" / "client.key")
-    joining.only_copy(copy / "startup" / "client.key").close()
+        only_copy(copy / "startup" / "client.key")
+    only_copy(copy / "startup" / "client.key").close()
+
+
+def test_a_provider_that_is_put_out_now_and_then_raises_no_alarm(tmp_path: Path) -> None:
+    clock, log = [0.0], tmp_path / "log.txt"
+    lost = "2026-11-16 INFO conn_manager Connection [CN00005 Not Connected] is closed PID: 5745\n"
+    evictions = Evictions(log, lambda: clock[0])
+    assert not evictions.often()
+    for minutes, often in ((0, False), (5, False), (11, False), (12, True), (13, True)):
+        clock[0] = 60.0 * minutes
+        log.write_text((log.read_text() if log.exists() else "") + lost)
+        assert evictions.often() is often
+    assert not evictions.often(), "nothing has happened since"
+    clock[0] = 3600.0
+    log.write_text(lost)
+    assert not evictions.often(), "a log that begins anew"
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_kit_elsewhere_is_noticed(tmp_path: Path) -> None:
+    """The two put each other out of the server; each answers some of the questions."""
+    federation = Federation(tmp_path)
+    try:
+        own = federation.enroll("bank1")
+        copy = Path(shutil.copytree(own, tmp_path / "copy"))
+        federation.up()
+        federation.start("bank1")
+        with FlareTransport(federation.market) as transport:
+            assert transport.wait_for(["bank1"], WAIT) == []
+        evictions = Evictions(own / "log.txt")
+        federation.start("bank1", copy)
+        assert eventually(evictions.often, WAIT)
+    finally:
+        federation.close()
 
 
 def test_many_different_rates_do_not_make_the_count_long(tmp_path: Path) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import logging
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -16,6 +13,7 @@ import typer
 
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
+from databazaar.federation.copies import Evictions, only_copy
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
@@ -25,6 +23,10 @@ from databazaar.federation.table import Table
 from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
+
+_LOOK = 30.0
+"""Seconds between two looks at whether somebody else uses this kit."""
+log = logging.getLogger(__name__)
 
 
 def source(data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None) -> Source:
@@ -108,22 +110,11 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
                 if node.connected.is_set():
                     typer.echo("connected", err=True)
                     break
-            done.wait()
-
-
-def only_copy(key: Path) -> socket.socket:
-    """Holds the key's name on this machine until it is closed: a copy of the kit is the same provider.
-
-    Where names like these are not known, as on other systems than Linux, nothing is held.
-    """
-    held = socket.socket(socket.AF_UNIX)
-    try:
-        held.bind(b"\0databazaar-kit-" + hashlib.sha256(key.read_bytes()).hexdigest().encode())
-    except OSError as reason:
-        if reason.errno == errno.EADDRINUSE:
-            held.close()
-            raise BazaarError(
-                f"another process answers with a copy of {key.parent.parent}: stop it first; if it is not yours, the "
-                "key is stolen, and the operator should revoke it"
-            ) from None
-    return held
+            evictions = Evictions(loaded.folder / "log.txt")
+            while not done.wait(_LOOK):
+                if evictions.often():
+                    log.warning(
+                        "%s lets us in and puts us out again and again: if the network is sound, somebody answers with "
+                        "a copy of this kit; ask the operator who is connected, and to revoke the name",
+                        loaded.market,
+                    )

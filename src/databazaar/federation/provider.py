@@ -34,8 +34,6 @@ Handler = Callable[[bytes], bytes]
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
 _HEARTBEAT = 2.0
 _WAITING = 8
-_SHORT, _OFTEN = 60.0, 3
-"""After so many connections on end that lasted less than so many seconds, something is amiss."""
 log = logging.getLogger(__name__)
 
 
@@ -103,20 +101,11 @@ class ProviderNode:
         self._threads[0].join(5.0)
 
     def _keep_connected(self) -> None:
-        pause, short = 1.0, 0
+        pause = 1.0
         while not self._stopping.is_set():
             began = time.monotonic()
             self._one_connection()
-            lasted = time.monotonic() - began > _SHORT
-            pause = 1.0 if lasted else min(2 * pause, self._longest_pause)
-            short = short + 1 if self.connected.is_set() and not lasted else 0
-            if short >= _OFTEN and not self._stopping.is_set():
-                log.warning(
-                    "%s let us in and lost us %d times on end: if the network is sound, somebody else may answer with "
-                    "a copy of this kit; ask the operator who is connected",
-                    self.kit.market,
-                    short,
-                )
+            pause = 1.0 if time.monotonic() - began > 60.0 else min(2 * pause, self._longest_pause)
             if not self.connected.is_set() and not self._stopping.is_set():
                 where = self.kit.folder / "log.txt"
                 log.warning("%s let us not in: read %s; next try in %g s", self.kit.market, where, pause)
