@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import typer
 
+from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
 from databazaar.federation.copies import Evictions, only_copy
@@ -24,6 +25,7 @@ from databazaar.federation.worker import Privacy, ProviderWorker, Source, Vector
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 
+_MOST = 1e6
 _LOOK = 30.0
 """Seconds between two looks at whether somebody else uses this kit."""
 log = logging.getLogger(__name__)
@@ -54,6 +56,9 @@ def policy(
     for kind in kinds:
         if kind not in MODEL_KINDS:
             raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(MODEL_KINDS)}")
+    for option, value in (("memory", max_memory), ("seconds", max_seconds)):
+        if not 0 < value <= _MOST:
+            raise BazaarError(f"--max-{option} {value:g} is no limit: give a number up to {_MOST:g}")
     return Policy(kinds, max_parameters, max_samples, int(max_memory * 1e9), max_seconds, max_questions)
 
 
@@ -76,7 +81,7 @@ def privacy(
     accounts.carry_over(chosen.path, load_kit(kit).folder / "privacy.json")
     made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap))
     for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
-        typer.echo(line, err=True)
+        say(line, err=True)
     return made
 
 
@@ -86,7 +91,7 @@ def pins(kit: Path, given: Path | None) -> Pins:
     if given is not None and not made.admits(schema := read_schema(given)):
         made.accept(schema, "given")
     for line in made.current():
-        typer.echo(f"schema {line}", err=True)
+        say(f"schema {line}", err=True)
     return made
 
 
@@ -96,16 +101,16 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     loaded = load_kit(kit)
     otherwise = f"another process has joined with {kit}: stop it first"
     with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):
         record = Record(loaded.folder / ANSWERS)
         worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
         with ProviderNode(kit, worker) as node:
-            typer.echo(
-                f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True
-            )
+            say(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
             while not done.wait(0.2):
                 if node.connected.is_set():
                     typer.echo("connected", err=True)

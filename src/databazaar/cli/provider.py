@@ -9,8 +9,11 @@ from typing import Annotated
 
 import typer
 
+from databazaar.cli import keeping
+from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
+from databazaar.cli.screen import say
 from databazaar.display import shown
 from databazaar.errors import BazaarError
 
@@ -50,6 +53,35 @@ def complete(
     typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
 
 
+@app.command(epilog=example("bazaar provider renew kit", "bazaar provider renew kit --new-key"))
+def renew(
+    kit: Kit,
+    new_key: Annotated[bool, typer.Option("--new-key", help="For a new key, used when you join again.")] = False,
+) -> None:
+    """Makes a request for a new certificate, before the one you have ends. You go on with the old one until then."""
+    need_packages()
+    from databazaar.federation import renewal
+
+    path = renewal.renew(kit, new_key)
+    typer.echo(f"{path}: send it to the operator, who runs `bazaar federation sign {path.name}`")
+    typer.echo(
+        f"put what comes back in place with `bazaar provider complete {path.name.split('.')[0]}.json --kit {kit}`"
+    )
+
+
+@app.command(epilog=example("bazaar provider crl crl.pem --kit kit"))
+def crl(
+    revoked: Annotated[Path, typer.Argument(help="The market's revocation list.", show_default=False)],
+    kit: Annotated[Path, typer.Option(help="The kit with your key.")] = Path("kit"),
+) -> None:
+    """Takes the market's revocation list: a server whose key was stolen is not believed any more."""
+    need_packages()
+    from databazaar.federation import renewal
+
+    renewal.take_list(kit, revoked)
+    typer.echo(f"{kit} has the list, and looks at it whenever it connects")
+
+
 @app.command(
     epilog=example(
         "bazaar provider join kit --data bank1.parquet",
@@ -86,10 +118,11 @@ def join(
         str | None,
         typer.Option(help="The privacy account to charge. Default: the one that knows your data.", show_default=False),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for the computation.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for the computation.")] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
+    refuse_odd_privacy(epsilon_cap, noise, clip, delta)
     from databazaar.cli import joining
 
     policy = joining.policy(models, max_parameters, max_samples, max_memory, max_seconds, max_questions)
@@ -98,49 +131,10 @@ def join(
     joining.stay(kit, source, policy, privacy, threads)
 
 
-@app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))
-def schema(
-    kit: Kit,
-    accept: Annotated[
-        str | None, typer.Option(help="Accept the offered schema of this fingerprint.", show_default=False)
-    ] = None,
-    drop: Annotated[
-        str | None, typer.Option(help="No longer accept the schema of this fingerprint.", show_default=False)
-    ] = None,
-) -> None:
-    """Shows the schemas that you answer by, and the one that the market offers: what is predicted from what."""
-    need_packages()
-    from databazaar.federation.onboarding import load_kit
-    from databazaar.federation.pins import Pins, fingerprint, meaning
-
-    pins = Pins(load_kit(kit).folder)
-    if accept is not None:
-        pins.accept_offer(accept)
-    if drop is not None:
-        pins.drop(drop)
-    for line in pins.current():
-        typer.echo(f"accepted  {line}")
-    if (offered := pins.offer()) is not None:
-        typer.echo(f"offered   {meaning(offered)}")
-        typer.echo(f"  refused so far; to accept it: bazaar provider schema {kit} --accept {fingerprint(offered)[:12]}")
-
-
-@app.command(epilog=example("bazaar provider accounts"))
-def accounts() -> None:
-    """Shows your privacy accounts: what each has spent over all kits and markets."""
-    need_packages()
-    from databazaar.federation.accountant import epsilon_of, history_in
-    from databazaar.federation.accounts import Accounts, users_folder
-
-    kept = Accounts(users_folder())
-    for name, account in kept.known().items():
-        delta = float(account.get("delta", 1e-5))
-        spent = epsilon_of(history_in(account, kept.folder / f"{name}.json"), delta)
-        typer.echo(f"{name}: ε = {spent:.3g} at δ = {delta:g}")
-        for file in account.get("files", []):
-            typer.echo(f"  {file}")
-    if not kept.known():
-        typer.echo(f"no account in {kept.folder}")
+app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))(
+    keeping.schema
+)
+app.command(epilog=example("bazaar provider accounts"))(keeping.accounts)
 
 
 @app.command(epilog=example("bazaar provider check kit", "bazaar provider check kit --data bank1.parquet"))
@@ -154,7 +148,7 @@ def check(kit: Kit, data: Data = None) -> None:
     if data is not None:
         found.append(check_data(kit, data))
     for finding in found:
-        typer.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
+        say(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
     if not all(finding.ok for finding in found):
         raise typer.Exit(BazaarError.exit_code)
 
@@ -193,16 +187,16 @@ def earnings(
         typer.echo(json.dumps([asdict(line) for line in lines]))
         return
     for line in lines:
-        typer.echo(
+        say(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
         if line.pay_text is not None:
-            typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+            say(f"  paid {line.pay_text}; {_differences(line)}")
         if line.unknown_rounds:
             typer.echo("  somebody may answer with a copy of your kit: ask the operator, and have the name revoked")
         if line.why:
-            typer.echo(f"  {shown(line.why)}")
+            say(f"  {shown(line.why)}")
     if not lines:
         typer.echo("nothing answered yet")
 
