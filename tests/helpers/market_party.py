@@ -14,7 +14,8 @@ from databazaar.federation.messages import Reply, Request, decode_request, encod
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.signing import Signer
-from databazaar.federation.worker import ProviderWorker, Table
+from databazaar.federation.table import Table
+from databazaar.federation.worker import ProviderWorker
 from loopback import WAIT, eventually
 from markets import examples
 

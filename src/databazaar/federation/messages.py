@@ -66,6 +66,7 @@ Code = Literal[
     "task not allowed",
     "task does not fit the data",
     "privacy budget spent",
+    "too many questions",
     "computation failed",
 ]
 

@@ -31,6 +31,7 @@ class Answer:
     epsilon: float | None = None
     reply: str = ""
     """The hash of what was signed, empty where nothing was."""
+    kind: str = "update"
 
 
 class Record:
@@ -39,12 +40,26 @@ class Record:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None, reply: str = "") -> None:
+    def add(
+        self,
+        run: str,
+        round: int,
+        status: str,
+        code: str,
+        epsilon: float | None,
+        reply: str = "",
+        kind: str = "update",
+    ) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, reply)))
+        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, reply, kind)))
         append_lines(self.path, [line.encode()], 0o600)
 
     def __iter__(self) -> Iterator[Answer]:
+        """What was asked for an update; `questions` has everything."""
+        return (answer for answer in self.questions() if answer.kind == "update")
+
+    def questions(self) -> Iterator[Answer]:
+        """Every question in the order they came, those that only asked for a description too."""
         if not self.path.exists():
             return
         for line in lines_of(self.path, _LONGEST_LINE):
