@@ -15,7 +15,6 @@ import torch
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
-from markets import ORACLE, TASK, examples
 from typer.testing import CliRunner
 
 from databazaar import Ask
@@ -34,6 +33,7 @@ from databazaar.federation.records import SCHEMA, Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError, Table
 from databazaar.files import lock
+from markets import ORACLE, TASK, examples
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""
@@ -77,7 +77,7 @@ def sign_with(request: Callable[[str], str], name: str = "bank2") -> Callable[[P
     def attempt(root: Path) -> object:
         secret = json.loads((root / "market/invitations/bank2.json").read_text())["secret"]
         asked = request(name)
-        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding._proof(secret, asked))
+        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding.proof(secret, asked))
         return onboarding.sign(root / "market", root / "bank2/bank2.request.json")
 
     return attempt
@@ -173,7 +173,7 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
     (root / "bank1/startup/client.crt").write_text(certificate)
     assert findings(root / "bank1")["certificate"] == (
         False,
-        "the certificate has expired: ask the operator for an invitation under a new name",
+        "the certificate has expired: ask the operator for a new invitation, and make a new kit",
     )
 
 
