@@ -85,9 +85,9 @@ def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["--oracle", "no.such:thing"], "is not found"),
         (["--oracle", "os:name"], "cannot be called"),
         (["--oracle", "math:sqrt", "--models", "transformer"], "--models transformer is unknown"),
-        (["--oracle", "math:sqrt", "--max-memory", "nan"], "--max-memory nan is no limit: give a number up to"),
+        (["--oracle", "math:sqrt", "--max-memory", "1e7"], r"--max-memory 1e\+07 is no limit: give a number up to"),
         (["--oracle", "math:sqrt", "--max-seconds", "inf"], "--max-seconds inf is no limit"),
-        (["--oracle", "math:sqrt", "--epsilon-cap", "1", "--delta", "2"], "δ = 2.0"),
+        (["--oracle", "math:sqrt", "--epsilon-cap", "1", "--delta", "2"], "--delta 2: give a number between 0 and 1"),
         (["--oracle", "math:sqrt", "--epsilon-cap", "1"], "callable oracle sees to its own privacy"),
     ],
 )

@@ -73,6 +73,7 @@ def private(path: Path, cap: float = 1e6, clip: float = 0.5, noise: float = 1.0)
 def a_kit(folder: Path) -> Path:
     """A kit as far as a provider's own files go: its key opens no door."""
     invitation = {"kind": "invitation", "market": "fraud", "provider": "bank", "host": "localhost", "port": 20_001}
+    invitation |= {"identity": "fraud.server", "authority": "authority"}
     write_provider_kit(folder, "fraud", "fraud.server", "localhost", 20_001, "authority", "certificate")
     (folder / "invitation.json").write_text(json.dumps(invitation))
     (folder / "startup" / "client.key").write_text(secrets.token_hex(32))
