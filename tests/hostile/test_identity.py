@@ -14,6 +14,7 @@ from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.federation import messages, onboarding, renewal
 from databazaar.federation.messages import Reply, decode_request, encode_reply, encode_vector, question_hash
 from databazaar.federation.pki import new_key
+from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import MarketKeys, Signer, issued, verifies
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
@@ -151,8 +152,7 @@ def test_what_a_provider_signs_is_kept_named_and_audited(parties: SignedParties,
         assert verifies(key, reply.statement.text, reply.signature)
     assert run.evidence.authority() == MarketKeys.of(parties.market).authority
     assert run.audit().ok
-    answers = [json.loads(line) for line in (parties.kits["bank1"] / "answers.jsonl").read_text().splitlines()]
-    assert {answer["reply"] for answer in answers} == {
+    assert {answer.reply for answer in Record(parties.kits["bank1"] / ANSWERS)} == {
         digest for digest, reply in kept.items() if reply.statement.provider == "bank1"
     }
 
