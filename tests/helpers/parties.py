@@ -26,8 +26,8 @@ from databazaar.federation.site import (
     ProviderSite,
 )
 
-BOUND = "is bound to origin unguarded, not message origin guarded"
-"""What FLARE's server writes into its log about an answer in another's name."""
+BOUND = "refused a message of unguarded in the name of guarded"
+"""What the market's server writes into its log about an answer in another's name."""
 
 
 def kit(name: str) -> Path:

@@ -106,7 +106,8 @@ def status(
     if as_json:
         typer.echo(json.dumps(asdict(found)))
         return
-    typer.echo(f"server   {'up as process ' + str(found.pid) if found.up else 'down'}, {found.address}")
+    state = f"up as process {found.pid}{'' if found.answers else ', but it does not answer'}" if found.up else "down"
+    typer.echo(f"server   {state}, {found.address}")
     for name in found.members:
         typer.echo(f"member   {name}: {'connected' if name in found.connected else 'not connected'}")
     for name in found.revoked:
@@ -119,8 +120,9 @@ def revoke(name: Name, folder: Folder = FOLDER) -> None:
     need_packages()
     from databazaar.federation import server
 
-    server.revoke(folder, name)
-    typer.echo(f"{name} is shut out; it can come back only under a new name")
+    told = server.revoke(folder, name)
+    when = "its connections are closed" if told else "the server is down, and will not let it in when it starts"
+    typer.echo(f"{name} is shut out ({when}); it can come back only under a new name")
 
 
 @app.command(epilog=example("bazaar federation demo", "bazaar federation demo --budget 800 --out runs/afar"))
