@@ -41,6 +41,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
     StreamDataType,
     StreamHeaderKey,
 )
+from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from databazaar.federation import door
 from databazaar.federation.arriving import Chunk
@@ -140,9 +141,11 @@ class MarketSite(FLComponent):  # type: ignore[misc]
 
     def _stop_sending(self, number: str) -> None:
         """A question that is over is not sent on to one that does not read it."""
-        sending = self._sending.pop(number, None)
-        if sending is not None and not sending.done():
-            sending.cancel()
+        if (sending := self._sending.pop(number, None)) is None:
+            return
+        if not sending.done():
+            sending.task_handle.stop(StreamError("the question is over"))  # its own `cancel` waits for itself
+        sending.task_handle = None  # the two point at each other, and at a buffer of 1 MiB that would stay for long
 
     def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         match header.get("op"):
