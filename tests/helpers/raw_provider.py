@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import socket
 import ssl
@@ -180,11 +179,14 @@ class RawProvider:
         self.stream(ANSWER, body, **{NUMBER: number, CODE: "", **more})
 
     def question(self, seconds: float = 20.0) -> tuple[str, bytes]:
-        """The next question's number and its first chunk."""
+        """The next question's number and its text, read to its end."""
+        text = b""
         while True:
             headers, payload = self.receive(seconds=seconds)
             if headers.get("sm__tp") == ASK:
-                return headers[NUMBER], payload
+                text += payload
+                if headers["sm__dt"] == FINAL:
+                    return headers[NUMBER], text
 
 
 @contextlib.contextmanager
@@ -197,9 +199,18 @@ def joined(kit: Path) -> Iterator[RawProvider]:
         yield provider
 
 
-def server_memory(market: Path) -> dict[str, int]:
-    """What the market's server holds and has held, in bytes."""
-    pid = json.loads((market / "server" / "relay.json").read_text())["pid"]
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    found = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmHWM", "VmRSS"))}
-    return {name: int(value) * 1024 for name, value in found.items()}
+class ServerMemory:
+    """What the market's server holds, and the most that it has held since this was made; in bytes."""
+
+    def __init__(self, market: Path) -> None:
+        self._folder = Path("/proc") / (market / "server.lock").read_text()
+        (self._folder / "clear_refs").write_text("5")
+        self.at_first = self._read("VmRSS")
+
+    @property
+    def grown(self) -> int:
+        return self._read("VmHWM") - self.at_first
+
+    def _read(self, name: str) -> int:
+        lines = (self._folder / "status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
