@@ -14,17 +14,8 @@ from nvflare.private.admin_defs import Message as AdminMessage
 from nvflare.private.defs import CellMessageHeaderKeys
 
 from databazaar.federation.frames import Channel
-from databazaar.federation.site import (
-    ANSWER,
-    ASK,
-    CHANNEL,
-    CODE,
-    NUMBER,
-    SECONDS,
-    SERVER,
-    MarketSite,
-    ProviderSite,
-)
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, NUMBER, SECONDS, SERVER
+from databazaar.federation.site import MarketSite, ProviderSite
 
 BOUND = "refused a message of unguarded in the name of guarded"
 """What the market's server writes into its log about an answer in another's name."""

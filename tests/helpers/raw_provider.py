@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.utils import decode_payload, encode_payload
 from nvflare.fuel.f3.message import Message
 from nvflare.private.fed.utils.fed_utils import fobs_initialize
 from nvflare.private.fed.utils.identity_utils import IdentityAsserter
 
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER
 from databazaar.federation.onboarding import load_kit
-from databazaar.federation.site import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER
 
 DATA, HELLO, READY, PING = 1, 4, 5, 6
 PREFIX = struct.Struct(">IHBBHHHH")
@@ -125,7 +125,7 @@ class RawProvider:
 
     def headers(self, channel: str, topic: str, **more: Any) -> Headers:
         """Those of a request to the server, as FLARE's client sends them."""
-        values = {"channel": channel, "topic": topic, "msg_type": "req", "origin": self.name, "from": self.name}
+        values: Headers = {"channel": channel, "topic": topic, "msg_type": "req", "origin": self.name, "from": self.name}
         values |= {"destination": "server", "to": "server", "reply_expected": False, "req_id": os.urandom(8).hex()}
         values |= {"route": [[self.name, time.time()]], "payload_encoding": "bytes", "payload_len": 0}
         found = {f"cn__{key}": value for key, value in values.items()}

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 from nvflare.apis.shareable import Shareable
 from raw_provider import CHUNK, DATA, FINAL, PING, RawProvider, ServerMemory, joined, sfm
 
+from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.guest import ANSWER, CODE, HERE, LARGEST, NUMBER, SMALL
 from databazaar.federation.lobby import HANDSHAKES, PER_NAME
@@ -69,11 +71,12 @@ class Asking(threading.Thread):
 
     def __init__(self, transport: FlareTransport, names: list[str], payload: bytes, seconds: float = 20.0) -> None:
         super().__init__(daemon=True)
-        self._ask = lambda: transport.request(names, payload, seconds)
+        self._asked = transport, names, payload, seconds
         self.start()
 
     def run(self) -> None:
-        self.replies, self.failures = self._ask()
+        transport, names, payload, seconds = self._asked
+        self.replies, self.failures = transport.request(names, payload, seconds)
 
     def end(self) -> None:
         self.join(60)
@@ -119,16 +122,17 @@ def test_a_provider_cannot_answer_in_another_s_name_with_a_token_of_its_past(
 def test_everybody_is_asked_under_a_number_of_its_own(
     federation: Federation, transport: FlareTransport, mallory: RawProvider
 ) -> None:
-    numbers = set()
-    for _ in range(2):
-        asking = Asking(transport, ["victim", "mallory"], b"hello")
-        numbers.add(mallory.question()[0])
-        mallory.answer("0" * 32, b"to nobody's question")
-        mallory.answer(list(numbers)[0], b"one")
-        mallory.answer(list(numbers)[-1], b"one")
+    """And answers under that one alone: not under an old one, not under one that it made up."""
+    numbers = ["0" * 32]
+    for turn in (b"first", b"second"):
+        asking = Asking(transport, ["victim", "mallory"], turn)
+        numbers.append(mallory.question()[0])
+        for number in numbers[:-1]:
+            mallory.answer(number, b"to another question")
+        mallory.answer(numbers[-1], turn)
         asking.end()
-        assert asking.replies == {"victim": b"victim:hello", "mallory": b"one"}
-    assert len(numbers) == 2
+        assert asking.replies == {"victim": b"victim:" + turn, "mallory": turn}
+    assert len(set(numbers)) == 3
 
 
 @pytest.mark.parametrize("name", ["victim", "mallory.child", "server", "mallory__1234-abcd", ""])
@@ -221,15 +225,18 @@ def test_an_answer_is_no_longer_than_its_question_and_in_one_piece(
         case "longer than it says":
             chunk(0, 10)
         case "with a gap":
-            chunk(0, 3 * MB), chunk(2, 3 * MB)
+            chunk(0, 3 * MB)
+            chunk(2, 3 * MB)
         case "twice begun":
-            chunk(0, 3 * MB), chunk(0, 3 * MB, stream=8)
+            chunk(0, 3 * MB)
+            chunk(0, 3 * MB, stream=8)
         case "of a negative size":
             chunk(0, -1)
         case "cut short":
             chunk(0, 3 * MB, FINAL)
         case "never ended":
-            chunk(0, 3 * MB), chunk(1, 3 * MB)
+            chunk(0, 3 * MB)
+            chunk(1, 3 * MB)
     asking.end()
     assert (list(asking.replies), asking.failures) == (["victim"], {"mallory": why})
 
@@ -314,9 +321,7 @@ def test_one_certificate_has_few_connections(federation: Federation) -> None:
         assert held[-1].upgrade().startswith(b"HTTP/1.1 101")
 
 
-def test_connections_without_a_certificate_are_few_and_short(
-    federation: Federation, transport: FlareTransport
-) -> None:
+def test_connections_without_a_certificate_are_few_and_short(federation: Federation, transport: FlareTransport) -> None:
     market = onboarding.operator_folder(federation.market)
     with contextlib.ExitStack() as stack:
         for _ in range(2):
@@ -326,6 +331,23 @@ def test_connections_without_a_certificate_are_few_and_short(
             assert first.recv(1) == b"", "the oldest is let go for the newest"
         with joined(federation.root / "mallory"):
             assert transport.wait_for(["mallory"], WAIT) == [], "and whoever has a certificate gets in"
+
+
+def test_a_revocation_that_the_server_does_not_confirm_is_called_that(federation: Federation) -> None:
+    """The server stands still, as on a machine out of memory: it is up, whatever any clock says, and cannot be told."""
+    frozen = psutil.Process(int((federation.market / "server.lock").read_text()))
+    frozen.suspend()
+    try:
+        with pytest.raises(BazaarError, match=r"is recorded as revoked, but the server .* has not confirmed it"):
+            server.revoke(federation.market, "idler", wait=0.5)
+        found = server.status(federation.market, wait=0.5)
+        assert (found.up, found.answers, found.pid) == (True, False, frozen.pid)
+        assert "idler" in found.revoked and "idler" not in found.members
+    finally:
+        frozen.resume()
+    assert server.revoke(federation.market, "idler") is True
+    with RawProvider(federation.root / "idler") as provider:
+        assert provider.closed()
 
 
 # A slow one

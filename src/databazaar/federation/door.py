@@ -1,8 +1,8 @@
-"""The one door of the market's server: FLARE's HTTP driver, with a limit on everything that a stranger can make it hold.
+"""The one door of the market's server: FLARE's HTTP driver, with a limit on all that a stranger can make it hold.
 
 Registered in FLARE before FLARE starts (`launch`), so there is no moment without it. A connection is known by the name
-in its certificate. What it sends is looked at by `guest`, then handed to FLARE one frame at a time: whoever sends faster
-than FLARE can take waits in its own socket, and nobody else with it.
+in its certificate. What it sends is looked at by `guest`, then handed to FLARE one frame at a time: whoever sends
+faster than FLARE can take waits in its own socket, and nobody else with it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver
 
 from databazaar.federation.guest import LARGEST, SMALL, Guest, House, UnwelcomeError, Verdict
-from databazaar.federation.processes import WINDOW
 from databazaar.federation.lobby import GREETING_SECONDS, Lobby
+from databazaar.federation.processes import WINDOW
 
 HOUSE = House()
 """What this process's doors know; the server's component fills it in when it starts."""
@@ -185,7 +185,7 @@ _open_doors: list[Door] = []
 
 def show_out(name: str) -> bool:
     """Closes every connection of this name. Are they closed?"""
-    return bool(_open_doors) and all([door.show_out(name) for door in _open_doors])
+    return bool(_open_doors) and all(door.show_out(name) for door in _open_doors)
 
 
 def standing() -> bool:

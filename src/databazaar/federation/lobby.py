@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from nvflare.fuel.hci.security import get_certificate_common_name
@@ -49,7 +50,7 @@ class Lobby:
         if transport in self._names:
             return self._names[transport]
         certificate = transport.get_extra_info("peercert")
-        name = get_certificate_common_name(certificate) if certificate else None
+        name: str | None = get_certificate_common_name(certificate) if certificate else None
         if not name or self._house.revoked(name):
             log.warning("a connection of %s is refused", name)
             transport.abort()
@@ -85,7 +86,7 @@ class Lobby:
             host = str(address[0])
             task = loop.create_task(self._shake_hands(plain, factory, context))
             self._shaking[host].append(task)
-            task.add_done_callback(lambda done, host=host: self._shaken(host, done))
+            task.add_done_callback(partial(self._shaken, host))
 
     def _make_room(self) -> None:
         if sum(map(len, self._shaking.values())) >= HANDSHAKES:

@@ -40,9 +40,7 @@ class Relay:
             listener.bind(path)
         (folder / RELAY_SOCKET).chmod(PRIVATE)
         listener.listen()
-        write_json(
-            folder / RELAY_FILE, {"token": self._token, "pid": os.getpid(), "max_bytes": self._max_bytes}
-        )
+        write_json(folder / RELAY_FILE, {"token": self._token, "pid": os.getpid(), "max_bytes": self._max_bytes})
         threading.Thread(target=self._accept, args=(listener,), name="relay", daemon=True).start()
 
     def _accept(self, listener: socket.socket) -> None:

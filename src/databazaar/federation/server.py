@@ -1,7 +1,7 @@
 """The market's FLARE server on this machine: up, down, status, revoke.
 
-The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word, and
-depends on no clock and on no process id that may have been given to another.
+The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word,
+and depends on no clock and on no process id that may have been given to another.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def down(folder: Path, grace: float = 5.0) -> bool:
     return True
 
 
-def status(folder: Path) -> Status:
+def status(folder: Path, wait: float = 10.0) -> Status:
     market = onboarding.operator_folder(folder)
     pid = _running(market)
     found: Header | None = None
     if pid is not None:
         with contextlib.suppress(BazaarError, ClosedError, TimeoutError):
-            found = _command(market, {"op": "status"})
+            found = _command(market, {"op": "status"}, wait)
     return Status(
         up=pid is not None,
         answers=found is not None,
@@ -104,7 +104,7 @@ def status(folder: Path) -> Status:
     )
 
 
-def revoke(folder: Path, provider: str) -> bool:
+def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     """Shut a provider out for good: at once where the server is up, which closes its connections and says so.
 
     False where the server is down: it will not let the provider in when it starts. Where a server is up and does not
@@ -113,7 +113,7 @@ def revoke(folder: Path, provider: str) -> bool:
     market = onboarding.operator_folder(folder)
     onboarding.record_revocation(folder, provider)
     try:
-        said = _command(market, {"op": "revoke", "name": provider})
+        said = _command(market, {"op": "revoke", "name": provider}, wait)
     except (BazaarError, ClosedError, TimeoutError):
         if not _held(market):
             return False
@@ -132,10 +132,10 @@ def connect(folder: Path) -> Channel:
     return relay.dial(market.server, f"the server of {market.name} is not up: run `bazaar federation up`")
 
 
-def _command(market: onboarding.OperatorFolder, header: dict[str, str]) -> Header:
+def _command(market: onboarding.OperatorFolder, header: dict[str, str], wait: float) -> Header:
     channel = connect(market.folder)
     try:
-        channel.settimeout(10.0)
+        channel.settimeout(wait)
         channel.send(header)
         return channel.receive()[0]
     finally:
@@ -178,7 +178,7 @@ def _running(market: onboarding.OperatorFolder) -> int | None:
     path = market.folder / _LOCK
     if not _held(market):
         return None
-    if not _by(5.0, lambda: bool(path.read_text()) or not _held(market)):
+    if not _by(2.0, lambda: bool(path.read_text()) or not _held(market)):
         raise BazaarError(f"the server of {market.name} is just starting: try again in a moment")
     return int(path.read_text()) if _held(market) else None
 
