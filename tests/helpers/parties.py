@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from loopback import WAIT, eventually
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
@@ -16,6 +15,7 @@ from nvflare.private.defs import CellMessageHeaderKeys
 from databazaar.federation.frames import Channel
 from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, NUMBER, SECONDS, SERVER
 from databazaar.federation.site import MarketSite, ProviderSite
+from loopback import WAIT, eventually
 
 BOUND = "refused a message of unguarded in the name of guarded"
 """What the market's server writes into its log about an answer in another's name."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.utils import decode_payload, encode_payload
 from nvflare.fuel.f3.message import Message
@@ -125,7 +125,13 @@ class RawProvider:
 
     def headers(self, channel: str, topic: str, **more: Any) -> Headers:
         """Those of a request to the server, as FLARE's client sends them."""
-        values: Headers = {"channel": channel, "topic": topic, "msg_type": "req", "origin": self.name, "from": self.name}
+        values: Headers = {
+            "channel": channel,
+            "topic": topic,
+            "msg_type": "req",
+            "origin": self.name,
+            "from": self.name,
+        }
         values |= {"destination": "server", "to": "server", "reply_expected": False, "req_id": os.urandom(8).hex()}
         values |= {"route": [[self.name, time.time()]], "payload_encoding": "bytes", "payload_len": 0}
         found = {f"cn__{key}": value for key, value in values.items()}

@@ -9,9 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import pytest
-from raw_provider import DATA, HELLO, PING, PREFIX, sfm
 
 from databazaar.federation.frames import Channel, ClosedError, Header
 from databazaar.federation.guest import (
@@ -27,6 +26,7 @@ from databazaar.federation.guest import (
     UnwelcomeError,
     Verdict,
 )
+from raw_provider import DATA, HELLO, PING, PREFIX, sfm
 
 OPEN = "0" * 32
 TIMES = 50_000

@@ -14,15 +14,15 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 from nvflare.apis.shareable import Shareable
-from raw_provider import CHUNK, DATA, FINAL, PING, RawProvider, ServerMemory, joined, sfm
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.guest import ANSWER, CODE, HERE, LARGEST, NUMBER, SMALL
 from databazaar.federation.lobby import HANDSHAKES, PER_NAME
 from databazaar.federation.transport import FlareTransport
+from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
+from raw_provider import CHUNK, DATA, FINAL, PING, RawProvider, ServerMemory, joined, sfm
 
 pytestmark = pytest.mark.slow
 MB = 1024 * 1024
