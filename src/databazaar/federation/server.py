@@ -176,6 +176,8 @@ def _held(market: onboarding.OperatorFolder) -> bool:
 def _running(market: onboarding.OperatorFolder) -> int | None:
     """The server's process id, which it writes down as the first thing it does; None where it is not up."""
     path = market.folder / _LOCK
+    for ended in [pid for pid, process in _ours.items() if process.poll() is not None]:
+        del _ours[ended]
     if not _held(market):
         return None
     if not _by(2.0, lambda: bool(path.read_text()) or not _held(market)):
