@@ -52,6 +52,7 @@ def house(registered: bool = True, revoked: bool = False) -> House:
         registered=lambda name: registered,
         revoked=lambda name: revoked,
         expects=lambda name, number: (name, number) == ("bank1", OPEN),
+        sends=lambda name, stream: (name, stream) == ("bank1", 7),
         awaits=lambda numbers: numbers == "awaited",
     )
 
@@ -68,7 +69,10 @@ def guest(**more: bool) -> Guest:
         (headers(), Verdict.CHATTER),
         (headers("task", "register"), Verdict.CHATTER),
         (headers("cellnet.channel", "bye"), Verdict.CHATTER),
-        (headers("sm__STREAM", "sm__ACK"), Verdict.CHATTER),
+        (headers("sm__STREAM", "sm__ACK", sm__id=7), Verdict.CHATTER),
+        (headers("sm__STREAM", "sm__ERROR", sm__id=7), Verdict.CHATTER),
+        (headers("sm__STREAM", "sm__ACK", sm__id=8, sm__em="stop"), Verdict.DROP),
+        (headers("sm__STREAM", "sm__ERROR"), Verdict.DROP),
         (stream(HERE), Verdict.CHATTER),
         (stream(ANSWER), Verdict.ANSWER),
         (headers(cn__msg_type="reply", cn__req_id="awaited"), Verdict.CHATTER),

@@ -61,7 +61,7 @@ def bounded(federation: Federation, transport: FlareTransport) -> Iterator[None]
     """Whatever a test does: the server holds little for it, and serves the others as before."""
     memory = ServerMemory(federation.market)
     yield
-    assert memory.grown < 64 * MB
+    assert memory.grown < 96 * MB
     assert transport.wait_for(["victim"], WAIT) == []
     assert transport.request(["victim"], b"still here?", 20) == ({"victim": b"victim:still here?"}, {})
 

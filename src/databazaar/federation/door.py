@@ -28,7 +28,7 @@ HOUSE = House()
 """What this process's doors know; the server's component fills it in when it starts."""
 REGISTRATION_SECONDS = 60.0
 """How long a connection may stay whose provider is not registered."""
-OUTBOX = 2 * WINDOW
+OUTBOX = 3 * WINDOW
 """Bytes that may wait to be sent to one connection."""
 _FRAME_COST = 2048  # of what Python keeps for a frame that waits
 _FRAMES_PER_SECOND, _BURST = 200.0, 1000.0

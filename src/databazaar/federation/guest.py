@@ -82,6 +82,8 @@ class House:
     revoked: Callable[[str], bool] = _nobody
     expects: Callable[[str, object], bool] = _nobody
     """Does anybody wait for this provider's answer to the question of this number?"""
+    sends: Callable[[str, object], bool] = _nobody
+    """Is this stream a question on its way to this provider? Their numbers are easily guessed."""
     awaits: Callable[[object], bool] = _nobody
     """Does anybody wait for a reply to the request of this number?"""
 
@@ -144,8 +146,11 @@ class Guest:
                 return Verdict.ANSWER if self.house.expects(self.name, get(NUMBER)) else Verdict.DROP
             if get(StreamHeaderKey.TOPIC) == HERE:
                 return self._small(length)
-        if where in _UPKEEP or (registered and where in _STREAM_UPKEEP):
+        if where in _UPKEEP:
             return self._small(length)
+        if where in _STREAM_UPKEEP:
+            own = registered and self.house.sends(self.name, get(StreamHeaderKey.STREAM_ID))
+            return self._small(length) if own else Verdict.DROP
         return self._refuse(f"that is not for providers: {where}")
 
     def _forged(self, headers: dict[str, Any]) -> str | None:

@@ -33,6 +33,7 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_ACK_TOPIC,
     STREAM_CHANNEL,
@@ -92,6 +93,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         door.HOUSE.revoked = self._clients.is_client_disabled
         door.HOUSE.awaits = lambda numbers: awaited(self._cell, numbers)
         door.HOUSE.expects = self._exchange.expects
+        door.HOUSE.sends = self._sends
         door.HOUSE.registered = lambda name: name in self._clients.name_to_clients
         Relay(self._obey, max_bytes()).start(Path.cwd())
 
@@ -138,6 +140,10 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         message = Message({NUMBER: number, SECONDS: seconds}, payload)
         self._sending[number] = self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
+
+    def _sends(self, name: str, stream: object) -> bool:
+        task = ByteStreamer.tx_task_map.get(stream) if isinstance(stream, int) else None
+        return task is not None and task.target == name
 
     def _stop_sending(self, number: str) -> None:
         """A question that is over is not sent on to one that does not read it."""
