@@ -206,6 +206,15 @@ def main() -> None:
         except BazaarError as error:
             print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
             sys.exit(error.exit_code)
+        except OSError as failed:
+            print(f"bazaar: {_fault_of_the_machine(failed)}", file=sys.stderr)  # noqa: T201
+            sys.exit(BazaarError.exit_code)
         except InterruptedByUser:
             print("bazaar: interrupted", file=sys.stderr)  # noqa: T201
             sys.exit(INTERRUPTED)
+
+
+def _fault_of_the_machine(failed: OSError) -> str:
+    """Whatever the disk or the system refuses where nobody knew better."""
+    where = "" if failed.filename is None else f"{failed.filename}: "
+    return f"{where}{failed.strerror or failed}: see to it, then try again; `bazaar resume` goes on with a run"

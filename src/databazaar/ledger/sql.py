@@ -23,6 +23,9 @@ _meta = sa.MetaData()
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
 
+_BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a file that is being written."""
+
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
 ENTRIES = sa.Table(
@@ -167,17 +170,26 @@ class SqlStore(Store):
             self.dispose()
 
     def _compact(self) -> None:
-        """Waits some seconds for whoever reads the ledger just now."""
+        """Waits some seconds for whoever reads the ledger just now.
+
+        SQLite says nothing where it fails to remove a journal or a log. Whoever opens the file next would undo by it
+        what is about to be sealed, so it is done again until they are gone.
+        """
         for patience in range(PATIENCE, -1, -1):
             try:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                     connection.exec_driver_sql("VACUUM")
                     connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
-                return
+                self._engine.dispose()
+                left = [end for end in _BESIDE if Path(f"{self._engine.url.database}{end}").exists()]
+                if not left:
+                    return
+                if not patience:
+                    raise LedgerError(f"the ledger cannot be sealed ({', '.join(left)} stays): see to the disk, then resume")
             except OperationalError:
                 if not patience:
                     raise
-                time.sleep(0.1)
+            time.sleep(0.1)
 
     def _unread(self, reason: Exception) -> BazaarError:
         """A file that cannot be read is damaged; a server that does not answer says nothing about the ledger."""
