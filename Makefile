@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce-quick test lint docs bench clean constraints chromium postgres
+.PHONY: help demo reproduce-quick test lint docs bench faults simulate fuzz clean constraints chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -46,6 +46,15 @@ bench: .venv/.installed-test  ## Run the benchmarks; they print, and never fail 
 	@ran=0; for file in benchmarks/bench_*.py; do \
 		[ -e "$$file" ] || continue; ran=1; echo "== $$file"; $(BIN)/python "$$file"; \
 	done; [ $$ran = 1 ] || echo "benchmarks/ holds no bench_*.py yet"
+
+faults: .venv/.installed-test  ## Let every I/O call of a small run fail and die in every way; half an hour on two cores
+	$(BIN)/python scripts/faults.py
+
+simulate: .venv/.installed-test  ## Play 10,000 markets over a simulated network that is hostile by a seed
+	$(BIN)/python scripts/simulate.py
+
+fuzz: .venv/.installed-test  ## Read 1,000,000 mutated messages, frames, files and ledger entries
+	$(BIN)/python scripts/fuzz.py
 
 clean:  ## Remove the environment, caches and builds; runs/ stays
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -129,7 +129,8 @@ class Stage:
             if self._bazaar(("audit", "run")) != 0:
                 return f"audited: {self.said}"
             found = self._outcome()
-            return None if found == self.whole else f"another outcome: {found}"
+            other = {name for name in found if found[name] != self.whole[name]}
+            return f"another outcome: {', '.join(f'{name} {found[name]}' for name in other)}" if other else None
         finally:
             self._clear()
 

@@ -172,20 +172,21 @@ class SqlStore(Store):
     def _compact(self) -> None:
         """Waits some seconds for whoever reads the ledger just now.
 
-        SQLite says nothing where it fails to remove a journal or a log. Whoever opens the file next would undo by it
-        what is about to be sealed, so it is done again until they are gone.
+        SQLite does not raise where it fails to leave its log or to remove a journal. Whoever opens the file next would
+        undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
         """
         for patience in range(PATIENCE, -1, -1):
             try:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                     connection.exec_driver_sql("VACUUM")
-                    connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+                    mode = connection.exec_driver_sql("PRAGMA journal_mode = DELETE").scalar()
                 self._engine.dispose()
                 left = [end for end in _BESIDE if Path(f"{self._engine.url.database}{end}").exists()]
-                if not left:
+                if mode == "delete" and not left:
                     return
                 if not patience:
-                    raise LedgerError(f"the ledger cannot be sealed ({', '.join(left)} stays): see to the disk, then resume")
+                    why = f"{', '.join(left) or mode} stays"
+                    raise LedgerError(f"the ledger cannot be sealed ({why}): see to the disk, then resume the run")
             except OperationalError:
                 if not patience:
                     raise

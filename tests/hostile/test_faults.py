@@ -1,0 +1,83 @@
+"""A disk that fails, and a process that dies, at any I/O call of a run: a sample of what `make faults` plays in full."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from databazaar.cli import app
+from databazaar.errors import LedgerError
+from databazaar.ledger import sql
+from databazaar.ledger.sql import SqlStore
+from io_faults import FAULTS, Call, Fault, Stage
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    made = Stage(tmp_path_factory.mktemp("faults"))
+    yield made
+    made.close()
+
+
+def sample(calls: list[Call]) -> list[tuple[Fault, Call]]:
+    """Two calls of every kind, each with a fault that can hit it, all faults in turn; the same for the same run."""
+    rng, faults = random.Random(12), itertools.cycle(FAULTS)
+    points = []
+    for kind in sorted({call.kind for call in calls}):
+        for _ in range(2):
+            hit = [call for call in calls if call.kind == kind and call.path.startswith(("run", ".run"))]
+            fault = next(fault for fault in faults if any(map(fault.hits, hit)))
+            points.append((fault, rng.choice([call for call in hit if fault.hits(call)])))
+    return points
+
+
+def test_a_run_comes_to_its_end_whatever_its_disk_does(stage: Stage) -> None:
+    points = sample(stage.calls)
+    assert {fault for fault, _ in points} == set(FAULTS) and len({call.kind for _, call in points}) >= 9
+    wrong = {(fault.name, call): stage.why_not(fault, call) for fault, call in points}
+    assert {point: why for point, why in wrong.items() if why is not None} == {}
+
+
+def test_a_journal_that_cannot_be_removed_at_the_end_does_not_undo_what_was_sealed(stage: Stage) -> None:
+    """SQLite is silent about it. The file that was left then rolled the ledger back under its seal."""
+    last = [call for call in stage.calls if call.kind == "unlink" and call.path == "run/ledger.sqlite-journal"][-1]
+    assert stage.why_not(next(fault for fault in FAULTS if fault.name == "I/O error, once"), last) is None
+
+
+def test_what_is_broken_in_a_run_is_seen(stage: Stage) -> None:
+    """The judge of all this: a fault that never comes is not taken for one that was survived."""
+    never = Call(10**6, "write", True, "run/nothing")
+    assert "not killed" in str(stage.why_not(FAULTS[0], never))
+    stage.whole["head"], head = "another", stage.whole["head"]
+    assert "another outcome" in str(stage.why_not(FAULTS[3], never))
+    stage.whole["head"] = head
+
+
+def test_a_log_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_BESIDE", ("-stays",))
+    monkeypatch.setattr(sql, "PATIENCE", 1)
+    store = SqlStore.file(tmp_path / "ledger.sqlite", "a")
+    (tmp_path / "ledger.sqlite-stays").touch()
+    with pytest.raises(LedgerError, match="cannot be sealed .-stays stays.: see to the disk, then resume the run"):
+        store.finish()
+    (tmp_path / "ledger.sqlite-stays").unlink()
+    store.finish()
+
+
+def test_an_error_of_the_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error", "runs/x")
+
+    monkeypatch.setattr(app, "app", fail)
+    with pytest.raises(SystemExit) as end:
+        app.main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bazaar: runs/x: Input/output error: see to it") and said.count("\n") == 1
