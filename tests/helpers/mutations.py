@@ -71,7 +71,7 @@ def twisted(value: Any, rng: random.Random) -> Any:
                 other, place = rng.choice(places)
                 with_other = copy.deepcopy(other[place]) if _has(other, place) else None
                 holder[key] = with_other
-            case 4 if isinstance(holder[key], int | float):
+            case 4 if isinstance(holder[key], int | float) and abs(holder[key]) < 2**60:
                 holder[key] = holder[key] + rng.choice((-1, 1, 0.5, 1000))
             case _:
                 holder[key] = copy.deepcopy(rng.choice(NASTY))
