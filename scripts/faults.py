@@ -1,4 +1,6 @@
-"""Every I/O call of a small run, killed or failed in every way: python scripts/faults.py [FAULT …] [--calls 1-400] [--jobs N]
+"""Every I/O call of a small run, killed or failed in every way:
+
+    python scripts/faults.py [FAULT …] [--calls 1-400] [--jobs N]
 
 A FAULT is a part of a fault's name, such as "killed" or "no space"; without any, all are played. For each the run must
 come to its end with `bazaar resume`, to the same hashes. Prints a table, and ends with 1 if a point did not hold.
@@ -18,7 +20,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-from io_faults import FAULTS, Call, Fault, Stage
+from io_faults import FAULTS, Call, Fault, Stage  # noqa: E402
 
 Point = tuple[Fault, Call]
 
@@ -34,7 +36,8 @@ def play(stages: list[Stage], points: list[Point]) -> dict[Point, str | None]:
         while (point := waiting.get()) is not None:
             found[point] = wrong = stage.why_not(*point)
             if wrong is not None:
-                print(f"{point[0].name} call {point[1].number}, {point[1].kind} of {point[1].path}: {wrong}", flush=True)
+                fault, call = point
+                print(f"{fault.name} call {call.number}, {call.kind} of {call.path}: {wrong}", flush=True)  # noqa: T201
 
     threads = [threading.Thread(target=work, args=(stage,)) for stage in stages]
     for thread in threads:
@@ -74,9 +77,10 @@ def main() -> int:
         found = play(stages, points)
         for stage in stages:
             stage.close()
-    print(table(found))
-    print(f"{sum(wrong is None for wrong in found.values())} of {len(found)} held, {time.monotonic() - began:.0f} s")
-    return 0 if all(wrong is None for wrong in found.values()) else 1
+    print(table(found))  # noqa: T201
+    held = sum(wrong is None for wrong in found.values())
+    print(f"{held} of {len(found)} held, {time.monotonic() - began:.0f} s")  # noqa: T201
+    return 0 if held == len(found) else 1
 
 
 if __name__ == "__main__":

@@ -40,11 +40,13 @@ def main() -> int:
             wrong += found.wrong
             most = max(most, memory)
     for one in wrong:
-        print(told(one))
+        print(told(one))  # noqa: T201
     for name in sorted({outcome.rpartition(":")[0] for outcome in outcomes}):
-        print(f"{name:22}{outcomes[f'{name}: refused']:>10,} refused{outcomes[f'{name}: read']:>10,} read")
+        refused, read = outcomes[f"{name}: refused"], outcomes[f"{name}: read"]
+        print(f"{name:22}{refused:>10,} refused{read:>10,} read")  # noqa: T201
     total = outcomes.total() + len(wrong)
-    print(f"{total:,} mutants, {len(wrong)} wrong, at most {most // 1024} MB, {time.monotonic() - began:.0f} s")
+    seconds = time.monotonic() - began
+    print(f"{total:,} mutants, {len(wrong)} wrong, at most {most // 1024} MB, {seconds:.0f} s")  # noqa: T201
     return 1 if wrong else 0
 
 

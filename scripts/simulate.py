@@ -1,4 +1,6 @@
-"""Plays whole markets over a simulated network, one a seed: python scripts/simulate.py [--seeds N] [--seed S] [--jobs N]
+"""Plays whole markets over a simulated network, one a seed:
+
+    python scripts/simulate.py [--seeds N] [--seed S] [--jobs N]
 
 What must hold is in tests/helpers/simulated_market.py. A seed that fails is named, and `--seed S` repeats it exactly.
 """
@@ -41,11 +43,12 @@ def main() -> int:
         for seed, found in pool.imap_unordered(play, seeds, chunksize=10):
             if isinstance(found, str):
                 failed.append(seed)
-                print(found, flush=True)
+                print(found, flush=True)  # noqa: T201
             else:
                 totals.update(found)
     counts = ", ".join(f"{totals[name]:,} {name}" for name in COUNTED)
-    print(f"{len(seeds) - len(failed):,} of {len(seeds):,} seeds hold ({counts}), {time.monotonic() - began:.0f} s")
+    held, seconds = len(seeds) - len(failed), time.monotonic() - began
+    print(f"{held:,} of {len(seeds):,} seeds hold ({counts}), {seconds:.0f} s")  # noqa: T201
     return 1 if failed else 0
 
 

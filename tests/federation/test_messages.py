@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutations import mutants
 from safetensors.torch import load
 
 from databazaar.data.schema import Schema
@@ -34,6 +33,7 @@ from databazaar.federation.messages import (
     encode_reply,
     encode_request,
 )
+from mutations import mutants
 
 RUN = "0123456789abcdef" * 2
 FIXED = {

@@ -308,5 +308,3 @@ TARGETS = [
 def told(wrong: tuple[str, bytes, str]) -> str:
     name, data, why = wrong
     return f"{name}: {why}\n    {data[:400]!r}"
-
-

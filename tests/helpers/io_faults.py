@@ -1,4 +1,4 @@
-"""Lets a run's I/O calls fail or its process die, one call after the other, and sees that `bazaar resume` gets there."""
+"""Lets a run's I/O calls fail or its process die, one after the other, and sees that `bazaar resume` gets there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at a call: a number of faults.c, the error where there is one, and which calls it makes sense for."""
+    """What happens at a call: a number of faults.c and the error where there is one. Some calls it cannot hit."""
 
     name: str
     number: int
@@ -118,6 +118,7 @@ class Stage:
 
     def why_not(self, fault: Fault, call: Call) -> str | None:
         """Plays the market with this fault, then resumes it without; what was not as it must be, or None."""
+        self._clear()
         try:
             code = self._bazaar(RUN, fault, call.number)
             if (wrong := self._misbehaved(fault, code)) is not None:
@@ -134,6 +135,11 @@ class Stage:
         finally:
             self._clear()
 
+    def kill_at(self, call: Call) -> None:
+        """Leaves the run as it was when its process died before this call."""
+        self._clear()
+        assert self._bazaar(RUN, FAULTS[0], call.number) == -9, self.said
+
     @property
     def said(self) -> str:
         return self._log.read_text(errors="replace").strip()
@@ -147,12 +153,12 @@ class Stage:
         return f"ended with {code}: {lines[-1] if lines else ''}"
 
     def _unsound(self) -> str | None:
-        """A ledger that was cut off anywhere is still a ledger."""
+        """A ledger that was cut off anywhere is still a ledger, or says why it has to be resumed before it is read."""
         try:
             found = RunFolder(self.run).audit()
         except BazaarError as early:
             return None if "no ledger yet" in str(early) else str(early)
-        return None if found.ok else found.message
+        return None if found.ok or "in the middle of sealing it: resume the run" in found.message else found.message
 
     def _outcome(self) -> dict[str, Any]:
         summary = json.loads((self.run / "summary.json").read_text())

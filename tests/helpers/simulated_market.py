@@ -35,7 +35,7 @@ TASK = TaskMessage(
 )
 
 
-class Crash(BaseException):  # noqa: N818
+class Crash(BaseException):
     """The arbiter's process is gone, as by kill -9."""
 
 
@@ -124,9 +124,7 @@ class Simulation:
         consumer = Consumer(
             np.zeros(3), budget=self._budget, per_round=self._per_round, utility=closeness(TARGET), step=0.3
         )
-        arbiter = Arbiter(
-            consumer, providers, self._sampler, engine=engine, seed=self._seed, patience=self._patience
-        )
+        arbiter = Arbiter(consumer, providers, self._sampler, engine=engine, seed=self._seed, patience=self._patience)
         ledger = Ledger(arbiter.rules, self.store)
         if ledger.book.closed:
             return

@@ -1,4 +1,4 @@
-"""A disk that fails, and a process that dies, at any I/O call of a run: a sample of what `make faults` plays in full."""
+"""A disk that fails, and a process that dies, at any I/O call of a run: a sample of what `make faults` plays."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from databazaar.cli import app
 from databazaar.errors import LedgerError
 from databazaar.ledger import sql
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.folder import RunFolder
 from io_faults import FAULTS, Call, Fault, Stage
 
 pytestmark = pytest.mark.slow
@@ -51,6 +52,15 @@ def test_a_journal_that_cannot_be_removed_at_the_end_does_not_undo_what_was_seal
     assert stage.why_not(next(fault for fault in FAULTS if fault.name == "I/O error, once"), last) is None
 
 
+def test_a_run_that_died_while_it_was_sealed_says_so_and_is_resumed(stage: Stage) -> None:
+    """With a journal beside it the file can only be read by who may write it."""
+    last = [call for call in stage.calls if call.kind == "unlink" and call.path == "run/ledger.sqlite-journal"][-1]
+    stage.kill_at(last)
+    with pytest.raises(LedgerError, match="in the middle of sealing it: resume the run"):
+        RunFolder(stage.run).report()
+    assert stage.why_not(FAULTS[0], last) is None
+
+
 def test_what_is_broken_in_a_run_is_seen(stage: Stage) -> None:
     """The judge of all this: a fault that never comes is not taken for one that was survived."""
     never = Call(10**6, "write", True, "run/nothing")
@@ -65,13 +75,15 @@ def test_a_log_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sql, "PATIENCE", 1)
     store = SqlStore.file(tmp_path / "ledger.sqlite", "a")
     (tmp_path / "ledger.sqlite-stays").touch()
-    with pytest.raises(LedgerError, match="cannot be sealed .-stays stays.: see to the disk, then resume the run"):
+    with pytest.raises(LedgerError, match=r"cannot be sealed .-stays stays.: see to the disk, then resume the run"):
         store.finish()
     (tmp_path / "ledger.sqlite-stays").unlink()
     store.finish()
 
 
-def test_an_error_of_the_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_disk_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error", "runs/x")
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback import WAIT, Federation, eventually
-from markets import afar, examples, federated
 
 from bad_wire import CHUNK, Wire
 from databazaar import Arbiter, Consumer, Progress, Uniform
 from databazaar.federation import onboarding, server
 from databazaar.federation.transport import FlareTransport
 from databazaar.runs.folder import RunFolder
+from loopback import WAIT, Federation, eventually
+from markets import afar, examples, federated
 
 pytestmark = pytest.mark.slow
 BANKS = ["bank1", "bank2"]

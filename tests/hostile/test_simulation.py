@@ -79,5 +79,10 @@ def test_a_run_that_pays_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_every_way_to_misbehave_is_played() -> None:
     """Else the seeds would show less than they say."""
-    played = {way for seed in range(60) for party in simulated_market.Simulation(seed).network.parties.values() for way in party.ways}
+    played = {
+        way
+        for seed in range(60)
+        for party in simulated_market.Simulation(seed).network.parties.values()
+        for way in party.ways
+    }
     assert played == set(WAYS)

@@ -1,8 +1,9 @@
 """Starts `bazaar` in real processes without paying torch's import each time: imports all, then forks on request.
 
 Each line of JSON on standard input is answered by one on standard output: {"args": […], "cwd": …, "log": …} by the
-new process's id, with {"fault": […]} beside it where that process is to fail by tests/hostile/faults; {"wait": true} by its exit code, or minus the signal that killed it; {"wait": false} by the same, or
-null while it runs. A process is reaped only when asked for, so that its id stays its own until then.
+new process's id, with {"fault": […]} beside it where that process is to fail by tests/hostile/faults;
+{"wait": true} by its exit code, or minus the signal that killed it; {"wait": false} by the same, or null while it runs.
+A process is reaped only when asked for, so that its id stays its own until then.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def child(args: list[str], cwd: str, log: str, fault: tuple[int, int, int, str] 
     if fault is not None:
         what, nth, error, path = fault
         journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        ctypes.CDLL(None).faults_arm(os.fsencode(os.getcwd()), what, ctypes.c_long(nth), error, journal)
+        ctypes.CDLL(None).faults_arm(os.fsencode(cwd), what, ctypes.c_long(nth), error, journal)
     try:
         main()
         code = 0

@@ -14,10 +14,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "system"))
 
+import zygote
 from matplotlib.figure import Figure
 
 import databazaar.cli.play as playing
-import zygote
 from databazaar.ledger import sql
 
 drawn: dict[str, Figure] = {}
@@ -42,7 +42,7 @@ def from_memory(self: Figure, target: Any, *, format: str, **more: Any) -> None:
     elif isinstance(target, io.BytesIO):
         target.write(written[key])
     else:
-        with open(target, "w+b") as file:
+        with Path(target).open("w+b") as file:
             file.write(written[key])
 
 
