@@ -9,7 +9,7 @@ import pytest
 
 import simulated_market
 from databazaar.federation import engine
-from databazaar.federation.messages import Answered, Request, decode_reply
+from databazaar.federation.messages import Answered, MessageError, Request, decode_reply
 from databazaar.ledger import Entry, MemoryStore, Snapshot
 from simulated_market import CrashingStore, simulate
 from simulated_network import WAYS
@@ -44,7 +44,7 @@ def test_a_market_that_pays_for_answers_to_other_rounds_is_found(monkeypatch: py
         for round in (asked.round, asked.round + 1, *range(asked.round)):
             try:
                 return decode_reply(data, asked.model_copy(update={"round": round}), provider, params)  # type: ignore[arg-type]
-            except engine.MessageError as fault:
+            except MessageError as fault:
                 last = fault
         raise last
 

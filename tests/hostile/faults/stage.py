@@ -18,11 +18,13 @@ import zygote
 from matplotlib.figure import Figure
 
 import databazaar.cli.play as playing
+from databazaar.cli.app import main
 from databazaar.ledger import sql
+from databazaar.reports import draw_all
 
 drawn: dict[str, Figure] = {}
 written: dict[tuple[int, str], bytes] = {}
-draw_all, savefig = playing.draw_all, Figure.savefig
+savefig = Figure.savefig
 
 
 def once(report: Any) -> dict[str, Figure]:
@@ -53,7 +55,7 @@ def warm(cwd: str) -> None:
     silent, told = os.open(os.devnull, os.O_WRONLY), os.dup(1)
     os.dup2(silent, 1)
     try:
-        zygote.main()
+        main()
     except SystemExit as end:
         assert not end.code, end.code
     sys.stdout.flush()
@@ -61,7 +63,8 @@ def warm(cwd: str) -> None:
 
 
 if __name__ == "__main__":
-    playing.draw_all, Figure.savefig = once, from_memory  # type: ignore[method-assign, assignment]
+    setattr(playing, "draw_all", once)  # noqa: B010
+    setattr(Figure, "savefig", from_memory)  # noqa: B010
     sql.PATIENCE = 3
     warm(sys.argv[1])
     zygote.serve()
