@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import random
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from databazaar.cli import app
 from databazaar.errors import LedgerError
 from databazaar.ledger import sql
 from databazaar.ledger.sql import SqlStore
@@ -78,17 +76,3 @@ def test_a_log_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         store.finish()
     (tmp_path / "ledger.sqlite-stays").unlink()
     store.finish()
-
-
-def test_an_error_of_the_disk_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise OSError(errno.EIO, "Input/output error", "runs/x")
-
-    monkeypatch.setattr(app, "app", fail)
-    with pytest.raises(SystemExit) as end:
-        app.main()
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("bazaar: runs/x: Input/output error: see to it") and said.count("\n") == 1

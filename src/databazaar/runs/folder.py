@@ -241,7 +241,10 @@ class RunFolder(Notes):
 
     def _seal(self) -> str | None:
         path = self.path / LEDGER
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        if not path.exists():
+            return None
+        with path.open("rb") as file:  # piece by piece: a long ledger is a large file
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _reader(self) -> SqlStore:
         url = self.recipe.get("ledger_url")
@@ -263,12 +266,13 @@ class RunFolder(Notes):
             RuleBook.of(terms)
             AGGREGATORS.build(terms.rules["aggregator"])
 
-    def replay(self) -> Audit:
-        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again."""
-        if self._replayed is None:
+    def replay(self, *, record: bool = True) -> Audit:
+        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A
+        report needs the `record` of its rounds."""
+        if self._replayed is None or (record and self._replayed.record is None):
             reader = self._reader()
             try:
-                replayed = audit_entries(reader.entries(), reader.snapshot())
+                replayed = audit_entries(reader.entries(), reader.snapshot(), record=record)
             except LedgerError as broken:
                 replayed = Audit(first_broken=str(broken))
             finally:
@@ -314,7 +318,7 @@ class RunFolder(Notes):
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        return self._with_files(self.replay(), head)
+        return self._with_files(self.replay(record=False), head)
 
     def _with_files(self, replayed: Audit, head: str | None) -> Audit:
         return replace(replayed, first_broken=self._why_files_differ(replayed, head)) if replayed.ok else replayed
