@@ -1,6 +1,6 @@
 """Every I/O call of a small run, killed or failed in every way:
 
-    python scripts/faults.py [FAULT …] [--calls 1-400] [--jobs N]
+    python scripts/faults.py [FAULT …] [--calls 1-400] [--every N] [--jobs N]
 
 A FAULT is a part of a fault's name, such as "killed" or "no space"; without any, all are played. For each the run must
 come to its end with `bazaar resume`, to the same hashes. Prints a table, and ends with 1 if a point did not hold.
@@ -65,6 +65,7 @@ def main() -> int:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("faults", nargs="*")
     given.add_argument("--calls", default="1-1000000")
+    given.add_argument("--every", type=int, default=1, help="only every nth point")
     given.add_argument("--jobs", type=int, default=2)
     asked = given.parse_args()
     chosen = [fault for fault in FAULTS if not asked.faults or any(part in fault.name for part in asked.faults)]
@@ -74,7 +75,7 @@ def main() -> int:
         stages = [Stage(Path(folder) / str(number)) for number in range(asked.jobs)]
         calls = [call for call in stages[0].calls if first <= call.number <= last]
         points = [(fault, call) for fault in chosen for call in calls if fault.hits(call)]
-        found = play(stages, points)
+        found = play(stages, points[:: asked.every])
         for stage in stages:
             stage.close()
     print(table(found))  # noqa: T201

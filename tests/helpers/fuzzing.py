@@ -5,8 +5,10 @@ A target reads one mutant. Whatever it raises but its own errors is a find, and 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import resource
 import socket
 import struct
 import tempfile
@@ -55,6 +57,7 @@ RUN = "0123456789abcdef" * 2
 PARAMS = torch.linspace(-1, 1, 9)
 MEASURED = 100
 """Of so many mutants the memory of one is measured: doing so is slow."""
+MOST_MEMORY = 2 << 30
 BASE, TIMES = 400_000, 40
 """Bytes that reading may take at its peak: so many, and so many for each byte of input (JSON's lists take that)."""
 
@@ -79,6 +82,19 @@ class Found:
     wrong: list[tuple[str, bytes, str]] = field(default_factory=list)
 
 
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """A mutant that asks for more than some GB gets an error, which is a find, and does not fill the machine."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@little_memory()
 def fuzz(count: int, seed: int = 0, only: str = "") -> Found:
     """About `count` mutants, spread over the targets."""
     found = Found()
