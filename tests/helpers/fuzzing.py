@@ -58,7 +58,7 @@ PARAMS = torch.linspace(-1, 1, 9)
 MEASURED = 100
 """Of so many mutants the memory of one is measured: doing so is slow."""
 MOST_MEMORY = 2 << 30
-BASE, TIMES = 400_000, 40
+BASE, TIMES = 3_000_000, 40
 """Bytes that reading may take at its peak: so many, and so many for each byte of input (JSON's lists take that)."""
 
 

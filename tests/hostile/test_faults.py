@@ -26,13 +26,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def sample(calls: list[Call]) -> list[tuple[Fault, Call]]:
-    """A call of every kind, each with a fault that can hit it, all faults in turn; the same for the same run."""
-    rng, faults = random.Random(12), itertools.cycle(FAULTS)
+    """A call of every kind, each with a fault that can hit it, and every fault; the same for the same run."""
+    rng, ours = random.Random(12), [call for call in calls if call.path.startswith(("run", ".run"))]
+    kinds = sorted({call.kind for call in ours}, key=lambda kind: "write" not in kind)
+    faults = itertools.cycle(sorted(FAULTS, key=lambda fault: "halfway" not in fault.name))
     points = []
-    for kind in sorted({call.kind for call in calls}, reverse=True):
-        hit = [call for call in calls if call.kind == kind and call.path.startswith(("run", ".run"))]
-        fault = next(fault for fault in faults if any(map(fault.hits, hit)))
-        points.append((fault, rng.choice([call for call in hit if fault.hits(call)])))
+    for kind in kinds:
+        fault = next(fault for fault in faults if any(call.kind == kind and fault.hits(call) for call in ours))
+        points.append((fault, rng.choice([call for call in ours if call.kind == kind and fault.hits(call)])))
     return points
 
 
