@@ -36,9 +36,13 @@ class Entry:
     since: dt.datetime
     superseded: bool
 
+    def counts(self, day: dt.datetime) -> bool:
+        """One that was renewed counts from its day on; one that was revoked always, whatever the clock was."""
+        return not self.superseded or self.since <= day
 
-def read(path: Path, authority: x509.Certificate | None = None) -> list[Entry]:
-    """All entries, those of days to come too; with `authority` only if it signed every list in the file."""
+
+def read(path: Path, authority: x509.Certificate) -> list[Entry]:
+    """All entries, those of days to come too, if this authority signed them."""
     return _entries(_load(path, authority)[-1:])
 
 
@@ -52,17 +56,16 @@ def add(folder: Path, authority: Authority, new: Iterable[Entry] = ()) -> None:
     """Put entries on the list of the market in `folder`, signed anew, where its server looks too."""
     kept = folder / "ca" / REVOKED
     with alone(folder / "ca" / "lock"):
-        lists = _load(kept, authority.certificate) if kept.exists() else []
-        entries = merge(_entries(lists[-1:]), new)
-        signed = _sign_all(authority, entries, max(map(_number, lists), default=0) + 1)
+        known = read(kept, authority.certificate) if kept.exists() else []
+        number = _number(kept, authority.certificate) + 1 if kept.exists() else 1
+        signed = _sign_all(authority, _merge(known, new), number)
         for path in (kept, folder / "server" / "startup" / REVOKED):
             write_whole(path, signed, PRIVATE)
 
 
 def take(sent: Path, kept: Path, authority: x509.Certificate) -> None:
     """Put a list that was sent in the place of the one that is kept. An older one would bring back what is revoked."""
-    numbers = [max(map(_number, _load(path, authority))) for path in (sent, kept) if path == sent or path.exists()]
-    if numbers[0] < numbers[-1]:
+    if _number(sent, authority) < (_number(kept, authority) if kept.exists() else 0):
         raise BazaarError(f"{sent} is older than the list that is there: ask the operator for the latest")
     write_whole(kept, read_small(sent), PRIVATE)
 
@@ -78,10 +81,10 @@ def revoke(serials: Iterable[int]) -> list[Entry]:
     return [Entry(serial, _now(), superseded=False) for serial in serials]
 
 
-def merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
-    """One entry for each serial number: the one that counts first."""
+def _merge(known: Iterable[Entry], new: Iterable[Entry]) -> list[Entry]:
+    """One entry for each serial number: that it was revoked, or the first time that it was renewed."""
     merged: dict[int, Entry] = {}
-    for entry in sorted([*known, *new], key=lambda entry: entry.since):
+    for entry in sorted([*known, *new], key=lambda entry: (entry.superseded, entry.since)):
         merged.setdefault(entry.serial, entry)
     return list(merged.values())
 
@@ -116,17 +119,20 @@ def _sign_all(authority: Authority, entries: list[Entry], number: int) -> bytes:
 
     Today's is dated like the authority, so that it counts whatever the clock does after a revocation.
     """
-    now = _now()
-    days = sorted({entry.since for entry in entries if entry.since > now})
-    starts = [(authority.certificate.not_valid_before_utc, now), *((day, day) for day in days)]
+    now, held = _now(), authority.certificate
+    days = sorted({e.since for e in entries if not e.counts(now) and e.since < held.not_valid_after_utc})
+    starts = [(held.not_valid_before_utc, now), *((day, day) for day in days)]
     return b"".join(
-        _sign(authority, [entry for entry in entries if entry.since <= day], start, number + place)
+        _sign(authority, [entry for entry in entries if entry.counts(day)], start, number + place)
         for place, (start, day) in enumerate(starts)
     )
 
 
-def _number(found: x509.CertificateRevocationList) -> int:
-    return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+def _number(path: Path, authority: x509.Certificate) -> int:
+    """Lists are numbered, so that an older one is told from a newer: the highest number in the file."""
+    return max(
+        found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number for found in _load(path, authority)
+    )
 
 
 def _sign(authority: Authority, entries: list[Entry], start: dt.datetime, number: int) -> bytes:
