@@ -107,7 +107,12 @@ def test_no_committed_file_names_a_registry_or_this_machine() -> None:
     """Addresses are those of the project, and of pages that a person reads."""
     known = ("https://github.com/", "https://databazaar.github.io/")
     files = [ROOT / name for name in ("Makefile", ".ci/run", "constraints.txt", "hashes.txt", "pyproject.toml")]
-    files += [ROOT / "mkdocs.yml", ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.*")]
+    files += [
+        ROOT / "mkdocs.yml",
+        ROOT / "CITATION.cff",
+        ROOT / ".pre-commit-config.yaml",
+        *(ROOT / ".github").rglob("*.*"),
+    ]
     for path in files:
         text = path.read_text(encoding="utf-8")
         addresses = re.findall(r"\b[\w+.-]+://\S*", text)
