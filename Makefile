@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce-quick test lint docs bench clean constraints chromium postgres
+.PHONY: help demo reproduce-quick test lint docs bench faults simulate fuzz clean constraints hashed chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -47,11 +47,20 @@ bench: .venv/.installed-test  ## Run the benchmarks; they print, and never fail 
 		[ -e "$$file" ] || continue; ran=1; echo "== $$file"; $(BIN)/python "$$file"; \
 	done; [ $$ran = 1 ] || echo "benchmarks/ holds no bench_*.py yet"
 
+faults: .venv/.installed-test  ## Let every I/O call of a small run fail and die in every way; half an hour on two cores
+	$(BIN)/python scripts/faults.py
+
+simulate: .venv/.installed-test  ## Play 10,000 markets over a simulated network that is hostile by a seed
+	$(BIN)/python scripts/simulate.py
+
+fuzz: .venv/.installed-test  ## Read 1,000,000 mutated messages, frames, files and ledger entries
+	$(BIN)/python scripts/fuzz.py
+
 clean:  ## Remove the environment, caches and builds; runs/ stays
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find src tests benchmarks experiments -name __pycache__ -prune -exec rm -rf {} +
 
-constraints:  ## Pin anew what an empty environment gets (torch stays)
+constraints:  ## Pin anew what an empty environment gets, by version and by hash (torch stays)
 	rm -rf build/pin && $(PYTHON) -m venv build/pin
 	echo 'torch==2.13.0' > build/torch.txt
 	build/pin/bin/python -m pip install -c build/torch.txt -e '.[test,docs]'
@@ -59,6 +68,11 @@ constraints:  ## Pin anew what an empty environment gets (torch stays)
 		build/pin/bin/python -m pip freeze --all --exclude-editable --exclude pip \
 		| sed -E 's/(==[^+]+)\+.*/\1/'; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
+	build/pin/bin/python scripts/hashes.py > build/hashes.txt
+	mv build/hashes.txt hashes.txt
+
+hashed: | .venv/bin/python  ## Install the packages of others only if their files have the hashes of hashes.txt (Linux, x86-64)
+	$(PIP) install --quiet --require-hashes --no-deps -r hashes.txt
 
 # Debian's python3 comes without ensurepip: there the package python3-venv brings it.
 .venv/bin/python:

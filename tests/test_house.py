@@ -93,11 +93,26 @@ def test_everything_that_is_declared_is_pinned() -> None:
     assert pinned()["torch"] == "2.13.0"
 
 
+def test_every_pin_but_torchs_has_the_hashes_of_its_files() -> None:
+    """One for each Python of the workflow, or one for all. `make constraints` makes both files."""
+    lines = [line.split() for line in text_of("hashes.txt").splitlines() if not line.startswith("#")]
+    pins = [line for line in text_of("constraints.txt").splitlines() if not line.startswith(("#", "torch=="))]
+    assert [pin for pin, *_ in lines] == pins
+    for pin, *hashes in lines:
+        assert 1 <= len(hashes) <= 3, pin
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), pin
+
+
 def test_no_committed_file_names_a_registry_or_this_machine() -> None:
     """Addresses are those of the project, and of pages that a person reads."""
     known = ("https://github.com/", "https://databazaar.github.io/")
-    files = [ROOT / name for name in ("Makefile", ".ci/run", "constraints.txt", "pyproject.toml", "mkdocs.yml")]
-    files += [ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml", *(ROOT / ".github").rglob("*.*")]
+    files = [ROOT / name for name in ("Makefile", ".ci/run", "constraints.txt", "hashes.txt", "pyproject.toml")]
+    files += [
+        ROOT / "mkdocs.yml",
+        ROOT / "CITATION.cff",
+        ROOT / ".pre-commit-config.yaml",
+        *(ROOT / ".github").rglob("*.*"),
+    ]
     for path in files:
         text = path.read_text(encoding="utf-8")
         addresses = re.findall(r"\b[\w+.-]+://\S*", text)

@@ -22,6 +22,9 @@ from databazaar.ledger.store import Snapshot, Store
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
 
+_BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a file that is being written."""
+
 PAGE = 4096
 """So many entries are read at once."""
 
@@ -146,22 +149,36 @@ class SqlStore(Store):
             self.dispose()
 
     def _compact(self) -> None:
-        """Waits some seconds for whoever reads the ledger just now."""
+        """Waits some seconds for whoever reads the ledger just now.
+
+        SQLite does not raise where it fails to leave its log or to remove a journal. Whoever opens the file next would
+        undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
+        """
         for patience in range(PATIENCE, -1, -1):
             try:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                     connection.exec_driver_sql("VACUUM")
-                    connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
-                return
+                    mode = connection.exec_driver_sql("PRAGMA journal_mode = DELETE").scalar()
+                self._engine.dispose()
+                left = [end for end in _BESIDE if Path(f"{self._engine.url.database}{end}").exists()]
+                if mode == "delete" and not left:
+                    return
+                if not patience:
+                    why = f"{', '.join(left) or mode} stays"
+                    raise LedgerError(f"the ledger cannot be sealed ({why}): see to the disk, then resume the run")
             except OperationalError:
                 if not patience:
                     raise
-                time.sleep(0.1)
+            time.sleep(0.1)
 
     def _unread(self, reason: Exception) -> BazaarError:
         """A file that cannot be read is damaged; a server that does not answer says nothing about the ledger."""
         if self._engine.dialect.name != "sqlite" and isinstance(reason, OperationalError):
             return _unreachable(reason)
+        if "readonly database" in str(reason):  # a journal is there, and only who may write can undo by it
+            return LedgerError(
+                "the ledger cannot be read, because the run was stopped in the middle of sealing it: resume the run"
+            )
         return LedgerError(f"the ledger cannot be read ({brief(reason)}): its file is damaged")
 
     def dispose(self) -> None:

@@ -275,6 +275,8 @@ class RunFolder(Notes):
         reader = self._reader()
         try:
             first = next(iter(reader.entries()), None)
+        except LedgerError:  # who opens it to write is told why, or undoes by its journal what a crash left half done
+            first = None
         finally:
             reader.dispose()
         if first is not None:
