@@ -154,7 +154,7 @@ def a_request(kind: str = "update", table: SchemaMessage | None = None) -> Reque
     oracle = OracleMessage(kind="local-sgd", step=0.1, batch_size=32, epochs=1, momentum=0.0)
     model = ModelMessage(kind="mlp", inputs=(4,), outputs=2, hidden=(8,))
     task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=table)
-    return Request.model_validate({"protocol": 1, "kind": kind, "run": RUN, "round": 3, "seed": 7, "task": task})
+    return Request.model_validate({"protocol": 2, "kind": kind, "run": RUN, "round": 3, "seed": 7, "task": task})
 
 
 def a_table() -> SchemaMessage:
@@ -168,10 +168,15 @@ def _requests() -> list[bytes]:
 
 
 def _replies() -> list[bytes]:
-    header = {"protocol": 1, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
+    header = {"protocol": 2, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
     good = Reply.model_validate({**header, "epsilon": 1.25, "delta": 1e-5})
     no = {"status": "refused", "code": "privacy budget spent", "epsilon": None, "delta": None}
-    return [encode_reply(good, PARAMS), encode_reply(Reply.model_validate({**header, **no}))]
+    signed = good.model_copy(update={"question": "0f" * 32, "signature": "ab" * 384})
+    return [
+        encode_reply(good, PARAMS),
+        encode_reply(signed, PARAMS),
+        encode_reply(Reply.model_validate({**header, **no})),
+    ]
 
 
 def _frames() -> list[bytes]:
