@@ -14,7 +14,6 @@ summary.json        the outcome: the model's hash, the ledger's head, and a seal
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import json
 import os
 import shutil
@@ -29,11 +28,11 @@ from databazaar.files import lock, write_whole
 from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
+from databazaar.runs.audited import seal_of, with_files
 from databazaar.runs.from_ledger import report_from
+from databazaar.runs.names import LAST, LAYOUT, LEDGER, MODEL, OLD_MODEL, RUN, SUMMARY
 from databazaar.runs.notes import Notes
-from databazaar.runs.recipe import contradicts
 from databazaar.runs.report import Report
-from databazaar.vectors import hash_packed
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -46,12 +45,7 @@ if TYPE_CHECKING:
     from databazaar.learning.task import Task
     from databazaar.runs.model_card import Outline
 
-LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
-OLD_MODEL = "model.safetensors"
-"""Where runs before 0.3.0 have their weights, and nothing beside them."""
-LAST = "last"
-"""The folder of the model that the last round ended with, where that is not the best one."""
-LAYOUT, MODEL_SCHEMA = "layout.json", "model/schema.json"
+__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "OLD_MODEL", "RUN", "SUMMARY", "RunFolder"]
 
 
 class RunFolder(Notes):
@@ -161,7 +155,7 @@ class RunFolder(Notes):
             "message": report.message,
             "model_hash": report.model_hash,
             "ledger_head": report.ledger_head,
-            "ledger_seal": self._seal(),
+            "ledger_seal": seal_of(self.path / LEDGER),
             "rounds": len(report.rounds),
             "budget": report.budget,
             "spent": report.spent,
@@ -198,7 +192,7 @@ class RunFolder(Notes):
         old = self.path / OLD_MODEL
         return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
 
-    def _keeps_last(self, market: str) -> bool:
+    def keeps_last(self, market: str) -> bool:
         """Runs before 0.3.0 have kept the last model, not the best one, and their ledgers name no market."""
         return self.weights.parent == self.path and not market
 
@@ -222,15 +216,6 @@ class RunFolder(Notes):
             ) from None
         return summary
 
-    def _preprocessing_is_kept(self) -> bool:
-        path = self.path / MODEL_SCHEMA
-        try:
-            return not path.parent.exists() or json.loads(path.read_bytes()) == self.recipe.get("schema")
-        except FileNotFoundError:
-            return self.recipe.get("schema") is None
-        except (OSError, ValueError):
-            return False
-
     def dispose(self) -> None:
         """Lets go of the store and of the folder, also after a run that failed."""
         if self._store is not None:
@@ -238,10 +223,6 @@ class RunFolder(Notes):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _seal(self) -> str | None:
-        path = self.path / LEDGER
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
     def _reader(self) -> SqlStore:
         url = self.recipe.get("ledger_url")
@@ -294,7 +275,7 @@ class RunFolder(Notes):
     def report_and_audit(self) -> tuple[Report, Audit]:
         """Both from one replay. The audit also looks at the files; the ledger itself must hold."""
         replayed = self.replay()
-        return self._completed(report_from(replayed)), self._with_files(replayed, None)
+        return self._completed(report_from(replayed)), with_files(self, replayed, None)
 
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
@@ -307,49 +288,14 @@ class RunFolder(Notes):
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         began = str(self.recipe.get("began", ""))
-        if self._keeps_last(report.market) and self.finished:
+        if self.keeps_last(report.market) and self.finished:
             report = replace(report, model_hash=report.last_model_hash)
         known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
         return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        return self._with_files(self.replay(), head)
-
-    def _with_files(self, replayed: Audit, head: str | None) -> Audit:
-        return replace(replayed, first_broken=self._why_files_differ(replayed, head)) if replayed.ok else replayed
-
-    def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
-        if head is not None and head != audit.head:
-            return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
-        if audit.terms is not None and contradicts(self.recipe, audit.terms):
-            return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
-        if not self.finished:
-            return None
-        if not audit.closed:
-            return f"{SUMMARY} tells of a finished run, but the ledger's last entry is not its close: it was cut short"
-        summary = self.summary()
-        if summary.get("ledger_head") != audit.head:
-            return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
-        old = self._keeps_last(audit.terms.market if audit.terms is not None else "")
-        kept = {self.weights: audit.model if old else audit.delivered}
-        if (self.path / LAST).exists():
-            kept[self.path / LAST / self.weights.name] = audit.model
-        for path, model in kept.items():
-            if not _holds(path, model):
-                return f"{path.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
-        if not self._preprocessing_is_kept():
-            return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
-        if summary.get("ledger_seal") != self._seal():
-            return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
-        return None
-
-
-def _holds(weights: Path, model: str | None) -> bool:
-    try:
-        return hash_packed(weights.read_bytes()) == model
-    except (OSError, ValueError):
-        return False
+        return with_files(self, self.replay(), head)
 
 
 def _now() -> str:
