@@ -73,6 +73,7 @@ class Audit:
     entries: int = 0
     rounds: int = 0
     head: str = GENESIS
+    opening: str = GENESIS
     first_broken: str | None = None
     model: str | None = None
     best: BestModel | None = None
@@ -118,6 +119,7 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) ->
                 raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
             if replay is None:
                 replay = _Replay(entry, audit, snapshot)
+                audit.opening = entry.hash
             else:
                 replay.check(entry)
             audit.head, audit.entries = entry.hash, audit.entries + 1

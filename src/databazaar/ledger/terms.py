@@ -21,8 +21,11 @@ from databazaar.roster import Offer, PriceChange, Roster
 FORMAT, FORMAT_WITH_LIMITS = 2, 3
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
-ABOUT = ("market", "consumer", "data")
-"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it."""
+ABOUT = ("market", "consumer", "data", "layout", "notes", "environment")
+"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it; those before
+0.5.0 do not have the last three."""
+NOT_AGREED = ("notes", "environment")
+"""What is only said: a run may go on elsewhere, with another version."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,8 +33,10 @@ class Terms(Displayed):
     """All that an audit needs to replay a run.
 
     `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops. `market`
-    and `consumer` are names, and `data` is the SHA-256 of every file by its name. `most_per_access` and
-    `most_per_round` are the consumer's limits. What is not given is not written.
+    and `consumer` are names, and `data` is the SHA-256 of every file by its name. `layout` is the digest of the model's
+    names and shapes (`vectors.layout_digest`), `notes` has those of files that lie beside the ledger, and `environment`
+    says which versions began the run, and where. `most_per_access` and `most_per_round` are the consumer's limits. What
+    is not given is not written.
     """
 
     seed: int
@@ -46,6 +51,9 @@ class Terms(Displayed):
     market: str = ""
     consumer: str = ""
     data: dict[str, str] = field(default_factory=dict)
+    layout: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     most_per_access: int | None = None
     most_per_round: int | None = None
 
@@ -84,7 +92,10 @@ class Terms(Displayed):
                 format=format,
                 market=str(body.get("market", "")),
                 consumer=str(body.get("consumer", "")),
-                data={str(name): str(digest) for name, digest in body.get("data", {}).items()},
+                layout=str(body.get("layout", "")),
+                data=_words(body.get("data", {})),
+                notes=_words(body.get("notes", {})),
+                environment=_words(body.get("environment", {})),
                 **limits,
             )
             if format == FORMAT_WITH_LIMITS and not terms.limited:
@@ -127,6 +138,10 @@ class Terms(Displayed):
     def places(self) -> dict[str, int]:
         """Every provider's place in the roster."""
         return {provider: place for place, provider in enumerate(self.roster.ids)}
+
+
+def _words(table: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in table.items()}
 
 
 def _written(offer: Offer) -> list[Any]:
