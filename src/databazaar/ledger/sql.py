@@ -14,7 +14,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.store import Snapshot, Store
 
@@ -129,9 +129,9 @@ class SqlStore(Store):
                 f"{entries[0]}: another process has written this entry: let only one process run a market"
             ) from None
         except DBAPIError as reason:
-            raise LedgerError(
-                f"the ledger cannot be written ({_brief(reason)}): nothing of this step was kept"
-            ) from None
+            lost = "it is not known whether this step was kept: resume the run, which finds out"
+            kept = lost if reason.connection_invalidated else "nothing of this step was kept"
+            raise LedgerError(f"the ledger cannot be written ({_brief(reason)}): {kept}") from None
 
     def entries(self) -> Iterator[Entry]:
         query = sa.select(*ENTRIES.c[1:]).where(ENTRIES.c.run == self._run).order_by(ENTRIES.c.seq)
@@ -199,8 +199,8 @@ def read_only(path: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
 
 
-def _unreachable(reason: Exception) -> BazaarError:
-    return BazaarError(f"the ledger's database cannot be reached ({_brief(reason)}): start it, or check its URL")
+def _unreachable(reason: Exception) -> UncheckableError:
+    return UncheckableError(f"the ledger's database cannot be reached ({_brief(reason)}): start it, or check its URL")
 
 
 def _durable(connection: Any, _record: Any) -> None:

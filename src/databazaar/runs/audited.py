@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger import Audit, Terms
-from databazaar.ledger.chain import canonical
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LEDGER, MODEL_SCHEMA, RUN, SUMMARY
 from databazaar.runs.recipe import contradicts
@@ -137,7 +136,7 @@ def noted_digest(folder: RunFolder, name: str) -> str | None:
     """The digest of something in the folder that a reader relies on and that is no part of the ledger."""
     if name == "schema":
         schema = folder.recipe.get("schema")
-        return None if schema is None else hashlib.sha256(canonical(schema).encode()).hexdigest()
+        return None if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
     try:
         return hashlib.sha256(read_plain(folder.path / NOTED["profile"], folder.path)).hexdigest()
     except FileNotFoundError:

@@ -32,7 +32,7 @@ from databazaar.ledger import Audit, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore
 from databazaar.ledger.sqlite_file import readable, refuse_foreign
-from databazaar.runs.audited import seal_of, told_by, with_files
+from databazaar.runs.audited import NOTED, noted_digest, seal_of, told_by, with_files
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.ledger_url import agreed_url, server_url, without_passwords
 from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, OLD_MODEL, RUN, SUMMARY
@@ -96,7 +96,7 @@ class RunFolder(Notes):
             SqlStore(server_url(url), recipe["id"]).dispose()
         try:
             with new_folder(path) as draft:
-                write_whole(draft / RUN, json.dumps(without_passwords(recipe), indent=2).encode(), PRIVATE)
+                write_whole(draft / RUN, json.dumps(without_passwords(recipe), indent=2).encode(), mode=PRIVATE)
                 made = cls(draft, url)
                 if profile is not None:
                     made.note_profile(profile)
@@ -141,6 +141,13 @@ class RunFolder(Notes):
     def _refuse_if_gone(self) -> None:
         if not os.path.lexists(self.path / LEDGER) and (self.begun() or self.finished):
             raise LedgerError(f"{self.path / LEDGER} is missing, though the run had begun: put the old file back")
+
+    def state(self, environment: dict[str, str]) -> None:
+        """What the ledger's first entry is to say of this run, where it has not been written yet: what it is played
+        with, and the digests of what lies beside it."""
+        found = {name: noted_digest(self, name) for name in NOTED}
+        notes = {name: digest for name, digest in found.items() if digest is not None}
+        self.stated = {"environment": environment, "notes": notes}
 
     def note_layout(self, task: Task) -> None:
         """Keeps what only the consumer's task knows of the model, for a close that does without it."""
@@ -303,10 +310,15 @@ class RunFolder(Notes):
         return "in the database of market.toml" if self.recipe.get("ledger_url") else str(self.path / LEDGER)
 
     @property
+    def named(self) -> str:
+        """What the run's market is called, empty where it has no name."""
+        market: dict[str, Any] = self.recipe.get("market", {}).get("market", {})
+        return str(self.recipe.get("title") or market.get("name") or "")
+
+    @property
     def title(self) -> str:
         """What the run is called: by its market, or else as its folder is."""
-        market: dict[str, Any] = self.recipe.get("market", {}).get("market", {})
-        return str(self.recipe.get("title") or market.get("name") or self.path.resolve().name)
+        return self.named or self.path.resolve().name
 
     def report_and_audit(self) -> tuple[Report, Audit]:
         """Both from one replay. The audit also looks at the files; the ledger itself must hold."""

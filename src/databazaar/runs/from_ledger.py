@@ -61,6 +61,7 @@ def report_from(audit: Audit) -> Report:
         consumer=terms.consumer,
         gains=getattr(sampler, "gains", "alone"),
         exploration=_exploration(sampler, audit.purses),
+        environment=terms.environment,
     )
 
 
