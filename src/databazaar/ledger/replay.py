@@ -23,6 +23,10 @@ from databazaar.vectors import hash_array, hash_packed, unpack
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
+SCORES = ("utility", "loss", "reached", "reached_loss")
+ONE = 1.0011
+"""The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
+
 NO_ENTRIES = "the ledger has no entries"
 
 
@@ -130,8 +134,8 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) ->
         raise
     except BazaarError as broken:
         audit.first_broken = str(broken)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as broken:
-        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r})"
+    except Exception as broken:  # whatever an entry of somebody else makes a rule do, it is the entry's fault
+        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r:.200})"
     return audit
 
 
@@ -229,6 +233,7 @@ class _Replay:
         body = entry.body
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
+        _refuse_no_scores(entry, self.terms.bounded_utility)
         by_provider = dict(zip(drawn.draws.tolist(), gains, strict=True))
         if gains != [by_provider[provider] for provider in drawn.draws.tolist()]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
@@ -286,6 +291,7 @@ class _Replay:
 
     def _check_last_words(self, entry: Entry) -> None:
         claimed, history = entry.body, self.audit.history
+        _refuse_no_scores(entry, self.terms.bounded_utility)
         if history:
             last = history[-1]
             ended = (last.utility, last.loss) if last.reached is None else (last.reached, last.reached_loss)
@@ -326,6 +332,17 @@ class _Replay:
         except (ValueError, KeyError):
             return False
         return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def _refuse_no_scores(entry: Entry, bounded: bool) -> None:
+    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding."""
+    body = entry.body
+    scores = {name: body[name] for name in SCORES if body.get(name) is not None}
+    if "utility" not in scores or any(type(score) not in (int, float) for score in scores.values()):
+        raise LedgerError(f"{entry}: a utility or a loss is not a number")
+    utilities = [scores[name] for name in ("utility", "reached") if name in scores]
+    if bounded and not all(0 <= utility <= ONE for utility in utilities):
+        raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
 
 
 def _endless(rules: RuleBook, round: int) -> Purse:
