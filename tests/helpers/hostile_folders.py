@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cli_markets import bazaar, write_market
+
 from databazaar.cli.play import environment_of
 from databazaar.config.jobs import market_job
 from databazaar.ledger import Entry
