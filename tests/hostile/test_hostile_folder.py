@@ -1,4 +1,4 @@
-"""A run's folder from somebody else: nothing that it links to is written, no pipe waited for, no database dialled."""
+"""A run's folder from somebody else: nothing it links to is written, no pipe waited for, no database dialled."""
 
 from __future__ import annotations
 

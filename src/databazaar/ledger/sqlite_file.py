@@ -84,7 +84,7 @@ def _refuse_odd_files(path: Path) -> None:
     for end in ("", "-shm", *LOGS):
         with contextlib.suppress(FileNotFoundError):
             open_plain(_beside(path, end), path.parent).close()
-    size = _size(path)
+    size = sum(_size(_beside(path, end)) for end in ("", *LOGS))
     if size > LARGEST_FILE:
         raise UncheckableError(
             f"{path} has {size:,} bytes, and ledgers of up to {LARGEST_FILE:,} are read: ask its owner for the real one"

@@ -68,16 +68,15 @@ class Terms(Displayed):
         self._refuse_endless_work()
 
     def _refuse_endless_work(self) -> None:
-        asked = {
-            "providers": len(self.roster),
-            "accesses a round": self.per_round,
-            "stops": len(self.rules["stops"]),
-            "decimals": self.currency.decimals,
-            "prices over time": len(self.roster) * len(self.roster.change_rounds),
-        }
-        for name, number in asked.items():
-            if not 0 <= number <= MOST[name]:
-                raise BazaarError(f"a market with {_few(number)} {name} is refused: {MOST[name]:,} are the most")
+        _refuse_more(
+            {
+                "providers": len(self.roster),
+                "accesses a round": self.per_round,
+                "stops": len(self.rules["stops"]),
+                "decimals": self.currency.decimals,
+                "prices over time": len(self.roster) * len(self.roster.change_rounds),
+            }
+        )
         limits = [limit for name in LIMITS if (limit := getattr(self, name)) is not None]
         if max([self.budget, *limits, *(offer.price for offer in self.roster.offers)]) > LARGEST_AMOUNT:
             raise BazaarError("a market with amounts of 2^63 minor units or more is refused: use larger units")
@@ -98,6 +97,7 @@ class Terms(Displayed):
             if format not in (1, FORMAT, FORMAT_WITH_LIMITS) or isinstance(format, bool):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
             limits = {name: body[name] for name in LIMITS if name in body and format == FORMAT_WITH_LIMITS}
+            _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
             offers = tuple(_offer(given, format) for given in body["providers"])
             numbers = [body["seed"], body["budget"], body["per_round"], *limits.values(), *(o.price for o in offers)]
             numbers.append(body["currency"].get("decimals", 0))
@@ -164,6 +164,12 @@ class Terms(Displayed):
     def places(self) -> dict[str, int]:
         """Every provider's place in the roster."""
         return {provider: place for place, provider in enumerate(self.roster.ids)}
+
+
+def _refuse_more(asked: dict[str, int]) -> None:
+    for name, number in asked.items():
+        if not 0 <= number <= MOST[name]:
+            raise BazaarError(f"a market with {_few(number)} {name} is refused: {MOST[name]:,} are the most")
 
 
 def _few(number: int) -> str:
