@@ -53,7 +53,10 @@ def server() -> Iterator[str]:
         control = [str(binaries / "pg_ctl"), "-D", str(data), "-w"]
         _as_user([*control, "-l", str(home / "log"), "-o", options, "start"], user)
         try:
-            yield f"postgresql+psycopg://bazaar@/postgres?host={home}"
+            url = f"postgresql+psycopg://bazaar@/postgres?host={home}"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("DATABAZAAR_LEDGER_URL", url)  # a folder's own word is not enough
+                yield url
         finally:
             _as_user([*control, "-m", "immediate", "stop"], user)
     finally:
@@ -147,7 +150,7 @@ def test_a_server_that_is_away_says_nothing_about_the_ledger(tmp_path: Path) -> 
     away = f"postgresql+psycopg://bazaar@/postgres?host={tmp_path}"
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps({"id": "a" * 32, "ledger_url": away}))
-    run = RunFolder(tmp_path / "run")
+    run = RunFolder(tmp_path / "run", away)
     for ask in (run.audit, run.report, run.need_rules):
         with pytest.raises(BazaarError, match=r"database cannot be reached .*: start it, or check its URL") as told:
             ask()
