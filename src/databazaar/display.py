@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -53,14 +54,28 @@ class Displayed:
         return f"<div>{''.join(parts)}</div>"
 
 
-def shown(value: object, most: int = 4 * WIDEST) -> str:
-    """Words as a screen may show them: on one line, not too long, and none that turn the text around them.
+def shown(value: object, most: int | None = 4 * WIDEST) -> str:
+    """Words of other people as a screen, a page or a figure may show them: on one line, not longer than `most`, and
+    nothing in them that a terminal obeys, that cannot be seen or that turns the text around it.
 
-    >>> shown("north\\nbank \\u202eknab")
-    'north�bank �knab'
+    >>> shown("north\\nbank \\x1b[2J\\u202eknab")
+    'north�bank �[2J�knab'
     """
-    text = "".join(character if character.isprintable() else "\ufffd" for character in str(value)[: most + 1])
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    text = str(value)
+    if most is not None and len(text) > most:
+        text = f"{text[: most - 1]}…"
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if unicodedata.category(one) == "Zs" else "\ufffd" for one in text)
+
+
+def shown_lines(text: str) -> str:
+    """Text of several lines, each of them `shown` in full.
+
+    >>> shown_lines("one\\x07\\ntwo\\n")
+    'one�\\ntwo\\n'
+    """
+    return "\n".join(shown(line, None) for line in text.split("\n"))
 
 
 def listed(words: Sequence[object], most: int = 5) -> str:

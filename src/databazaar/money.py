@@ -43,6 +43,8 @@ class Currency:
 
     def parse(self, written: int | str, field: str = "amount") -> int:
         """Minor units of an amount as a person writes it. Floats are refused: they do not hold cents exactly."""
+        if isinstance(written, int) and written.bit_length() > 128:
+            raise BazaarError(f"{field} has more digits than any ledger holds: write a smaller amount")
         try:
             if isinstance(written, bool | float) or not _WRITTEN.fullmatch(str(written)):
                 raise InvalidOperation

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def stream(seed: int, round: int, purpose: str) -> np.random.Generator:
     >>> bool(stream(1, 2, "draws").random() == stream(1, 2, "draws").random())
     True
     """
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, round, _tag(purpose)])))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, round, _purpose(purpose)])))
 
 
 def draws_stream(seed: int, round: int) -> np.random.Generator:
@@ -94,3 +95,6 @@ def _mixed(z: Words) -> Words:
 
 def _tag(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+
+
+_purpose = lru_cache(maxsize=64)(_tag)

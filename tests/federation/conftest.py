@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from loopback import WAIT, Federation
 
 from databazaar.federation.transport import FlareTransport
+from loopback import WAIT, Federation
 
 
 @pytest.fixture(scope="module")

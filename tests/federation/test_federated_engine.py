@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine, judge_purchase
 from databazaar.data.schema_message import SchemaMessage
@@ -37,6 +36,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
+from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import WAIT, Federation, eventually
-from markets import a_consumer, afar, at_home, federated
 from typer.testing import CliRunner
 
 from databazaar import Arbiter, BazaarError, Memory, Progress, Report, Uniform
@@ -25,6 +23,8 @@ from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.failures import SET_ASIDE
 from databazaar.federation.transport import FlareTransport
+from loopback import WAIT, Federation, eventually
+from markets import a_consumer, afar, at_home, federated
 
 pytestmark = pytest.mark.slow
 BANKS = ["bank1", "bank2", "bank3"]

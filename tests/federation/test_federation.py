@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.check import check
 from databazaar.federation.transport import FlareTransport
+from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
 pytestmark = pytest.mark.slow
 BANKS = ["bank1", "bank2", "bank3"]

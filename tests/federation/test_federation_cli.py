@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
-from loopback import WAIT, Federation, eventually
 from test_federated_market import MARKET, bazaar
 from test_federated_market import command as run
 from typer.testing import CliRunner
@@ -23,6 +22,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation import server
 from databazaar.federation.records import Record
 from databazaar.federation.transport import FlareTransport
+from loopback import WAIT, Federation, eventually
 
 
 def commands() -> list[list[str]]:

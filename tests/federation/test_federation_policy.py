@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
-from parties import BOUND
 
 from databazaar.federation import server
 from databazaar.federation.transport import FlareTransport
+from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
+from parties import BOUND
 
 pytestmark = pytest.mark.slow
 JOB = "5b1f6f2e-0000-4000-8000-000000000000"

@@ -15,7 +15,6 @@ import torch
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
-from markets import ORACLE, TASK, examples
 from typer.testing import CliRunner
 
 from databazaar import Ask
@@ -34,6 +33,7 @@ from databazaar.federation.records import SCHEMA, Record, earnings
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker, RefusedError, Table
 from databazaar.files import lock
+from markets import ORACLE, TASK, examples
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""

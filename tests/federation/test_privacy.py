@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
@@ -24,6 +23,7 @@ from databazaar.learning.losses import LOSSES
 from databazaar.learning.oracles import build_oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
+from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 DATA = as_table(examples("bank1"), "bank1")

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markets import a_consumer, afar, examples, federated
 
 from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.engines import Beginning, Ended
@@ -23,6 +22,7 @@ from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import Reply, decode_request, encode_reply
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
+from markets import a_consumer, afar, examples, federated
 
 NAMES = ["bank1", "bank2"]
 RUN = "a" * 32

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from loopback import WAIT, eventually
-from markets import examples
 from torch import Tensor
 
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
 from databazaar.federation.worker import ProviderWorker, Table
+from loopback import WAIT, eventually
+from markets import examples
 
 torch.set_num_threads(1)
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from loopback import WAIT, eventually
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey
 from nvflare.fuel.f3.cellnet.utils import new_cell_message
 from nvflare.fuel.f3.message import Message
@@ -25,6 +24,7 @@ from databazaar.federation.site import (
     MarketSite,
     ProviderSite,
 )
+from loopback import WAIT, eventually
 
 BOUND = "is bound to origin unguarded, not message origin guarded"
 """What FLARE's server writes into its log about an answer in another's name."""

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,48 +15,15 @@ from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress, close_
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
+from postgres import running
 from small_markets import MakeMarket
-
-BINARIES = [Path("/usr/lib/postgresql/15/bin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
-
-
-def _binaries() -> Path:
-    on_path = shutil.which("initdb")
-    for folder in [*([Path(on_path).parent] if on_path else []), *BINARIES]:
-        if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
-            return folder
-    pytest.fail("PostgreSQL's initdb and pg_ctl are not here: install the package `postgresql` to run this test")
-
-
-def _as_user(command: list[str], user: str) -> None:
-    """PostgreSQL refuses to run as root, so root runs it as somebody else."""
-    prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if os.geteuid() == 0 else []
-    done = subprocess.run([*prefix, *command], capture_output=True, text=True, cwd="/", timeout=120)
-    assert done.returncode == 0, f"{command[0]} failed: {done.stdout}{done.stderr}"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    binaries = _binaries()
-    user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-    home = Path(tempfile.mkdtemp(prefix="bazaar-pg-", dir="/tmp"))  # a socket's path must be short
-    if os.geteuid() == 0:
-        shutil.chown(home, user)
-    data = home / "data"
-    try:
-        _as_user([str(binaries / "initdb"), "-D", str(data), "-A", "trust", "-U", "bazaar", "--no-sync"], user)
-        options = f"-k {home} -c listen_addresses= -c fsync=off"
-        control = [str(binaries / "pg_ctl"), "-D", str(data), "-w"]
-        _as_user([*control, "-l", str(home / "log"), "-o", options, "start"], user)
-        try:
-            url = f"postgresql+psycopg://bazaar@/postgres?host={home}"
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("DATABAZAAR_LEDGER_URL", url)  # a folder's own word is not enough
-                yield url
-        finally:
-            _as_user([*control, "-m", "immediate", "stop"], user)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with running() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABAZAAR_LEDGER_URL", made.url())  # a folder's own word is not enough
+        yield made.url()
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ from databazaar.money import Currency
 from databazaar.reports import AuditView, render
 from databazaar.reports.pages import page
 from databazaar.reports.valuation_page import render_comparison
-from databazaar.reports.wording import DIRECTIONS
 from databazaar.runs.report import Report, Status
+
+DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Characters that turn the direction of the text after them."""
 
 
 class Words:

@@ -11,18 +11,22 @@ from typing import Annotated, Any
 import typer
 
 from databazaar.cli import federation as federation_commands
+from databazaar.cli import ledger as ledger_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import using
+from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
 from databazaar.cli.check import check
 from databazaar.cli.compare import EXAMPLES, compare
 from databazaar.cli.examples import example
+from databazaar.cli.failures import sentence_for
 from databazaar.cli.init import EXAMPLES as INIT_EXAMPLES
 from databazaar.cli.init import init
 from databazaar.cli.interrupts import INTERRUPTED, InterruptedByUser, catching_interrupts
 from databazaar.cli.plugins import add_commands
 from databazaar.cli.quote import EXAMPLES as QUOTE_EXAMPLES
 from databazaar.cli.quote import quote
+from databazaar.cli.screen import on_screen, say
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 
 app = typer.Typer(
@@ -54,13 +58,14 @@ CANNOT_CHECK = 3
 
 app.add_typer(federation_commands.app, name="federation")
 app.add_typer(provider_commands.app, name="provider")
+app.add_typer(ledger_commands.app, name="ledger")
 
 
 @app.command(epilog=example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))
 def demo(
     out: Out = None,
-    budget: Annotated[int, typer.Option(min=5, help="Accesses to buy.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the market.")] = 0,
+    budget: Annotated[int, typer.Option(min=5, max=LARGEST_BUDGET, help="Accesses to buy.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the data and of the market.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -135,7 +140,7 @@ def report(
     from databazaar.cli import pages
     from databazaar.runs.folder import RunFolder
 
-    typer.echo(pages.write_report(RunFolder(folder, ledger), out))
+    say(pages.write_report(RunFolder(folder, ledger), out))
 
 
 @app.command(
@@ -166,7 +171,7 @@ def statement(
     if not settled.closed and (as_csv or out is not None):
         typer.echo(f"bazaar: note: {statements.UNFINISHED}", err=True)  # a CSV has no place for it
     if out is not None:
-        typer.echo(statements.write_all(settled, out))
+        say(statements.write_all(settled, out))
     elif provider is not None:
         typer.echo(statements.one(settled, provider, as_csv), nl=False)
     else:
@@ -197,7 +202,7 @@ def audit(
         told = {**counts, "ledger_head": found.head, "message": found.message, "environment": environment}
         typer.echo(json.dumps(told))
     else:
-        typer.echo(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
+        say(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
     raise typer.Exit(0 if found.ok else 1)
 
 
@@ -225,13 +230,19 @@ def _options(
 
 def main() -> None:
     """Runs the command; what a user can mend is one sentence on standard error, never a traceback."""
-    warnings.showwarning = lambda message, *_, **__: print(f"bazaar: note: {message}", file=sys.stderr)  # noqa: T201
-    with catching_interrupts():
+    warnings.showwarning = lambda message, *_, **__: say(f"bazaar: note: {message}", err=True)
+    with on_screen(), catching_interrupts():
         try:
             app()
         except BazaarError as error:
-            print(f"bazaar: {error}", file=sys.stderr)  # noqa: T201
+            say(f"bazaar: {error}", err=True)
             sys.exit(error.exit_code)
+        except OSError as failure:
+            sentence = sentence_for(failure)
+            if sentence is None:
+                raise
+            say(f"bazaar: {sentence}", err=True)
+            sys.exit(BazaarError.exit_code)
         except InterruptedByUser:
-            print("bazaar: interrupted", file=sys.stderr)  # noqa: T201
+            say("bazaar: interrupted", err=True)
             sys.exit(INTERRUPTED)

@@ -10,30 +10,34 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from databazaar.cli.screen import LONGEST, console
 from databazaar.config.check import Checked
 from databazaar.data.profile_record import MarketProfile, TableProfile
-from databazaar.reports.wording import count, percent, printable
+from databazaar.display import shown
+from databazaar.reports.wording import count, percent
 
 MOST_COLUMNS = 40
 MOST_CLASSES = 6
 MOST_NAMES = 4
+MOST_LETTERS = 120
+"""A longer cell is cut."""
 
 
 def show(checked: Checked, market: Path) -> None:
     """Tables, warnings, faults, and what a run would take."""
-    console = Console()
+    screen = console()
     if checked.profile is not None:
-        _show_profile(console, checked.profile)
-    _list(console, "Prices, caps and limits", checked.agreements.said)
-    _list(console, "What they come to", checked.agreements.warnings)
-    _list(console, "To be mended before a run", checked.faults)
+        _show_profile(screen, checked.profile)
+    _list(screen, "Prices, caps and limits", checked.agreements.said)
+    _list(screen, "What they come to", checked.agreements.warnings)
+    _list(screen, "To be mended before a run", checked.faults)
     if checked.estimate is not None:
-        _say(console, f"A run: {checked.estimate.sentence}")
+        _say(screen, f"A run: {checked.estimate.sentence}")
     warnings = count(len(checked.warnings), "warning")
     if checked.faults:
-        _say(console, f"{count(len(checked.faults), 'fault')}, {warnings}")
+        _say(screen, f"{count(len(checked.faults), 'fault')}, {warnings}")
     else:
-        _say(console, f"no faults, {warnings}: `bazaar run {market}` begins")
+        _say(screen, f"no faults, {warnings}: `bazaar run {market}` begins")
 
 
 def _show_profile(console: Console, profile: MarketProfile) -> None:
@@ -49,10 +53,10 @@ def _show_profile(console: Console, profile: MarketProfile) -> None:
     heads = ("table", "rows", "empty", "unseen", "outside", "shift", "copied", "repeated")
     console.print(_table(heads, [_cells(table) for table in profile.tables]))
     if profile.classes:
-        shown = profile.classes[:MOST_CLASSES]
-        _say(console, "The share of each class" if shown == profile.classes else "The most frequent classes")
-        shares = [(t.id, *(percent(t.balance.get(name, 0.0), 1) for name in shown)) for t in profile.tables]
-        console.print(_table(("table", *shown), shares))
+        first = profile.classes[:MOST_CLASSES]
+        _say(console, "The share of each class" if first == profile.classes else "The most frequent classes")
+        shares = [(t.id, *(percent(t.balance.get(name, 0.0), 1) for name in first)) for t in profile.tables]
+        console.print(_table(("table", *first), shares))
     for ids, warnings in profile.remarks:
         more = f" and {len(ids) - MOST_NAMES} more" if len(ids) > MOST_NAMES else ""
         _list(console, ", ".join(ids[:MOST_NAMES]) + more, warnings)
@@ -68,9 +72,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = 
     table = Table(box=SIMPLE_HEAD)
     for place, head in enumerate(heads):
         justify: JustifyMethod = "right" if place and numbers else "left"
-        table.add_column(Text(printable(head)), justify=justify, no_wrap=True)
+        table.add_column(Text(shown(head, MOST_LETTERS)), justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(shown(cell, MOST_LETTERS)) for cell in row))
     return table
 
 
@@ -81,4 +85,4 @@ def _list(console: Console, head: str, sentences: Iterable[str]) -> None:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+    console.print(shown(text, LONGEST), soft_wrap=True)

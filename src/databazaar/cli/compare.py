@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ EXAMPLES = (
     "bazaar compare market.toml --methods osmd,tmc,exact --max-seconds 30 --out runs/values",
 )
 Modes = Literal["positive", "shifted"]
+MOST_SEEDS = 10_000
 
 
 def compare(
@@ -70,8 +72,8 @@ def compare(
     from databazaar.valuation import compare as compare_methods
 
     names = _names(DEFAULT if methods is None else methods)
-    if seeds < 1:
-        raise BazaarError(f"--seeds {seeds}: give at least one seed")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise BazaarError(f"--seeds {seeds}: give at least one seed, and at most {MOST_SEEDS:,}")
     if seed is not None and seed < 0:
         raise BazaarError(f"--seed {seed}: give zero or more")
     if mode not in get_args(Modes):
@@ -106,7 +108,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps({"folder": str(draft.final), **data}, allow_nan=False))
     elif quiet:
-        typer.echo(page)
+        say(page)
     else:
         compare_tables.show(comparison, job.consumer.currency, page)
 

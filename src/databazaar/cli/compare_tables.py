@@ -12,10 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from databazaar.cli.screen import LONGEST, console
+from databazaar.display import shown
 from databazaar.money import Currency
 from databazaar.reports.valuation_figures import ranked
 from databazaar.reports.valuation_page import correlation, interval, mean_amount, stops, survivors
-from databazaar.reports.wording import number, printable
+from databazaar.reports.wording import number
 from databazaar.valuation import Comparison, MethodOutcome
 
 MOST_ROWS = 30
@@ -30,14 +32,17 @@ def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callabl
         yield lambda name, seed: None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[doing]}"),
+        TextColumn("{task.fields[doing]}", markup=False),
         TimeElapsedColumn(),
     )
-    width = max(map(len, names))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks = {name: bar.add_task(f"{name:<{width}}", total=seeds, start=False, doing="waits") for name in names}
+    titles = {name: shown(name, NAME_WIDTH) for name in names}
+    width = max(map(len, titles.values()))
+    with Progress(*columns, console=console(stderr=True)) as bar:
+        tasks = {
+            name: bar.add_task(f"{titles[name]:<{width}}", total=seeds, start=False, doing="waits") for name in names
+        }
 
         def start(name: str) -> None:
             bar.start_task(tasks[name])
@@ -57,24 +62,27 @@ def progress(names: Sequence[str], seeds: int, chatty: bool) -> Iterator[Callabl
 
 def show(comparison: Comparison, currency: Currency, page: Path) -> None:
     """All tables and where the files lie."""
-    console = Console()
-    _say(console, f"Who is paid what, in {printable(currency.name)}")
-    for table in payout_tables(comparison, currency, console.width):
-        console.print(table)
+    screen = console()
+    _say(screen, f"Who is paid what, in {currency.name}")
+    for table in payout_tables(comparison, currency, screen.width):
+        screen.print(table)
     hidden = len(comparison.providers) - MOST_ROWS
     if hidden > 0:
-        _say(console, f"{hidden:,} more providers stand in {page.with_name('comparison.csv')}\n")
-    _say(console, "Rank correlation of payouts (Spearman)")
-    console.print(correlation_table(comparison))
-    _say(console, "What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else ""))
-    console.print(cost_table(comparison))
+        _say(screen, f"{hidden:,} more providers stand in {page.with_name('comparison.csv')}")
+        _say(screen, "")
+    _say(screen, "Rank correlation of payouts (Spearman)")
+    screen.print(correlation_table(comparison))
+    _say(screen, "What it cost" + (", mean over seeds" if len(comparison.seeds) > 1 else ""))
+    screen.print(cost_table(comparison))
     for outcome in comparison.outcomes:
-        _say(console, f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
+        _say(screen, f"{outcome.method} stopped: {'; '.join(stops(outcome))}")
     if comparison.outcomes[0].stability is not None:
-        _say(console, "\nRanks that would survive another seed (* above), each pair judged with 95 % confidence:")
+        _say(screen, "")
+        _say(screen, "Ranks that would survive another seed (* above), each pair judged with 95 % confidence:")
         for outcome in comparison.outcomes:
-            _say(console, f"{outcome.method}: {_survivors(comparison, outcome)}")
-    _say(console, f"\ncomparison  {page}")
+            _say(screen, f"{outcome.method}: {_survivors(comparison, outcome)}")
+    _say(screen, "")
+    _say(screen, f"comparison  {page}")
 
 
 def payout_tables(comparison: Comparison, currency: Currency, width: int) -> list[Table]:
@@ -131,11 +139,11 @@ def cost_table(comparison: Comparison) -> Table:
 
 
 def _cell(comparison: Comparison, outcome: MethodOutcome, place: int, currency: Currency) -> str:
-    shown = mean_amount(currency, outcome.payouts[:, place].mean(), len(comparison.seeds))
+    mean = mean_amount(currency, outcome.payouts[:, place].mean(), len(comparison.seeds))
     if len(comparison.seeds) == 1:
-        return shown
+        return mean
     survives = outcome.stability is not None and outcome.stability.survives[place]
-    return f"{shown} {interval(currency, outcome, place)} {'*' if survives else ' '}"
+    return f"{mean} {interval(currency, outcome, place)} {'*' if survives else ' '}"
 
 
 def _total(outcome: MethodOutcome, currency: Currency) -> str:
@@ -144,15 +152,15 @@ def _total(outcome: MethodOutcome, currency: Currency) -> str:
 
 
 def _survivors(comparison: Comparison, outcome: MethodOutcome) -> str:
-    who = [printable(name) for name in survivors(comparison, outcome)]
+    who = [shown(name, NAME_WIDTH) for name in survivors(comparison, outcome)]
     more = f" and {len(who) - MOST_NAMES:,} more" if len(who) > MOST_NAMES else ""
     return f"{len(who):,} of {len(comparison.providers):,}" + (f": {', '.join(who[:MOST_NAMES])}{more}" if who else "")
 
 
 def _short(name: str) -> str:
-    name = printable(name)
+    name = shown(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 10]}…{name[-9:]}"
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(shown(text, LONGEST), soft_wrap=True)

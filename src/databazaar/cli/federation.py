@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.examples import example
 from databazaar.errors import BazaarError
 
@@ -126,8 +127,8 @@ def revoke(name: Name, folder: Folder = FOLDER) -> None:
 @app.command(epilog=example("bazaar federation demo", "bazaar federation demo --budget 800 --out runs/afar"))
 def demo(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the run. Default: under runs/.")] = None,
-    budget: Annotated[int, typer.Option(min=4, help="Accesses to buy.")] = 400,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the market.")] = 0,
+    budget: Annotated[int, typer.Option(min=4, max=LARGEST_BUDGET, help="Accesses to buy.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the data and of the market.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the last line.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 
@@ -39,7 +40,7 @@ def init(
 ) -> None:
     """Writes a market.toml from the tables it finds, or a commented one to start from."""
     if with_files:
-        typer.echo(_next(_example(places or [Path()])))
+        say(_next(_example(places or [Path()])))
         return
     from databazaar.config.discover import Wishes, discover, tables_at
     from databazaar.config.market_file import TEMPLATE
@@ -47,7 +48,7 @@ def init(
 
     files = tables_at([*(places or []), *([own] if own else [])])
     if not files:
-        typer.echo(_next(_write(_only(places or [Path()]), TEMPLATE)))
+        say(_next(_write(_only(places or [Path()]), TEMPLATE)))
         return
     folder = _folder(places or [], files)
     _free(folder)
@@ -55,10 +56,10 @@ def init(
     found = discover(files, folder, wishes)
     path = _write(folder, written_market(found))
     trains = f", {found.train} is where training starts" if found.train else ""
-    typer.echo(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
+    say(f"{found.holdout} judges{trains}; {len(found.providers)} providers; {found.task} of {found.target!r}")
     for note in found.notes:
-        typer.echo(f"- {note}")
-    typer.echo(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
+        say(f"- {note}")
+    say(f"{path} is written: look at the files with `bazaar check {path}`, then `bazaar run {path}`")
 
 
 def _folder(places: Sequence[Path], files: Sequence[Path]) -> Path:
@@ -104,7 +105,7 @@ def _next(path: Path) -> str:
 def ask(question: str, answers: Sequence[str]) -> str:
     """Asks on the terminal until one of the answers, or its number, is given."""
     for number, answer in enumerate(answers, start=1):
-        typer.echo(f"  {number}  {answer}", err=True)
+        say(f"  {number}  {answer}", err=True)
     while True:
         given = str(typer.prompt(question, err=True)).strip()
         if given in answers:

@@ -1,12 +1,11 @@
-"""Ctrl-C: a command that is interrupted says what is left of it, in one sentence."""
+"""Ctrl-C: a command that is interrupted says what is left of it, in one sentence. Imports little, as it comes first."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import typer
 
 INTERRUPTED = 130
 
@@ -15,8 +14,24 @@ class InterruptedByUser(BaseException):
     """Ctrl-C, under a name that typer does not take for its own."""
 
 
+def _end(*_: object) -> None:
+    """While the program is still being loaded nothing has begun, so that it can end on the spot."""
+    os.write(2, b"bazaar: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
 def _interrupt(*_: object) -> None:
     raise InterruptedByUser
+
+
+@contextmanager
+def ending_on_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the program at once, with one sentence: an exception would be lost among half-made modules."""
+    before = signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -32,8 +47,12 @@ def catching_interrupts() -> Iterator[None]:
 @contextmanager
 def if_interrupted(what_is_left: str) -> Iterator[None]:
     """What to say to whoever interrupts the command here; it ends with the usual exit code."""
+    import typer
+
+    from databazaar.cli.screen import say
+
     try:
         yield
     except InterruptedByUser:
-        typer.echo(f"bazaar: interrupted; {what_is_left}", err=True)
+        say(f"bazaar: interrupted; {what_is_left}", err=True)
         raise typer.Exit(INTERRUPTED) from None

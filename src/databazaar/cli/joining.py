@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import typer
 
+from databazaar.cli.screen import OneLine, say
 from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
 from databazaar.federation.onboarding import load_kit
@@ -60,7 +61,9 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     loaded = load_kit(kit)
     with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
         record = Record(loaded.folder / ANSWERS)
@@ -68,9 +71,7 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
             source.kept = loaded.folder / SCHEMA
         worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
         with ProviderNode(kit, worker) as node:
-            typer.echo(
-                f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True
-            )
+            say(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
             while not done.wait(0.2):
                 if node.connected.is_set():
                     typer.echo("connected", err=True)

@@ -67,8 +67,10 @@ def _page(
 def audit(folder: RunFolder, head: str | None = None) -> Audit:
     """The audit of a run's folder, with the page and the statement that lie in it: they are written anew in memory, and
     must be the same to the last byte. Of an unfinished run they are of some earlier moment, and are not looked at."""
-    found = folder.audit(head)
     there = [name for name in (CSV, JSON, PAGE) if os.path.lexists(folder.path / name)]
+    if folder.finished and there:
+        folder.replay()  # once, with the rounds that a page shows
+    found = folder.audit(head)
     if not (found.ok and folder.finished and there):
         return found
     from databazaar.reports.pages import generator

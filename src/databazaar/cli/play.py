@@ -5,29 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.pages import write_report
-from databazaar.cli.run_tables import payout_table, shortened, worth_table
+from databazaar.cli.run_tables import payout_table, worth_table
+from databazaar.cli.screen import LONGEST, console, say
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
+from databazaar.display import shown
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.market.worth import judge_purchase
 from databazaar.money import Currency
 from databazaar.reports import statement_dict
-from databazaar.reports.wording import printable
 from databazaar.runs.closing import close_run
 from databazaar.runs.environment import environment_of, in_words
 from databazaar.runs.folder import RunFolder
@@ -58,21 +57,21 @@ class Output:
             yield None
             return
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[news]}", markup=False),
             TimeRemainingColumn(),
         )
-        console = Console(stderr=True)
-        name = shortened(name, NAME_WIDTH)
-        room = console.width - len(name) - BAR_WIDTH - len(" 0:00:00 ") - 2
-        with ProgressBar(*columns, console=console) as bar:
+        screen = console(stderr=True)
+        name = shown(name, NAME_WIDTH)
+        room = screen.width - len(name) - BAR_WIDTH - len(" 0:00:00 ") - 2
+        with ProgressBar(*columns, console=screen) as bar:
             task = bar.add_task(name, news="")
 
             def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
                 money = f"{currency.amount(round.spent)}/{currency.amount(round.budget)}"
-                news = shortened(f"{money} utility {round.utility:.4f} paying {printable(paid)}", room)
+                news = shown(f"{money} utility {round.utility:.4f} paying {paid}", max(room, 1))
                 bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
@@ -89,14 +88,14 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
         folder.state(environment_of(arbiter.engine.device))
         say_remarks(job, output.quiet)
         if output.full:
-            Console(stderr=True).print(estimate(job).sentence, markup=False, highlight=False)
+            console(stderr=True).print(estimate(job).sentence)
         _finish(job, arbiter, folder, output)
 
 
 def say_remarks(job: Job, quiet: bool) -> None:
     """What was assumed of the files, and which rows were left out."""
     for remark in () if quiet else job.remarks:
-        typer.echo(f"note: {remark}", err=True)
+        say(f"note: {remark}", err=True)
 
 
 def resume(job: Job, folder: RunFolder, output: Output, begun_in: dict[str, str]) -> None:
@@ -137,7 +136,7 @@ def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> No
 
 def _judge(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
     """Sets the model beside the alternatives."""
-    with Console(stderr=True, quiet=not output.full).status("judging what it was worth"):
+    with console(stderr=True, quiet=not output.full).status("judging what it was worth"):
         bought = folder.delivered_parameters(job.consumer.task)
         folder.note_worth(judge_purchase(arbiter, folder.report(), bought=bought, scale=job.target_scale))
 
@@ -154,15 +153,15 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
     elif output.quiet:
-        typer.echo(page)
+        say(page)
     else:
-        console = Console()
-        console.print(payout_table(report, notes))
+        screen = console()
+        screen.print(payout_table(report, notes))
         if report.worth is not None:
-            console.print(worth_table(report.worth))
+            screen.print(worth_table(report.worth))
             for sentence in (report.worth.verdict, *report.worth.notes):
-                console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        _print_end(console, folder, report, page)
+                screen.print(shown(sentence, LONGEST), soft_wrap=True)
+        _print_end(folder, report, page)
     _leave(report)
 
 
@@ -177,7 +176,7 @@ def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
     return {"folder": str(folder.path), **folder.summary(), **statement_dict(report), **worth}
 
 
-def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) -> None:
+def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
     if report.regret_bound is not None:
         accesses = max(1, len(report.rounds) * report.per_round)
@@ -190,10 +189,10 @@ def _print_end(console: Console, folder: RunFolder, report: Report, page: Path) 
         f"report  {page}",
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _leave(report: Report) -> None:
     if report.status in ("nobody answered", "diverged"):
-        print(f"bazaar: {report.message}", file=sys.stderr)  # noqa: T201
+        say(f"bazaar: {report.message}", err=True)
         raise typer.Exit(ENDED_BADLY)

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
+from databazaar.cli.screen import say
 from databazaar.display import shown
 from databazaar.errors import BazaarError
 
@@ -72,10 +74,11 @@ def join(
     noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
     clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for the computation.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for the computation.")] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
+    refuse_odd_privacy(epsilon_cap, noise, clip, delta)
     from databazaar.cli import joining
 
     policy = joining.policy(models, max_parameters, max_samples)
@@ -94,7 +97,7 @@ def check(kit: Kit, data: Data = None) -> None:
     if data is not None:
         found.append(check_data(kit, data))
     for finding in found:
-        typer.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
+        say(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
     if not all(finding.ok for finding in found):
         raise typer.Exit(BazaarError.exit_code)
 
@@ -133,14 +136,14 @@ def earnings(
         typer.echo(json.dumps([asdict(line) for line in lines]))
         return
     for line in lines:
-        typer.echo(
+        say(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
         if line.pay_text is not None:
-            typer.echo(f"  paid {line.pay_text}; {_differences(line)}")
+            say(f"  paid {line.pay_text}; {_differences(line)}")
         if line.why:
-            typer.echo(f"  {shown(line.why)}")
+            say(f"  {shown(line.why)}")
     if not lines:
         typer.echo("nothing answered yet")
 

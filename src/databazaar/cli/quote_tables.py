@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from databazaar.cli.screen import LONGEST, console
+from databazaar.display import shown
 from databazaar.market.quoting import Quote
 from databazaar.market.quoting.outlook import Outlook
-from databazaar.reports.wording import amount, count, printable
+from databazaar.reports.wording import amount, count
 
 MOST_ROWS = 30
 """More providers than this are told by what they have in common; all of them stand in the JSON."""
@@ -24,16 +26,16 @@ WORDS = ("provider", "later", "status")
 
 def show(quote: Quote, market: Path) -> None:
     """Facts, table, warnings, and how to go on."""
-    console = Console()
-    console.print(fact_table(quote))
-    _say(console, "")
-    _say(console, f"Who can be asked, in {quote.currency.name}; what each can sell and earn is the most in this run")
-    console.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
+    screen = console()
+    screen.print(fact_table(quote))
+    _say(screen, "")
+    _say(screen, f"Who can be asked, in {quote.currency.name}; what each can sell and earn is the most in this run")
+    screen.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
     if len(quote.providers) > MOST_ROWS:
-        _say(console, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
+        _say(screen, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
     for warning in quote.warnings:
-        _say(console, f"- {warning}")
-    _say(console, f"{count(len(quote.warnings), 'warning')}: `bazaar run {market}` begins")
+        _say(screen, f"- {warning}")
+    _say(screen, f"{count(len(quote.warnings), 'warning')}: `bazaar run {market}` begins")
 
 
 def fact_table(quote: Quote) -> Table:
@@ -41,7 +43,7 @@ def fact_table(quote: Quote) -> Table:
     table.add_column(no_wrap=True)
     table.add_column()
     for about, sentence in quote.facts().items():
-        table.add_row(about, Text(printable(sentence)))
+        table.add_row(about, Text(shown(sentence, LONGEST)))
     return table
 
 
@@ -74,7 +76,7 @@ def _cells(quote: Quote, provider: Outlook) -> list[str]:
     announced = [f"{amount(currency, change.price)} from {change.from_round + 1}" for change in changes]
     more = [f"{len(announced) - MOST_CHANGES:,} more"] if len(announced) > MOST_CHANGES else []
     return [
-        _short(provider.id),
+        shown(provider.id, NAME_WIDTH),
         amount(currency, provider.price),
         ", ".join(announced[:MOST_CHANGES] + more),
         "" if provider.most_accesses is None else f"{provider.most_accesses:,}",
@@ -90,13 +92,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
         words = head in WORDS
         table.add_column(head, justify="left" if words else "right", no_wrap=head not in ("later", "status"))
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(shown(cell)) for cell in row))
     return table
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
 def _say(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+    console.print(shown(text, LONGEST), soft_wrap=True)

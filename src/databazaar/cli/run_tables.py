@@ -6,10 +6,11 @@ import math
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
+from databazaar.display import shown
 from databazaar.reports import by_pay
 from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.wording import printable
 from databazaar.runs.report import Report
 from databazaar.runs.why import Kind
 from databazaar.runs.worth import Judged, Worth
@@ -33,17 +34,11 @@ WHY: dict[Kind, str] = {
 """Why a provider was asked as often as it was, for a terminal of 80 columns; the report has the whole sentence."""
 
 
-def shortened(text: str, width: int) -> str:
-    """
-    >>> shortened("harbour-bank", 20), shortened("harbour-bank", 8)
-    ('harbour-bank', 'harbour…')
-    """
-    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
-
-
 def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked."""
-    table = Table(title=f"Who was paid what, in {report.currency.name}", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title=Text(f"Who was paid what, in {shown(report.currency.name)}"), title_justify="left", box=SIMPLE_HEAD
+    )
     table.add_column("provider", no_wrap=True)
     for name in ("accesses", "pay"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -51,13 +46,14 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     if notes:
         table.add_column("what it sells")
     else:
-        table.add_column(f"gain per\n{shortened(printable(per_coin.unit), WIDEST)}", justify="right")
+        table.add_column(f"gain per\n{shown(per_coin.unit, WIDEST)}", justify="right")
         table.add_column("why so often")
     brought = {one.provider: one for one in report.brought}
     for payout in by_pay(report):
         one = brought[payout.provider]
         why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
-        table.add_row(payout.provider, str(payout.accesses), report.currency.amount(payout.pay), *why)
+        cells = (payout.provider, payout.accesses, report.currency.amount(payout.pay), *why)
+        table.add_row(*(Text(shown(cell)) for cell in cells))
     return table
 
 
@@ -70,7 +66,7 @@ def worth_table(worth: Worth) -> Table:
         table.add_column(name, justify="right")
     for judged in (worth.bought, *worth.others):
         cells = [f"{judged.metrics[name]:.4f}" if math.isfinite(judged.metrics[name]) else "–" for name in names]
-        table.add_row(judged.title, *cells, _ahead(judged))
+        table.add_row(*(Text(shown(cell)) for cell in (judged.title, *cells, _ahead(judged))))
     return table
 
 

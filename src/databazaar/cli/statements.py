@@ -5,16 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports import by_pay, statement_csv, statement_dict
 from databazaar.reports.statement import heading, table_csv
-from databazaar.reports.wording import printable
 from databazaar.runs.report import Report
 
+LONGEST_NAME = 80
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
+"""What Windows keeps for itself, whatever the ending."""
 UNFINISHED = "this run is not finished: nothing in this statement is final"
 
 
@@ -24,7 +28,7 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     if as_csv:
         return statement_csv(report)
     payouts, money = by_pay(report), report.currency.format
-    names = [printable(payout.provider) for payout in payouts]
+    names = [shown(payout.provider) for payout in payouts]
     width = max(map(len, names))
     lines = [*_heading(report)]
     lines += [
@@ -35,7 +39,7 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
     lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
     if not report.closed:
         lines.append(UNFINISHED)
-    return "\n".join(lines) + "\n"
+    return "".join(f"{shown(line, None)}\n" for line in lines)
 
 
 def _heading(report: Report) -> list[str]:
@@ -43,7 +47,7 @@ def _heading(report: Report) -> list[str]:
     who = f"{report.market}, bought by {report.consumer}" if report.consumer else report.market
     run = [f"run {report.run}"] if report.run else []
     run += [f"{name} {date}" for name in ("began", "settled") if (date := getattr(report, name))]
-    return [printable(line) for line in (who, ", ".join(run)) if line]
+    return [line for line in (who, ", ".join(run)) if line]
 
 
 def one(report: Report, provider: str, as_csv: bool) -> str:
@@ -56,7 +60,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     was, in words, and nothing of other providers, gains or the utility."""
     place = next((i for i, payout in enumerate(report.payouts) if payout.provider == provider), None)
     if place is None:
-        known = ", ".join(p.provider for p in report.payouts[:10])
+        known = listed([p.provider for p in report.payouts], 10)
         raise BazaarError(f"--provider {provider} is not part of this run: it has {known}")
     payout = report.payouts[place]
     items = [
@@ -96,18 +100,27 @@ def write_all(report: Report, out: Path) -> str:
         raise BazaarError(f"{out} is not empty: give another folder with --out")
     write_whole(out / "statement.csv", statement_csv(report).encode())
     write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    taken = {"statement"}
-    for payout in report.payouts:
-        name = plain = re.sub(r"[^A-Za-z0-9._-]+", "_", payout.provider).strip(".") or "provider"
-        for number in itertools.count(2):
-            if name.casefold() not in taken:
-                break
-            name = f"{plain}-{number}"
-        taken.add(name.casefold())
+    for payout, name in zip(report.payouts, file_names([payout.provider for payout in report.payouts]), strict=True):
         statement = provider_dict(report, payout.provider)
         write_whole(out / f"{name}.csv", _csv(report, statement).encode())
         write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
     return f"{2 * len(report.payouts) + 2} files in {out}"
+
+
+def file_names(providers: Sequence[str]) -> list[str]:
+    """A file's name for each, that every system takes; no two are the same in small letters.
+
+    >>> file_names(["../north", "North", "north", "CON"])
+    ['_north', 'North', 'north-2', '_CON']
+    """
+    taken, names = {"statement"}, []
+    for provider in providers:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "_", provider[:LONGEST_NAME]).strip(".") or "provider"
+        plain = f"_{plain}" if plain.split(".")[0].casefold() in RESERVED else plain
+        choices = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+        names.append(next(name for name in choices if name.casefold() not in taken))
+        taken.add(names[-1].casefold())
+    return names
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:

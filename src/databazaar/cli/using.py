@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def predict(
     else:
         predictions.to_csv(content, index=False)
     write_whole(out, content.getvalue())
-    typer.echo(f"{out}: {len(predictions):,} predictions")
+    say(f"{out}: {len(predictions):,} predictions")
 
 
 def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
@@ -83,7 +84,7 @@ def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
 
 
 def _note(text: str) -> None:
-    typer.echo(f"bazaar: note: {text}", err=True)
+    say(f"bazaar: note: {text}", err=True)
 
 
 def _beside(frame: pd.DataFrame, predictions: pd.DataFrame, table: Path) -> pd.DataFrame:
@@ -122,11 +123,12 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(told))
         return
-    typer.echo(f"{len(evaluation.y):,} rows of {table}")
+    say(f"{len(evaluation.y):,} rows of {table}")
     low_high = evaluation.intervals
     for name, value in evaluation.metrics.items():
-        typer.echo(f"  {WORDS[name]:<12} {_line(name, value, low_high[name])}")
-    typer.echo("\n".join(str(path) for path in figures))
+        say(f"  {WORDS[name]:<12} {_line(name, value, low_high[name])}")
+    for path in figures:
+        say(path)
 
 
 def outcome(evaluation: Evaluation) -> dict[str, object]:
@@ -164,4 +166,4 @@ def export(
         if difference is None
         else f"checked with onnxruntime: its answers are ours to within {difference:.1g}"
     )
-    typer.echo(f"{path} is written; {checked}")
+    say(f"{path} is written; {checked}")

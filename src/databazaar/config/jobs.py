@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from databazaar.aggregators import AGGREGATORS, Aggregator
+from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
 from databazaar.config.rules import (
@@ -32,6 +33,7 @@ from databazaar.config.sections import (
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
 from databazaar.errors import BazaarError
+from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
 from databazaar.learning.split import split_rows
@@ -129,6 +131,8 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
 def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else oracle_of(market)
+    if isinstance(oracle, LocalSGD):
+        refuse_long_asks({id: oracle.step_count(len(y)) * oracle.batch_size for id, (_, y) in data.providers.items()})
     consumer = _consumer(market, data)
     providers = [
         Provider(
@@ -232,9 +236,9 @@ def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
     train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
-    model = build_model(
-        market.model.kind, holdout[0].shape[1:], data.schema.outputs, hidden=_hidden(market), seed=market.seed
-    )
+    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, _hidden(market))
+    refuse_large_model(form, min(market.per_round, len(market.providers)))
+    model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
     step, every = market.training.step, market.training.halve_every
     return Consumer(
         model,

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
 from databazaar.config.errors import sentences
+from databazaar.config.limits import MOST_PROVIDERS, refuse_endless
 from databazaar.config.prices import limits_of, minor, price_faults, unpayable
 from databazaar.config.rules import (
     AggregatorSettings,
@@ -74,7 +75,7 @@ class MarketFile(Section):
     engine: EngineSettings = EngineSettings()
     federation: FederationSettings | None = None
     ledger: LedgerSettings = LedgerSettings()
-    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False)] = Field(
+    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, max_length=MOST_PROVIDERS)] = Field(
         default=(), description="one [[providers]] section each, in double brackets"
     )
     _budget_minor: int | None = PrivateAttr(default=None)
@@ -207,6 +208,7 @@ def too_much_kept(*shares: float) -> str | None:
 def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> MarketFile:
     """A market from a table of TOML or JSON; an error names `where` and the setting."""
     try:
+        refuse_endless(settings)
         return MarketFile.model_validate(settings)
     except BazaarError as error:
         raise BazaarError(f"{where}: {error}") from None
@@ -219,6 +221,7 @@ def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[
     faults: list[str] = []
     market = None
     try:
+        refuse_endless(settings)
         market = MarketFile.model_validate(settings, context={"faults": faults})
     except BazaarError as error:
         faults.append(str(error))
@@ -235,7 +238,11 @@ def load_market(path: Path) -> MarketFile:
 def read_settings(path: Path) -> dict[str, Any]:
     """What a TOML file holds, not yet checked."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        settings = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        refuse_endless(settings)
+        return settings
+    except BazaarError as error:
+        raise BazaarError(f"{path}: {error}") from None
     except FileNotFoundError:
         raise BazaarError(f"{path}: the file does not exist: write one with `bazaar init`") from None
     except IsADirectoryError:

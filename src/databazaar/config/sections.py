@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
+from databazaar.config.limits import LONGEST_WAIT, MOST_LAYERS, MOST_PER_ROUND
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.errors import BazaarError
@@ -43,24 +44,49 @@ def _file_safe(value: object) -> object:
     return value
 
 
+def _file_name(value: object) -> object:
+    if isinstance(value, str) and (len(value) > 1000 or any(len(part.encode()) > 255 for part in value.split("/"))):
+        raise PydanticCustomError("file_name", "is longer than a file's name can be")
+    return value
+
+
 def _share_or_file(value: object) -> object:
     if isinstance(value, str):
-        return Path(str(_printable(value)))
+        return Path(str(_file_name(_printable(value))))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise PydanticCustomError("share", "must be a share of the hold-out below 1, such as 0.5, or a file in quotes")
     return float(value)
+
+
+def _database(value: object) -> object:
+    """Only what SQLAlchemy can read; the address itself is never repeated, as it may hold a password."""
+    if not isinstance(value, str):
+        return value
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        kind = make_url(value).get_backend_name()
+    except (ArgumentError, ValueError):
+        raise PydanticCustomError("url", "is no address of a database, or its port is no number") from None
+    if kind == "sqlite":
+        raise PydanticCustomError("url", "is for a database server, and an SQLite file needs no setting")
+    return value
 
 
 Amount = Annotated[int | str, BeforeValidator(_written_amount)]
 Text = Annotated[str, BeforeValidator(_printable), Field(max_length=200)]
 MaybeText = Annotated[str, BeforeValidator(_printable_or_empty), Field(max_length=200)]
 Id = Annotated[str, BeforeValidator(_file_safe), BeforeValidator(_printable), Field(max_length=100)]
-FilePath = Annotated[Path, BeforeValidator(_printable), Field(strict=False)]
+FilePath = Annotated[Path, BeforeValidator(_file_name), BeforeValidator(_printable), Field(strict=False)]
 ShareOrFile = Annotated[float | Path, BeforeValidator(_share_or_file)]
 Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Steps = Annotated[int, Field(ge=1, le=10**6)]
+Size = Annotated[int, Field(ge=1, le=10**7)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_WAIT, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -77,7 +103,7 @@ def _default_kind(kind: str) -> BeforeValidator:
 class MarketSettings(Section):
     name: Text = "market"
     budget: Amount
-    per_round: Count = Field(default=10, description="the number of accesses that a round buys")
+    per_round: int = Field(default=10, ge=1, le=MOST_PER_ROUND, description="the number of accesses that a round buys")
     seed: int = Field(default=0, ge=0, lt=2**63)
     patience: Count = Field(default=10, description="the rounds on end that nobody may answer")
     currency: Text = "credits"
@@ -130,7 +156,7 @@ class LogisticSettings(Section):
 
 class MLPSettings(Section):
     kind: Literal["mlp"] = "mlp"
-    hidden: Annotated[tuple[Count, ...], Field(strict=False)] = (32,)
+    hidden: Annotated[tuple[Size, ...], Field(strict=False, max_length=MOST_LAYERS)] = (32,)
 
     @model_validator(mode="after")
     def _check(self) -> MLPSettings:
@@ -141,7 +167,7 @@ class MLPSettings(Section):
 
 class CNNSettings(Section):
     kind: Literal["cnn"]
-    image: Annotated[tuple[Count, Count, Count] | None, Field(strict=False)] = Field(
+    image: Annotated[tuple[Size, Size, Size] | None, Field(strict=False)] = Field(
         default=None, description="[channels, height, width]"
     )
 
@@ -176,9 +202,9 @@ ModelSettings = Annotated[
 class LocalSGDSettings(Section):
     kind: Literal["local-sgd"] = "local-sgd"
     step: Positive = Field(default=0.1, description="the providers' learning rate")
-    batch_size: Count = 32
-    epochs: Count = 1
-    steps: Count = Field(default=64, description="the most mini-batches of an ask")
+    batch_size: Steps = 32
+    epochs: Steps = 1
+    steps: Steps = Field(default=64, description="the most mini-batches of an ask")
     momentum: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False, description="0 is plain SGD")
     optimizer: OptimizerKind = "sgd"
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="0 is none")
@@ -192,7 +218,7 @@ class LocalSGDSettings(Section):
 
 class StochasticGradientSettings(Section):
     kind: Literal["stochastic-gradient"]
-    batch_size: Count = 32
+    batch_size: Steps = 32
 
 
 class FullGradientSettings(Section):
@@ -226,12 +252,12 @@ class EngineSettings(Section):
 
 class FederationSettings(Section):
     folder: FilePath = Field(description="the folder that `bazaar federation init` made")
-    deadline: Positive = Field(default=30.0, description="the seconds that a round waits for its providers")
-    wait: Positive = Field(default=60.0, description="the seconds that a run waits for providers to connect")
+    deadline: Seconds = Field(default=30.0, description="the seconds that a round waits for its providers")
+    wait: Seconds = Field(default=60.0, description="the seconds that a run waits for providers to connect")
 
 
 class LedgerSettings(Section):
-    url: Annotated[str, Field(pattern=r"^[a-z][a-z0-9+_]*://")] | None = Field(
+    url: Annotated[str, BeforeValidator(_database), Field(pattern=r"^[a-z][a-z0-9+_]*://")] | None = Field(
         default=None, description='an SQLAlchemy URL such as "postgresql+psycopg://host/name"'
     )
 

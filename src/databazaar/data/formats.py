@@ -13,7 +13,9 @@ from databazaar.errors import BazaarError
 SEPARATORS = ("\t", ";", "|", ",")
 """From the least to the most common inside a field: where two fit as well, the first is taken."""
 SAMPLE = 128 * 1024
-"""The bytes that are looked at; no field in them is longer than the csv module takes."""
+"""The bytes that are looked at, or more where the header is longer."""
+LONGEST_LINE = 64 * 2**20
+"""A file whose header is longer than this is none of ours: that would be millions of columns."""
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _EXCEL_LINE = re.compile(rb"sep=(.)\r?\n")
 _NUMBER = re.compile(r"[+-]?\d+([.,])(\d+)")
@@ -58,10 +60,11 @@ def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
     quote = "'" if sample.startswith("'") and '"' not in sample else '"'
     separator = format.separator or _separator(sample, quote, usual)
     records = _records(sample, separator, quote)
-    decimal = format.decimal or _decimal(records[1:], separator)
+    decimal = format.decimal or _decimal(records[1:] or _values_after(text, separator, quote), separator)
     header = [name.strip() for name in records[0]] if records else []
     if len(text) > SAMPLE:
-        records += _records(text[-SAMPLE:].decode("utf-8", "replace").rstrip().rsplit("\n", 1)[-1], separator, quote)
+        lines = text[-SAMPLE:].decode("utf-8", "replace").rstrip().split("\n")
+        records += _records(lines[-1], separator, quote) if len(lines) > 1 else []
     if any(len(record) < len(header) for record in records):
         notes += ("it has lines with fewer fields than the header, as where it was cut off: these count as missing",)
     return Found(text, header, separator, decimal, quote, notes)
@@ -92,23 +95,40 @@ def _as_utf8(raw: bytes, encoding: str | None) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _beginning(text: bytes) -> str:
-    """Whole lines only, where the file goes on."""
-    start = text[:SAMPLE]
-    if len(text) > SAMPLE:
-        start = start[: start.rfind(b"\n") + 1] or start
-    return start.decode("utf-8", "replace")
+    """Whole lines only, where the file goes on: the header in any case."""
+    if len(text) <= SAMPLE:
+        return text.decode("utf-8", "replace")
+    header = text.find(b"\n", 0, LONGEST_LINE) + 1
+    if not header and len(text) > LONGEST_LINE:
+        raise BazaarError(
+            f"its first line is longer than {LONGEST_LINE >> 20} MiB: write a line of names, and one line a row"
+        )
+    end = max(text.rfind(b"\n", 0, SAMPLE) + 1, header) or len(text)
+    return text[:end].decode("utf-8", "replace")
+
+
+def _values_after(text: bytes, separator: str, quote: str) -> list[list[str]]:
+    """The first values of a file whose header alone is longer than what is looked at."""
+    header = text.find(b"\n") + 1
+    return _records(text[header : header + SAMPLE].decode("utf-8", "replace"), separator, quote)
 
 
 def _records(sample: str, separator: str, quote: str) -> list[list[str]]:
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator, quotechar=quote, skipinitialspace=True)
-    return [record for record in reader if record]
+    try:
+        return [record for record in reader if record]
+    except csv.Error as reason:  # a field that is longer than the csv module takes, for one
+        raise ValueError(str(reason)) from None
 
 
 def _separator(sample: str, quote: str, usual: str) -> str:
     """The one that cuts most lines into as many fields as the header has, and the header into more than one."""
     best, chosen = 0.0, usual
     for separator in SEPARATORS:
-        records = _records(sample, separator, quote)
+        try:
+            records = _records(sample, separator, quote)
+        except ValueError:
+            continue
         if not records or len(records[0]) < 2:
             continue
         agreeing = sum(len(record) == len(records[0]) for record in records[1:] or records) / max(len(records) - 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ def chosen_columns(
     chosen = [name for name in names if name != target] if features is None else list(features)
     known, listed = set(names), set(chosen)
     for setting, wanted in (("features", list(features or ())), ("categorical", list(categorical or ()))):
+        times = Counter(wanted)
         for name in wanted:
             if name == target:
                 raise BazaarError(f"{where}: `{setting}` names the target column {name!r}: take it out of the list")
@@ -66,7 +68,7 @@ def chosen_columns(
                     f"{where}: `{setting}` names the column {name!r}, which is not there; "
                     f"{suggestion(name, names)}: correct `{setting}`"
                 )
-            if wanted.count(name) > 1:
+            if times[name] > 1:
                 raise BazaarError(f"{where}: `{setting}` names the column {name!r} twice: name it once")
     for name in categorical or ():
         if name not in listed:

@@ -7,15 +7,17 @@ import io
 import re
 import warnings
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 
 from databazaar.data.columns import listed
 from databazaar.data.formats import Found, TableFormat, find_out
+from databazaar.data.parquet import read_parquet
+from databazaar.data.room import refuse_too_large, text_room
 from databazaar.data.schema import Array, Schema
 from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
@@ -37,14 +39,18 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         raise BazaarError(
             f"{path}: the file type {path.suffix!r} is not known: save the table as {', '.join(SUFFIXES)}"
         )
-    if not path.is_file():
-        kind = "is not a file" if path.exists() else "does not exist"
+    try:
+        kind = None if path.is_file() else "is not a file" if path.exists() else "does not exist"
+    except OSError as reason:  # a name that is too long, a folder that may not be looked into
+        kind = f"cannot be looked at ({reason.strerror})"
+    if kind is not None:
         raise BazaarError(
             f"{path}: the file {kind}: correct the path (in market.toml it is relative to that file's folder)"
         )
     try:
         if suffix == ".parquet":
-            frame, names, notes = _read_parquet(path)
+            frame, names = read_parquet(path)
+            notes: tuple[str, ...] = ()
         else:
             frame, names, notes = _read_text(path, format or TableFormat(), _SEPARATORS[suffix])
     except pd.errors.EmptyDataError:
@@ -64,7 +70,7 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         raise BazaarError(
             f"{path}: the file cannot be read as {suffix} ({reason}): correct it or save it again"
         ) from None
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
         raise BazaarError(f"{path}: the column {repeated[0]!r} appears more than once: rename or drop one of them")
     if not len(frame):
@@ -93,8 +99,7 @@ def notes_of(frame: pd.DataFrame) -> tuple[str, ...]:
 
 def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
     """The table, its header as written (pandas itself renames repeated columns), and notes."""
-    raw = path.read_bytes()
-    found = find_out(gzip.decompress(raw) if path.name.lower().endswith(".gz") else raw, format, usual)
+    found = find_out(_bytes(path), format, usual)
     options: dict[str, Any] = {
         "sep": found.separator,
         "quotechar": found.quote,
@@ -117,12 +122,26 @@ def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFram
     return frame, names, (*found.notes, *index)
 
 
+def _bytes(path: Path) -> bytes:
+    """What a text file holds, unpacked; one that memory may not hold is not read to its end."""
+    room = text_room()
+    if not path.name.lower().endswith(".gz"):
+        refuse_too_large(path.stat().st_size, room)
+        return path.read_bytes()
+    with gzip.open(path) as file:
+        raw = file.read(room + 1)
+    refuse_too_large(len(raw), room, "unpacked, the file")
+    return raw
+
+
 def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]) -> list[str]:
     """The columns of whole numbers of which some begin with zeros, as 00123: names that pandas takes for amounts."""
     separator = re.escape(found.separator.encode())
     zeros = rb"(?:^|[\n\"' ]|%b)0[0-9]+[\"' ]*(?:%b|\r?\n|$)" % (separator, separator)
-    whole = [name for name in frame.columns if _could_be_codes(frame[name])]
-    if not whole or not re.search(zeros, found.text):
+    if not re.search(zeros, found.text):
+        return []
+    whole = [str(name) for name, column in frame.items() if _could_be_codes(column)]
+    if not whole:
         return []
     written = pd.read_csv(io.BytesIO(found.text), usecols=whole, dtype=str, **options)
     return [name for name in whole if written[name].str.fullmatch(r"\s*0\d+\s*").any()]
@@ -138,21 +157,22 @@ def _could_be_codes(column: pd.Series[Any]) -> bool:
 
 def _without_groups(frame: pd.DataFrame) -> pd.DataFrame:
     """In a file with decimal commas, 1.234 is a thousand and more: pandas leaves such columns as text."""
+    columns = dict(frame.items())
     for name in frame.columns[[pd.api.types.is_string_dtype(dtype) for dtype in frame.dtypes]]:
         given = frame[name].dropna().str.strip()
         if len(given) and given.str.fullmatch(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?").all():
             bare = frame[name].str.strip().str.replace(".", "").str.replace(",", ".")
-            frame[name] = pd.to_numeric(bare)
-    return frame
+            columns[name] = pd.to_numeric(bare)
+    return pd.DataFrame(columns)  # all at once: putting them in one by one would move all others every time
 
 
 def _named(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
     """Columns without a name are left out where they are empty, or where the first only counts the rows."""
     unnamed = [place for place, name in enumerate(header) if not name and place < frame.shape[1]]
-    empty = [place for place in unnamed if frame.iloc[:, place].isna().all()]
-    counting = [place for place in unnamed if place == 0 < len(header) - 1 and _counts(frame.iloc[:, 0])]
-    if empty or counting:
-        frame = frame.iloc[:, [place for place in range(frame.shape[1]) if place not in (*empty, *counting)]]
+    empty = {place for place in unnamed if frame.iloc[:, place].isna().all()}
+    counting = {place for place in unnamed if place == 0 < len(header) - 1 and _counts(frame.iloc[:, 0])}
+    if gone := empty | counting:
+        frame = frame.iloc[:, [place for place in range(frame.shape[1]) if place not in gone]]
     note = "its first column has no name and only counts the rows, and is left out"
     named = frame.rename(columns=lambda name: str(name).strip())
     return named, [name for name in header if name], (note,) if counting else ()
@@ -160,17 +180,3 @@ def _named(frame: pd.DataFrame, header: list[str]) -> tuple[pd.DataFrame, list[s
 
 def _counts(column: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_integer_dtype(column.dtype) and (column.diff().iloc[1:] == 1).all())
-
-
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """An index with a name is a column, and so is one of texts or dates; one that only counts is none."""
-    names = [str(name) for name in pq.read_schema(path).names]
-    if len(set(names)) < len(names):
-        return pd.DataFrame(), names, ()
-    frame = pd.read_parquet(path)
-    index = frame.index
-    if index.nlevels > 1 or index.name is not None or not pd.api.types.is_integer_dtype(index.dtype):
-        frame = frame.reset_index()
-    else:
-        frame = frame.reset_index(drop=True)
-    return frame, [str(name) for name in frame.columns], ()

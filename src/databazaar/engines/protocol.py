@@ -14,6 +14,7 @@ LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
 NO_UTILITY = "the updated model has no finite utility"
 TOO_FAR = "the gain in utility is beyond what a float can hold"
+DIVERGES = "with this update the round's model has no finite utility"
 """A market's reasons to void an update that an engine found to be in good order."""
 BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 

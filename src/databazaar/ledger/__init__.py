@@ -7,7 +7,9 @@ from databazaar.ledger.accounts import Accounts, Settlement
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.ledger import Ledger
-from databazaar.ledger.replay import Access, Audit, Round, audit_entries
+from databazaar.ledger.record import Record
+from databazaar.ledger.replay import Audit, audit_entries
+from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import Terms
@@ -21,7 +23,9 @@ __all__ = [
     "Entry",
     "Ledger",
     "MemoryStore",
+    "Record",
     "Round",
+    "Rounds",
     "RuleBook",
     "Settlement",
     "Snapshot",

@@ -24,6 +24,8 @@ class Book:
     `caps` are how often providers may be drawn, for those that have said so, and `drawn` how often they were.
     `most_per_access` and `most_per_round` are the consumer's limits.
 
+    `settled` are the accesses of rounds that have not ended; one that has takes no more reserves.
+
     Beside the money it keeps what stops look at: `utilities` of the model before the first round and after each,
     `silent` rounds on end, and whether the last round `diverged`.
     """
@@ -87,7 +89,7 @@ class Book:
 
     def _reserve(self, entry: Entry) -> None:
         key, provider, amount = self._access(entry)
-        if key in self.settled:
+        if key in self.settled or key[0] < self.rounds:
             raise LedgerError(f"{entry}: this access is settled already")
         if key in self.reserved:
             raise LedgerError(f"{entry}: this access is reserved already")
@@ -135,6 +137,8 @@ class Book:
             raise LedgerError(f"{entry}: lacks its round, draw, provider or amount")
         if type(entry.amount) is not int:
             raise LedgerError(f"{entry}: its amount is not a whole number")
+        if type(entry.round) is not int or type(entry.draw) is not int:
+            raise LedgerError(f"{entry}: its round or draw is not a whole number")
         if entry.provider not in self.quotes:
             raise LedgerError(f"{entry}: provider {entry.provider!r} is not part of this market")
         return (entry.round, entry.draw), entry.provider, entry.amount
@@ -149,6 +153,7 @@ class Book:
         self.diverged = "reached" in body and reached is None
         self.silent = self.silent + 1 if all(gain is None for gain in body["gains"]) else 0
         self.rounds += 1
+        self.settled = {key for key in self.settled if key[0] >= self.rounds}
         self.asked_before = self.asked
 
     def assert_sound(self) -> None:

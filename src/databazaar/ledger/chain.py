@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -20,7 +20,11 @@ Fields = tuple[int, Kind, int | None, int | None, str | None, int | None, dict[s
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw)."""
+    """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw).
+
+    `text` is the body's canonical JSON where a store has read it and compared it with the body: it need not be written
+    again. An entry that is made or changed anywhere else has none.
+    """
 
     seq: int
     kind: Kind
@@ -30,6 +34,14 @@ class Entry:
     amount: int | None
     body: dict[str, Any]
     hash: str = ""
+    text: str | None = field(default=None, init=False, compare=False, repr=False)
+
+    @classmethod
+    def stored(cls, text: str, *fields: Any) -> Entry:
+        """An entry as a store has read it, whose body is spelled like this."""
+        entry = cls(*fields)
+        object.__setattr__(entry, "text", text)
+        return entry
 
     def sealed(self, previous: str) -> Entry:
         return Entry(*self.fields, hash=self.digest(previous))
@@ -39,7 +51,7 @@ class Entry:
         return self.seq, self.kind, self.round, self.draw, self.provider, self.amount, self.body
 
     def digest(self, previous: str) -> str:
-        return digest(previous, self.fields)
+        return digest(previous, self.fields, self.text)
 
     def __str__(self) -> str:
         where = [f"round {self.round}"] if self.round is not None else []
@@ -56,15 +68,20 @@ def canonical(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def digest(previous: str, fields: Fields) -> str:
-    """The hash of an entry: that of the one before it and of its own canonical JSON."""
+def digest(previous: str, fields: Fields, text: str | None = None) -> str:
+    """The hash of an entry: that of the one before it and of its own canonical JSON. `text` is the body's, if known."""
     seq, kind, round, draw, provider, amount, body = fields
-    plain = not body and kind in ("reserve", "post") and type(provider) is str
-    if plain and type(seq) is type(round) is type(draw) is type(amount) is int:
-        text = f'[{seq},"{kind}",{round},{draw},{_quoted(provider)},{amount},{{}}]'  # canonical, only sooner
-    else:
-        text = canonical(fields)
-    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+    if type(seq) is type(round) is int and kind in _OF_ROUNDS:  # canonical, only sooner
+        if text is None:
+            text = canonical(body) if body or type(body) is not dict else "{}"
+        if type(draw) is type(amount) is int and type(provider) is str:
+            whole = f'[{seq},"{kind}",{round},{draw},{_quoted(provider)},{amount},{text}]'
+            return hashlib.sha256(f"{previous}\n{whole}".encode()).hexdigest()
+        if draw is provider is amount is None:
+            whole = f'[{seq},"{kind}",{round},null,null,null,{text}]'
+            return hashlib.sha256(f"{previous}\n{whole}".encode()).hexdigest()
+    return hashlib.sha256(f"{previous}\n{canonical(fields)}".encode()).hexdigest()
 
 
+_OF_ROUNDS = frozenset(KINDS) - {"open", "close"}
 _quoted = lru_cache(maxsize=4096)(canonical)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import NOT_SETTLED, Book
 from databazaar.ledger.chain import GENESIS, Entry
+from databazaar.ledger.record import Record
+from databazaar.ledger.rounds import Access, Round, Rounds, Scores
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
@@ -27,33 +29,9 @@ SCORES = ("utility", "loss", "reached", "reached_loss")
 ONE = 1.0011
 """The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
 
+__all__ = ["NO_ENTRIES", "TOLERANCE", "Access", "Audit", "BestModel", "Round", "audit_entries"]
+
 NO_ENTRIES = "the ledger has no entries"
-
-
-@dataclass(frozen=True)
-class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved."""
-
-    draw: int
-    provider: int
-    probability: float
-    gain: float | None
-    paid: int
-    failure: str | None = None
-    quoted: int = 0
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round as it was committed. `utility` and `loss` are those of the model the round began with, `reached` and
-    `reached_loss` those of the model it ended with."""
-
-    number: int
-    accesses: tuple[Access, ...]
-    utility: float
-    loss: float | None
-    reached: float | None = None
-    reached_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +48,8 @@ class BestModel:
 class Audit:
     """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
 
-    What it went through on the way is there too: the terms, the book, every round, and for every round and what would
-    come after the last one the distribution and the purse.
+    What it went through on the way is there too: the terms, the book, the `scores` of the last round, and where it was
+    asked for a `record`, of which `history` are the rounds.
     """
 
     entries: int = 0
@@ -84,13 +62,22 @@ class Audit:
     terms: Terms | None = None
     book: Book | None = None
     closing: dict[str, Any] | None = None
-    history: list[Round] = field(default_factory=list)
-    distributions: list[NDArray[np.float64]] = field(default_factory=list)
-    purses: list[Purse] = field(default_factory=list)
+    scores: Scores | None = None
+    record: Record | None = None
 
     @property
     def ok(self) -> bool:
         return self.first_broken is None
+
+    @property
+    def history(self) -> Sequence[Round]:
+        """The rounds, where they were recorded."""
+        return Rounds() if self.record is None else self.record.rounds
+
+    @property
+    def distributions(self) -> NDArray[np.float64]:
+        """p at the start of each round, then the final p, where they were recorded: `Record` says how many rows."""
+        return np.zeros((0, 0)) if self.record is None else self.record.distributions
 
     @property
     def delivered(self) -> str | None:
@@ -110,12 +97,13 @@ class Audit:
         return f"{self.entries} entries and {rounds} replayed, all as recorded; the run is {end}"
 
 
-def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None) -> Audit:
+def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *, record: bool = True) -> Audit:
     """Verifies the chain, the book's rules, and that draws, distributions, payments and stop follow from the terms.
 
+    Without a `record` memory does not grow with the rounds, but for what the stops look at: a number for each.
     A rule whose package is not installed here is no fault of the ledger: it raises `MissingRuleError`.
     """
-    audit = Audit()
+    audit = Audit(record=Record() if record else None)
     try:
         replay = None
         for entry in entries:
@@ -159,13 +147,18 @@ class _Replay:
         if self.terms.format == 1:
             self.drawn, self.stopped = _next_of_format_1(self.rules, self.state, self.book)
         else:
-            self.stopped = self.rules.stopped(self.book)
-            self.drawn = self.rules.draw(self.state, self.book) if self.stopped is None else None
-        purse = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
-        self.audit.purses.append(purse)
-        if not purse.available.any():
-            purse = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
-        self.audit.distributions.append(self.rules.sampler.probabilities(self.state, purse).copy())
+            purse = self.rules.purse(self.book)
+            self.stopped = self.rules.stopped(self.book, purse)
+            self.drawn = self.rules.draw(self.state, self.book, purse) if self.stopped is None else None
+        self.order = self.drawn.draws.tolist() if self.drawn is not None else []
+        if self.audit.record is not None:
+            self._record_chances(self.audit.record)
+
+    def _record_chances(self, record: Record) -> None:
+        purse = asked = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
+        if not asked.available.any():
+            asked = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
+        record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
@@ -183,7 +176,7 @@ class _Replay:
             self._check_round(entry, self.drawn)
             return
         expected = self.reserves if entry.kind == "reserve" else len(self.settled)
-        draws = self.drawn.draws
+        draws = self.order
         who = self.terms.roster.ids[draws[expected]] if expected < len(draws) else None
         if (entry.draw, entry.provider) != (expected, who):
             raise LedgerError(f"{entry}: {entry.provider} was not drawn here, {who or 'nobody'} was")
@@ -206,14 +199,14 @@ class _Replay:
         paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
         if paid != self.rules.pay(drawn, gains):
             raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
-        if not np.allclose(body["probabilities"], drawn.probabilities, rtol=TOLERANCE, atol=0):
+        if not _alike(body["probabilities"], drawn.probabilities.tolist()):
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
-        self._check_scores(entry, drawn, gains)
+        self._check_scores(entry, gains)
         self.state = self.rules.learn(self.state, drawn, gains)
         self._note_best(body)
         self.audit.model = body["model"]
         self.audit.rounds += 1
-        self.audit.history.append(self._round(entry, drawn, paid))
+        self._note_round(body, drawn, paid)
         self.book.assert_sound()
         if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
             self._check_snapshot(self.snapshot)
@@ -228,31 +221,31 @@ class _Replay:
         if body["reached"] is not None and body["reached"] > self.audit.best.utility:
             self.audit.best = BestModel(self.audit.rounds + 1, body["reached"], body["reached_loss"], body["model"])
 
-    def _check_scores(self, entry: Entry, drawn: Drawn, gains: list[float | None]) -> None:
+    def _check_scores(self, entry: Entry, gains: list[float | None]) -> None:
         """What the ledger alone can say of utilities and models: each round goes on where the last one ended."""
         body = entry.body
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
         _refuse_no_scores(entry, self.terms.bounded_utility)
-        by_provider = dict(zip(drawn.draws.tolist(), gains, strict=True))
-        if gains != [by_provider[provider] for provider in drawn.draws.tolist()]:
+        by_provider = dict(zip(self.order, gains, strict=True))
+        if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
         reached = body["utility"] if self.terms.format == 1 else body["reached"]
-        if self.terms.format != 1 and self.audit.history:
-            last = self.audit.history[-1]
-            if (body["utility"], body["loss"]) != (last.reached, last.reached_loss):
-                raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
+        last = self.audit.scores
+        before = None if self.terms.format == 1 or last is None else (last.reached, last.reached_loss)
+        if before is not None and (body["utility"], body["loss"]) != before:
+            raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
         unmoved = reached is None or all(gain is None for gain in gains)
         if unmoved and body["model"] != self.audit.model:
             raise LedgerError(f"{entry}: the model changed in a round that took no step")
 
-    def _round(self, entry: Entry, drawn: Drawn, paid: list[int]) -> Round:
-        body = entry.body
-        draws, reasons = drawn.draws.tolist(), [settled.body.get("reason") for settled in self.settled]
-        lines = zip(draws, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
-        accesses = tuple(Access(draw, *line) for draw, line in enumerate(lines))
-        reached, loss = body.get("reached"), body.get("reached_loss")
-        return Round(entry.round or 0, accesses, body["utility"], body["loss"], reached, loss)
+    def _note_round(self, body: dict[str, Any], drawn: Drawn, paid: list[int]) -> None:
+        scores = Scores(body["utility"], body["loss"], body.get("reached"), body.get("reached_loss"))
+        self.audit.scores = scores
+        if self.audit.record is not None:
+            reasons = [settled.body.get("reason") for settled in self.settled]
+            lines = zip(self.order, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
+            self.audit.record.ends(lines, scores)
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body
@@ -290,13 +283,10 @@ class _Replay:
         self.stopped = BY_CONSUMER
 
     def _check_last_words(self, entry: Entry) -> None:
-        claimed, history = entry.body, self.audit.history
+        claimed, last = entry.body, self.audit.scores
         _refuse_no_scores(entry, self.terms.bounded_utility)
-        if history:
-            last = history[-1]
-            ended = (last.utility, last.loss) if last.reached is None else (last.reached, last.reached_loss)
-            if (claimed["utility"], claimed["loss"]) != ended:
-                raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
+        if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
+            raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
         assert self.stopped is not None
         if claimed["message"] != message_of(self.stopped, self.book, self.terms.currency):
             raise LedgerError(f"{entry}: its message does not follow from the rounds")
@@ -343,6 +333,12 @@ def _refuse_no_scores(entry: Entry, bounded: bool) -> None:
     utilities = [scores[name] for name in ("utility", "reached") if name in scores]
     if bounded and not all(0 <= utility <= ONE for utility in utilities):
         raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
+
+
+def _alike(recorded: list[float], replayed: list[float]) -> bool:
+    """Whether every probability is within `TOLERANCE` of the one that the replay came to."""
+    pairs = zip(recorded, replayed, strict=False)
+    return len(recorded) == len(replayed) and all(abs(one - its) <= TOLERANCE * abs(its) for one, its in pairs)
 
 
 def _endless(rules: RuleBook, round: int) -> Purse:

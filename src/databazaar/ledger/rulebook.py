@@ -119,21 +119,21 @@ class RuleBook:
         quotes = self.quotes_at(book.rounds)
         return Purse(book.left + book.held, quotes, caps, terms.most_per_access, terms.most_per_round)
 
-    def stopped(self, book: Book) -> Stopped | None:
-        """The first stop that has a reason to end the run before its next round."""
+    def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
+        """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
         if book.diverged:
             return DIVERGED
-        purse, shortens = self.purse(book), bool(getattr(self.sampler, "shortens_rounds", False))
+        purse, shortens = purse or self.purse(book), bool(getattr(self.sampler, "shortens_rounds", False))
         history = History(book.rounds, book.utilities, book.silent, purse, self.terms.per_round, shortens)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 
-    def draw(self, state: Vector, book: Book) -> Drawn:
+    def draw(self, state: Vector, book: Book, purse: Purse | None = None) -> Drawn:
         """Whom the next round asks. Draws that the purse does not pay for or that are used up are left out."""
-        purse, providers = self.purse(book), len(self.terms.roster)
+        purse, providers = purse or self.purse(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
         wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
-        known = wanted.ndim == 1 and bool(((wanted >= 0) & (wanted < providers)).all())
+        known = wanted.ndim == 1 and all(0 <= one < providers for one in wanted.tolist())
         if not known or not 1 <= len(wanted) <= self.terms.per_round:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "

@@ -16,66 +16,16 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
+from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
 from databazaar.ledger.store import Snapshot, Store
-
-_meta = sa.MetaData()
 
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
 
+PAGE = 4096
+"""So many entries are read at once."""
+
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
-
-ENTRIES = sa.Table(
-    "bazaar_entries",
-    _meta,
-    sa.Column("run", sa.String(64), primary_key=True),
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.String(8), nullable=False),
-    sa.Column("round", sa.BigInteger),
-    sa.Column("draw", sa.BigInteger),
-    sa.Column("provider", sa.Text),
-    sa.Column("amount", sa.BigInteger),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False),
-    sa.CheckConstraint("amount >= 0", name="bazaar_amount_not_negative"),
-    sa.UniqueConstraint("run", "kind", "round", "draw", name="bazaar_one_per_access"),
-)
-
-SNAPSHOTS = sa.Table(
-    "bazaar_snapshots",
-    _meta,
-    sa.Column("run", sa.String(64), primary_key=True),
-    sa.Column("next_round", sa.BigInteger, nullable=False),
-    sa.Column("sampler", sa.LargeBinary, key="state", nullable=False),  # the name that it has had since format 1
-    sa.Column("params", sa.LargeBinary, nullable=False),
-)
-
-_APPEND_ONLY = {
-    "sqlite": "CREATE TRIGGER bazaar_no_{verb} BEFORE {verb} ON bazaar_entries "
-    "BEGIN SELECT RAISE(ABORT, 'ledger entries are append-only'); END",
-    "postgresql": "CREATE TRIGGER bazaar_no_{verb} BEFORE {verb} ON bazaar_entries "
-    "FOR EACH STATEMENT EXECUTE FUNCTION bazaar_refuse()",
-}
-_BEFORE = {
-    "sqlite": "CREATE TRIGGER bazaar_no_replace BEFORE INSERT ON bazaar_entries "
-    "WHEN EXISTS (SELECT 1 FROM bazaar_entries WHERE run = NEW.run AND seq = NEW.seq) "
-    "BEGIN SELECT RAISE(ABORT, 'ledger entries are append-only'); END",
-    "postgresql": "CREATE FUNCTION bazaar_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION 'ledger entries are append-only'; END $$",
-}
-"""The database holds everybody to it, not only this program, that entries are written once."""
-
-
-def _forbid_changes(_table: Any, connection: sa.Connection, **_: Any) -> None:
-    dialect = connection.dialect.name
-    rule = _APPEND_ONLY.get(dialect)
-    if rule:
-        connection.exec_driver_sql(_BEFORE[dialect])
-    for verb in ("UPDATE", "DELETE", *(["TRUNCATE"] if dialect == "postgresql" else [])) if rule else ():
-        connection.exec_driver_sql(str(rule).format(verb=verb))
-
-
-sa.event.listen(ENTRIES, "after_create", _forbid_changes)
 
 
 class SqlStore(Store):
@@ -89,11 +39,18 @@ class SqlStore(Store):
         try:
             self._engine = sa.create_engine(url)
             if create:
-                if self._engine.dialect.name == "sqlite":
-                    sa.event.listen(self._engine, "connect", _durable)
-                _meta.create_all(self._engine)
+                self._prepare()
         except (SQLAlchemyError, ImportError) as reason:
-            raise BazaarError(f"the ledger's database cannot be opened ({_brief(reason)}): check its URL") from None
+            raise BazaarError(f"the ledger's database cannot be opened ({brief(reason)}): check its URL") from None
+
+    def _prepare(self) -> None:
+        if self._engine.dialect.name == "sqlite":
+            sa.event.listen(self._engine, "connect", _durable)
+        try:
+            prepare(self._engine)
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     @classmethod
     def file(cls, path: Path, run: str) -> SqlStore:
@@ -115,31 +72,52 @@ class SqlStore(Store):
             raise BazaarError(BEING_PLAYED)
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
-        rows = [_row(self._run, entry) for entry in entries]
+        rows, committing = [_row(self._run, entry) for entry in entries], False
         try:
-            with self._engine.begin() as connection:
+            with self._engine.connect() as connection, connection.begin() as transaction:
+                _wait_for_the_disk(connection)
                 connection.execute(ENTRIES.insert(), rows)
                 if snapshot is not None:
                     values = {"next_round": snapshot.next_round, "state": snapshot.state, "params": snapshot.params}
                     mine = SNAPSHOTS.c.run == self._run
                     if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
                         connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))
+                committing = True
+                transaction.commit()
         except IntegrityError:
             raise LedgerError(
                 f"{entries[0]}: another process has written this entry: let only one process run a market"
             ) from None
         except DBAPIError as reason:
-            lost = "it is not known whether this step was kept: resume the run, which finds out"
-            kept = lost if reason.connection_invalidated else "nothing of this step was kept"
-            raise LedgerError(f"the ledger cannot be written ({_brief(reason)}): {kept}") from None
+            if committing and reason.connection_invalidated:
+                raise LedgerError(
+                    f"the ledger's database was lost while a step was being committed ({brief(reason)}): it is not "
+                    "known whether that was kept; `bazaar resume` finds out, and goes on from there"
+                ) from None
+            raise LedgerError(
+                f"the ledger cannot be written ({brief(reason)}): nothing of this step was kept"
+            ) from None
 
     def entries(self) -> Iterator[Entry]:
-        query = sa.select(*ENTRIES.c[1:]).where(ENTRIES.c.run == self._run).order_by(ENTRIES.c.seq)
+        """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
+        a long ledger neither holds all of it nor holds up the run that writes."""
+        mine = ENTRIES.c.run == self._run
+        last = sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)
+        query = sa.select(*ENTRIES.c[1:]).where(mine).order_by(ENTRIES.c.seq).limit(PAGE)
         try:
             with self._engine.connect() as connection:
-                rows = connection.execute(query).all()  # at once: a reader must not hold up the run that writes
-            for seq, kind, round, draw, provider, amount, body, seal in rows:
-                yield Entry(seq, kind, round, draw, provider, amount, _parsed(seq, kind, body), seal)
+                refuse_newer(connection)
+                end = connection.execute(last).scalar()
+                query = query.where(ENTRIES.c.seq <= end) if end is not None else query
+                rows = connection.execute(query).all()
+            while rows:
+                for seq, kind, round, draw, provider, amount, body, seal in rows:
+                    parsed = _parsed(seq, kind, body)
+                    yield Entry.stored(body, seq, kind, round, draw, provider, amount, parsed, seal)
+                if len(rows) < PAGE:
+                    return
+                with self._engine.connect() as connection:
+                    rows = connection.execute(query.where(ENTRIES.c.seq > rows[-1][0])).all()
         except (SQLAlchemyError, UnicodeDecodeError) as reason:
             raise self._unread(reason) from None
 
@@ -156,12 +134,13 @@ class SqlStore(Store):
         """Drops the parameters, which the run's folder has by now, and leaves one compact file without a log."""
         try:
             with self._engine.begin() as connection:
+                _wait_for_the_disk(connection)
                 connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
             if self._engine.dialect.name == "sqlite":
                 self._compact()
         except DBAPIError as reason:
             raise LedgerError(
-                f"the ledger cannot be sealed ({_brief(reason)}): close what else has it open, then resume the run"
+                f"the ledger cannot be sealed ({brief(reason)}): close what else has it open, then resume the run"
             ) from None
         finally:
             self.dispose()
@@ -183,7 +162,7 @@ class SqlStore(Store):
         """A file that cannot be read is damaged; a server that does not answer says nothing about the ledger."""
         if self._engine.dialect.name != "sqlite" and isinstance(reason, OperationalError):
             return _unreachable(reason)
-        return LedgerError(f"the ledger cannot be read ({_brief(reason)}): its file is damaged")
+        return LedgerError(f"the ledger cannot be read ({brief(reason)}): its file is damaged")
 
     def dispose(self) -> None:
         if self._holding is not None:
@@ -194,13 +173,21 @@ class SqlStore(Store):
         self._engine.dispose()
 
 
+def _wait_for_the_disk(connection: sa.Connection) -> None:
+    """A commit is answered when it is durable, whatever the role or the database has as its default."""
+    if connection.dialect.name == "postgresql":
+        setting = sa.func.current_setting("synchronous_commit")
+        on = sa.func.set_config("synchronous_commit", "on", True)
+        connection.execute(sa.select(on).where(setting.not_in(["on", "remote_apply"])))
+
+
 def read_only(path: Path) -> sa.URL:
     """A URL that opens a SQLite file without changing a byte of it."""
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
 
 
 def _unreachable(reason: Exception) -> UncheckableError:
-    return UncheckableError(f"the ledger's database cannot be reached ({_brief(reason)}): start it, or check its URL")
+    return UncheckableError(f"the ledger's database cannot be reached ({brief(reason)}): start it, or check its URL")
 
 
 def _durable(connection: Any, _record: Any) -> None:
@@ -226,6 +213,8 @@ def _row(run: str, entry: Entry) -> dict[str, Any]:
 
 def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:
     """The body, which must be spelled the one canonical way and belong to a kind that exists."""
+    if body == "{}" and kind in KINDS:
+        return {}
     try:
         parsed = json.loads(body)
         if not isinstance(parsed, dict) or canonical(parsed) != body or kind not in KINDS:
@@ -235,6 +224,6 @@ def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:
     return parsed
 
 
-def _brief(reason: BaseException) -> str:
+def brief(reason: BaseException) -> str:
     original = getattr(reason, "orig", None) or reason
     return " ".join(str(original).split())[:200]

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import open_plain, unless_locked
-from databazaar.ledger.sql import ENTRIES
+from databazaar.ledger.schema import ENTRIES
 
 LARGEST_FILE = 4 * 2**30
 """Bytes of a ledger's file, thirty times what 100,000 rounds take."""

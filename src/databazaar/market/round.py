@@ -4,14 +4,15 @@
     ask       = Ask(state.params, drawn.asked, …)                        line 6, answered by an engine
     proposed  = propose(aggregator, state, drawn, replies, step)         line 10, if all of them are valid
     concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
-    state     = reach(state, concluded, scores)                          with the new model, which has been scored
+    state     = reach(state, concluded)                                  with the new model, which has been scored
 
 Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
-(where gains are measured together: as no better than the worst of its round), is
-left out of the average (which is then over the valid draws), and is not paid. A step that leads to a model without a
-finite utility is not taken. A consumer with training rows of its own, which the paper does not have either: its own
-update takes part in the average of every round, as one more draw that costs nothing; what it buys is therefore never
-far from what it knows itself.
+(where gains are measured together: as no better than the worst of its round), is left out of the average (which is
+then over the valid draws), and is not paid. Where the round's model has no finite utility although every update by
+itself leads to one, the longest update is void, and then the next, until it has one: two parties whose updates are in
+order one by one can neither end a run nor spoil it. A consumer with training rows of its own, which the paper does
+not have either: its own update takes part in the average of every round, as one more draw that costs nothing; what it
+buys is therefore never far from what it knows itself.
 
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters whoever moves the model least: once the
 model is good, a single provider's update does harm alone although the average of several helps, and the best is then
@@ -41,7 +42,7 @@ from torch import Tensor
 
 from databazaar.aggregators import Aggregator, Mean
 from databazaar.engines import Replies
-from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
+from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
@@ -113,10 +114,12 @@ class Proposed:
     """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
     turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i for gains
     `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's move with
-    all of its part, followed by as many with none of it. `own` is the consumer's update."""
+    all of its part, followed by as many with none of it. `good` are the draws that the last row counts, `own` is the
+    consumer's update."""
 
     models: Tensor
     aggregator: Tensor
+    good: Sequence[int]
     own: Tensor | None = None
     gains: str = "alone"
 
@@ -154,7 +157,7 @@ def propose(
         each = move.halfway_with_and_without_each(good)
     else:
         each = state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, own, gains)
+    return Proposed(torch.cat([each, params[None]]), combined, good, own, gains)
 
 
 @dataclass(frozen=True)
@@ -249,8 +252,8 @@ def conclude(
     gains = [by_provider[i] for i in draws]
     params, combined = proposed.models[-1], proposed.aggregator
     known: Scores | None = whole
-    if len(reasons) != len(replies.failures):
-        good = [i for i in draws if by_provider[i] is not None]
+    good = [i for i in draws if by_provider[i] is not None]
+    if good != proposed.good:
         params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
         known = None
     settlement = Settlement(
@@ -275,21 +278,26 @@ def _split(scores: Scores) -> tuple[Scores, Scores]:
     return Scores(utility[:-1], loss[:-1]), Scores(utility[-1:], loss[-1:])
 
 
-def reach(state: State, concluded: Concluded, scores: Scores) -> tuple[State, Settlement]:
-    """The state after the round, and its settlement. `scores` are those of the new model.
+def without_longest(drawn: Drawn, replies: Replies, concluded: Concluded) -> Replies | None:
+    """The replies of a round whose model has no finite utility, without the longest update that it counts; None where
+    it counts none. What makes numbers overflow is long, so whoever sends ordinary updates keeps its place."""
+    draws = zip(drawn.draws.tolist(), concluded.settlement.gains, strict=True)
+    counted = {i for i, gain in draws if gain is not None}
+    if not counted:
+        return None
+    lengths = torch.linalg.vector_norm(replies.updates.double(), dim=1).tolist()
+    longest = max((length, i) for length, i in zip(lengths, drawn.asked, strict=True) if i in counted)[1]
+    return replace(replies, failures={**replies.failures, longest: DIVERGES})
 
-    A model without a finite utility is not reached: the round is paid, and the old model stays.
-    """
-    utility, loss = float(scores.utility[0]), first_loss(scores)
-    fine = bool(np.isfinite(utility))
-    settlement = replace(concluded.settlement, reached=utility if fine else None, reached_loss=loss if fine else None)
-    kept = (
-        replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
-        if fine
-        else state
-    )
-    if kept.utility > state.best.utility:
-        kept = replace(kept, best=Best(state.round + 1, kept.params, kept.utility))
+
+def reach(state: State, concluded: Concluded) -> tuple[State, Settlement]:
+    """The state after the round, and its settlement. The new model has been scored, and its utility is finite."""
+    assert concluded.scores is not None
+    utility, loss = float(concluded.scores.utility[0]), first_loss(concluded.scores)
+    settlement = replace(concluded.settlement, reached=utility, reached_loss=loss)
+    kept = replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
+    if utility > state.best.utility:
+        kept = replace(kept, best=Best(state.round + 1, kept.params, utility))
     return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import Tensor
@@ -16,7 +16,17 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.round import Best, Concluded, Proposed, State, conclude, first_loss, propose, reach
+from databazaar.market.round import (
+    Best,
+    Concluded,
+    Proposed,
+    State,
+    conclude,
+    first_loss,
+    propose,
+    reach,
+    without_longest,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,18 +127,30 @@ class MarketRun:
         return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains)
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
-        """What is paid and learned, and the model that the round comes to."""
+        """What is paid and learned, and the model that the round comes to, which has a finite utility."""
         step = self.step_size
         if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
             proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own)
             scores = self.evaluator.score(proposed.models)
-        return conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
+        while True:
+            concluded = conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
+            reached = concluded.scores or self.evaluator.score(concluded.params[None])
+            if np.isfinite(reached.utility[0]):
+                return replace(concluded, scores=reached)
+            fewer = without_longest(drawn, replies, concluded)
+            if fewer is None:  # a utility that has had a value here, and has none now
+                return replace(concluded, scores=self._scores_now())
+            replies = fewer
+
+    def _scores_now(self) -> Scores:
+        """The scores of the model that the round began with, as they were measured."""
+        loss = np.nan if self.state.loss is None else self.state.loss
+        return Scores(np.array([self.state.utility]), np.array([loss]))
 
     def settle(self, drawn: Drawn, concluded: Concluded) -> None:
         """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
-        scores = concluded.scores or self.evaluator.score(concluded.params[None])
-        self.state, settlement = reach(self.state, concluded, scores)
+        self.state, settlement = reach(self.state, concluded)
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
             ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)

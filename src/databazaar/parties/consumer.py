@@ -72,6 +72,8 @@ class Consumer(Displayed):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise BazaarError(f"{name} = {value!r} must be a whole number of at least 1")
+            if value >= 2**63:
+                raise BazaarError(f"{name} = {float(value):.2g} is more than a ledger holds: lower it")
         if not callable(self.step) and not self.step > 0:
             raise BazaarError(f"step = {self.step} must be positive")
         if not callable(self.utility) and self.utility not in BUILT_IN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from databazaar.files import write_whole
 from databazaar.money import Currency
 from databazaar.reports import style
+from databazaar.reports.curves import thinned
 from databazaar.reports.gain_figures import gain_per_coin, shares
 from databazaar.reports.wording import amount, count, number, percent
 from databazaar.runs.report import Payout, Report
@@ -47,7 +49,7 @@ def learning(report: Report) -> Figure:
 
 
 def _curve(axes: Axes, values: Sequence[float], name: str, colour: str) -> None:
-    axes.plot(values, color=colour, marker="o" if len(values) <= 30 else "", markersize=3.5, clip_on=False)
+    axes.plot(*thinned(values), color=colour, marker="o" if len(values) <= 30 else "", markersize=3.5, clip_on=False)
     axes.plot(len(values) - 1, values[-1], "o", color=colour, markersize=5.5, clip_on=False, zorder=5)
     axes.set_title(name, loc="left", color=colour)
     axes.set_title(f"{number(values[0])} → {number(values[-1])}", loc="right", fontweight="normal")
@@ -58,7 +60,7 @@ def _curve(axes: Axes, values: Sequence[float], name: str, colour: str) -> None:
 def distribution(report: Report) -> Figure:
     """The sampling distribution over time: a row for each provider, a column for each round."""
     p = np.asarray(report.distributions, dtype=float).T
-    providers, columns = p.shape
+    providers, columns = p.shape[0], p.shape[1] if report.stride == 1 else len(report.rounds) + 1
     figure = style.new_figure(style.height_for(providers))
     axes = figure.subplots()
     norm = _probability_norm(p)
@@ -188,22 +190,19 @@ def _short(value: float) -> str:
 @style.styled
 def spend(report: Report) -> Figure:
     """Cumulative payments against the budget, with what was voided on the way and refunded at the end, or is held."""
-    paid = [0.0]
-    voided = [0.0]
-    for round_ in report.rounds:
-        paid.append(paid[-1] + sum(access.paid for access in round_.accesses))
-        failed = sum(access.quoted for access in round_.accesses if access.failure is not None)
-        voided.append(voided[-1] + failed)
+    rounds = report.columns
+    places, paid = thinned([0.0, *accumulate(map(float, rounds.in_rounds(rounds.paid)))])
+    voided = [0.0, *accumulate(map(float, rounds.in_rounds(rounds.voided)))]
     figure = style.new_figure()
     axes = figure.subplots()
     ends, top = len(report.rounds), float(report.budget)
     written = amount(report.currency, report.budget)
     axes.axhline(top, color=style.INK, linestyle=(0, (4, 3)), linewidth=1.3, label=f"Budget {written}")
-    axes.fill_between(range(ends + 1), paid, color=style.BLUE, alpha=0.14, linewidth=0)
+    axes.fill_between(places, paid, color=style.BLUE, alpha=0.14, linewidth=0)
     written = amount(report.currency, report.spent)
-    axes.plot(paid, color=style.BLUE, marker="o" if ends <= 30 else "", markersize=3.5, label=f"Paid {written}")
+    axes.plot(places, paid, color=style.BLUE, marker="o" if ends <= 30 else "", markersize=3.5, label=f"Paid {written}")
     written = amount(report.currency, round(voided[-1]))
-    axes.plot(voided, color=style.VERMILLION, linestyle=(0, (2, 1.5)), label=f"Voided {written}")
+    axes.plot(*thinned(voided), color=style.VERMILLION, linestyle=(0, (2, 1.5)), label=f"Voided {written}")
     _rest(axes, report)
     style.rounds_axis(axes, ends)
     axes.set_ylim(0, max(top, voided[-1], 1.0) * 1.06)

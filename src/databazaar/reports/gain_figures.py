@@ -20,7 +20,8 @@ FARTHEST = 3.0
 def shares(report: Report) -> Figure:
     """The part of a round's money that the sampler's chances give to each provider, round by round: the best paid by
     name, and all others as one."""
-    rows = Course(report).shares
+    course = Course(report)
+    rows, rounds = course.shares, np.array(course.begins)
     places = sorted(range(rows.shape[1]), key=lambda i: (-report.payouts[i].pay, i))
     named, rest = places[: len(style.OWNER_COLOURS)], places[len(style.OWNER_COLOURS) :]
     names, lines = [report.payouts[i].provider for i in named], [rows[:, i] for i in named]
@@ -31,8 +32,8 @@ def shares(report: Report) -> Figure:
     at = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_COLUMNS)).astype(int))
     figure = style.new_figure(3.9)
     axes = figure.subplots()
-    axes.stackplot(at, [100 * line[at] for line in lines], colors=colours, linewidth=0.6, edgecolor="white")
-    style.rounds_axis(axes, len(rows) - 1)
+    axes.stackplot(rounds[at], [100 * line[at] for line in lines], colors=colours, linewidth=0.6, edgecolor="white")
+    style.rounds_axis(axes, course.rounds)
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_formatter(lambda value, _position: f"{value:.0f} %")
     axes.set_title("Share of a round’s money, by the chances", loc="left")

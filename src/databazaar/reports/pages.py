@@ -17,17 +17,19 @@ from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
 from databazaar import __version__
+from databazaar.display import shown
 from databazaar.money import Currency
 from databazaar.reports import wording
 
 OURS = "databazaar"
 """The prefix of our own templates."""
+JOINER = "\u200d"
 
 
-def page(template: str, **shown: object) -> str:
+def page(template: str, **given: object) -> str:
     """The page that the template makes of what it is given. The same arguments give the same bytes."""
     package = template.partition("/")[0]
-    return _environment(package).get_template(template).render(shown)
+    return _environment(package).get_template(template).render(given)
 
 
 @cache
@@ -60,7 +62,12 @@ def _environment(package: str) -> Environment:
 
 def _finalized(value: object) -> object:
     """Everything that a template puts out comes through here, before it is escaped."""
-    return wording.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return _words(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _words(text: object) -> str:
+    """Words as a page shows them, with the joiner that some letters and smileys are made with."""
+    return JOINER.join(shown(part, None) for part in str(text).split(JOINER))
 
 
 def named(text: object) -> Markup:
@@ -69,8 +76,8 @@ def named(text: object) -> Markup:
     >>> named("<north>\\x00")
     Markup('<bdi>&lt;north&gt;�</bdi>')
     """
-    shown = wording.printable(text)
-    return Markup("<bdi>{}</bdi>").format(shown if shown.strip() else "(no name)")
+    name = _words(text)
+    return Markup("<bdi>{}</bdi>").format(name if name.strip() else "(no name)")
 
 
 def money(currency: Currency, minor: int) -> Markup:

@@ -119,11 +119,8 @@ def rules(report: Report) -> list[RuleView]:
 def failures(report: Report) -> list[FailureView]:
     """Accesses that were voided, grouped by reason, most frequent first."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for round_ in report.rounds:
-        for access in round_.accesses:
-            if access.failure is not None:
-                who = report.payouts[access.provider].provider
-                groups[common_reason(access.failure, who, round_.number)].append(access.provider)
+    for round, place, reason in report.columns.failures:
+        groups[common_reason(reason, report.payouts[place].provider, round)].append(place)
     ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
         FailureView(reason, len(who), tuple(report.payouts[provider].provider for provider in dict.fromkeys(who)))

@@ -1,31 +1,11 @@
-"""How the report writes numbers, money and other people's names."""
+"""How the report writes numbers and money."""
 
 from __future__ import annotations
 
 import math
-import unicodedata
 from decimal import Decimal
 
 from databazaar.money import Currency
-
-DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Characters that turn the direction of the text after them."""
-
-
-def printable(text: object) -> str:
-    """The text without characters that no page, file or terminal may hold: controls, surrogates, non-characters, and
-    those that would turn the direction of the text around it.
-
-    >>> printable("north\\x00bank \\u202eknab")
-    'north�bank �knab'
-    """
-    return "".join(
-        " " if character.isspace() else "\ufffd" if _unprintable(character) else character for character in str(text)
-    )
-
-
-def _unprintable(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cs", "Cn"} or unicodedata.bidirectional(character) in DIRECTIONS
 
 
 def amount(currency: Currency, minor: int) -> str:

@@ -94,17 +94,14 @@ class Comparison(NamedTuple):
 def compare(report: Report) -> Comparison:
     """Sets every provider beside the others, stretch by stretch."""
     n, unit = len(report.payouts), 10**report.currency.decimals
-    valid = [
-        (when, one.provider, one.gain, one.paid / unit)
-        for when, round in enumerate(report.rounds)
-        for one in round.accesses
-        if one.gain is not None
-    ]
-    scale = max((abs(gain) for _, _, gain, _ in valid), default=0.0) or 1.0
-    when, who = (np.array([line[at] for line in valid], dtype=np.int64) for at in (0, 1))
-    gain = np.array([gain / scale for _, _, gain, _ in valid], dtype=np.float64)
-    answers = Answers(when, who, gain, np.array([line[3] for line in valid], dtype=np.float64), np.ones(len(valid)))
-    rounds = answers.summed(np.arange(len(report.rounds)))
+    rounds = report.columns
+    valid = ~np.isnan(rounds.gains)
+    when, who, gain = rounds.when[valid], rounds.providers[valid], rounds.gains[valid]
+    scale = float(np.abs(gain).max(initial=0.0)) or 1.0
+    gain = gain / scale
+    coins = np.array([paid / unit for paid in rounds.paid], dtype=np.float64)[valid]
+    answers = Answers(when, who, gain, coins, np.ones(len(who)))
+    each = answers.summed(np.arange(len(rounds)))
     own = answers.summed(_stretches(report))
     beside = own.others()
     own, beside = own.where(beside.coins > 0), beside.where(beside.coins > 0)
@@ -114,7 +111,7 @@ def compare(report: Report) -> Comparison:
     return Comparison(
         scale=scale,
         gain=sums(who, gain, n),
-        per_coin=Ratio.of(rounds.who, rounds.gain, rounds.coins, n),
+        per_coin=Ratio.of(each.who, each.gain, each.coins, n),
         ahead=Ratio.of(own.who, ahead, own.coins, n),
         steadily=Ratio.of(own.who, ahead / _usual_size(own, own.coins), own.coins, n),
         steadily_each=Ratio.of(own.who, ahead_each / _usual_size(own, own.count), own.count, n),
@@ -132,7 +129,7 @@ def _usual_size(lines: Answers, per: Numbers) -> Numbers:
 
 def _stretches(report: Report) -> Places:
     """In which stretch each round lies. What is left over at the end belongs to the last one."""
-    draws = np.cumsum([0, *(len(round.accesses) for round in report.rounds)])
+    draws = np.cumsum([0, *report.columns.sizes.tolist()]).tolist()
     stretch, begun, found = 0, 0, []
     for before in draws[:-1]:
         if before - begun >= STRETCH and draws[-1] - before >= STRETCH:

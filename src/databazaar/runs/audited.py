@@ -13,33 +13,33 @@ from typing import TYPE_CHECKING, Any
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger import Audit, Terms
-from databazaar.runs.from_ledger import report_from
 from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LEDGER, MODEL_SCHEMA, RUN, SUMMARY
 from databazaar.runs.recipe import contradicts
 from databazaar.vectors import layout_digest, measure_packed
 
 if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
-    from databazaar.runs.report import Report
 
 PIECE = 2**20
 NOTED = {"schema": RUN, "profile": "profile.json"}
 """Where that stands whose digests are in the ledger's first entry, for runs from the command line."""
 
 
-def told_by(report: Report) -> dict[str, Any]:
-    """What the summary says that follows from the ledger."""
+def told_by(audit: Audit) -> dict[str, Any]:
+    """What the summary of a closed run says that follows from its ledger."""
+    closing, terms, book = audit.closing, audit.terms, audit.book
+    assert closing is not None and terms is not None and book is not None
     return {
-        "status": report.status,
-        "message": report.message,
-        "model_hash": report.model_hash,
-        "ledger_head": report.ledger_head,
-        "rounds": len(report.rounds),
-        "budget": report.budget,
-        "spent": report.spent,
-        "refunded": report.refunded,
-        "final_utility": report.final_utility,
-        "final_loss": report.final_loss,
+        "status": closing["status"],
+        "message": closing["message"],
+        "model_hash": audit.delivered or "",
+        "ledger_head": audit.head,
+        "rounds": audit.rounds,
+        "budget": terms.budget,
+        "spent": book.spent,
+        "refunded": closing["refunded"],
+        "final_utility": closing["utility"],
+        "final_loss": closing["loss"],
     }
 
 
@@ -79,10 +79,9 @@ def _contradictions(folder: RunFolder, audit: Audit, head: str | None) -> Iterat
 
 
 def _why_summary_differs(folder: RunFolder, audit: Audit) -> Iterator[str]:
-    summary, report = folder.summary(), report_from(audit)
-    if folder.keeps_last(report.market):
-        report = replace(report, model_hash=report.last_model_hash)
-    expected = told_by(report)
+    summary, expected = folder.summary(), told_by(audit)
+    if audit.terms is not None and folder.keeps_last(audit.terms.market):
+        expected["model_hash"] = audit.model
     if summary.get("ledger_head") != audit.head:
         yield f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
     for name, value in expected.items():

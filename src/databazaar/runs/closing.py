@@ -32,7 +32,7 @@ def close_run(folder: str | Path | RunFolder) -> Report:
         raise BazaarError(f"{run.path} holds a finished run: there is nothing to close")
     try:
         store = run.store()
-        replayed = audit_entries(store.entries(), store.snapshot())
+        replayed = audit_entries(store.entries(), store.snapshot(), record=False)
         if replayed.first_broken == NO_ENTRIES or (replayed.ok and not replayed.rounds):
             raise BazaarError(
                 f"{run.path} has no settled round yet, so nobody is paid and there is no model: "
@@ -48,8 +48,8 @@ def close_run(folder: str | Path | RunFolder) -> Report:
 def _close(replayed: Audit, store: SqlStore) -> None:
     if not replayed.ok or replayed.terms is None or replayed.model is None:
         raise LedgerError(f"the run cannot be closed, because its ledger does not hold: {replayed.message}")
-    last = replayed.history[-1]
-    assert last.reached is not None  # a round that diverged is written together with the close
+    last = replayed.scores
+    assert last is not None and last.reached is not None  # a round that diverged is written together with the close
     Ledger(RuleBook.of(replayed.terms), store).close_for_consumer(replayed.model, last.reached, last.reached_loss)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
 Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
 ENDLESS = 2**63 - 1
 
 END = 0.1
@@ -37,21 +40,28 @@ class Barred(NamedTuple):
 
 
 class Course:
-    """Rows are rounds, then what would come next; columns are providers."""
+    """Rows are rounds, or in a long run `stride` rounds each, then what would come next; columns are providers.
+
+    What is said of a round is said of that very round; chances and shares are known to a row.
+    """
 
     def __init__(self, report: Report) -> None:
-        self.rounds = len(report.rounds)
-        rows = self.rounds + 1
-        self.purses = report.purses[:rows]
-        self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[:rows]
-        self.prices = np.array([purse.quotes for purse in self.purses], dtype=np.float64)
-        self.asked = np.array([float(sum(a.quoted for a in round.accesses)) for round in report.rounds])
+        self.rounds, self.stride = len(report.rounds), report.stride
+        self.begins = [*range(0, self.rounds, self.stride), self.rounds]
+        self._purses = report.purses
+        self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: len(self.begins)]
+        self.prices = np.array([self.purse(round).quotes for round in self.begins], dtype=np.float64)
+        self.asked = np.array(report.columns.in_rounds(report.columns.quoted), dtype=np.float64)
+
+    def purse(self, round: int) -> Purse:
+        """What a round was drawn from; `rounds` is the one that would come next."""
+        return self._purses[min(round, len(self._purses) - 1)]
 
     @cached_property
     def shares(self) -> Numbers:
-        """The part of its money that each round would pay to each provider, by the chances. Rows sum to 1."""
-        money = self.chances * self.prices
-        shares: Numbers = money / money.sum(axis=1, keepdims=True)
+        """The part of its money that each row would pay to each provider, by the chances. Rows sum to 1."""
+        shares: Numbers = self.chances * self.prices
+        shares /= shares.sum(axis=1, keepdims=True)
         return shares
 
     def at_end(self, of: Numbers) -> Numbers:
@@ -61,41 +71,74 @@ class Course:
             return mean
         last = self.full_rounds
         spent = np.cumsum(self.asked[:last])
-        end = slice(min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1), last)
-        mean = np.average(of[end], axis=0, weights=self.asked[end])
+        first = min(int(np.searchsorted(spent, (1 - END) * spent[-1], side="right")), last - 1)
+        rows = np.arange(first, last) // self.stride
+        weights = np.bincount(rows - rows[0], self.asked[first:last])
+        mean = np.average(of[rows[0] : rows[-1] + 1], axis=0, weights=weights)
         return mean
 
     @cached_property
     def full_rounds(self) -> int:
         """How many rounds there were until the money ran short."""
-        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.purses[0])
+        spent, from_the_start = np.cumsum(self.asked), _beyond_what_is_left(self.purse(0))
         for last in range(self.rounds, 0, -1):
             if spent[last - 1] < (1 - SHORT) * spent[-1]:
                 break
-            if not (_beyond_what_is_left(self.purses[last - 1]) & ~from_the_start).any():
+            if not (_beyond_what_is_left(self.purse(last - 1)) & ~from_the_start).any():
                 return last
         return self.rounds
 
     @cached_property
-    def _can_be_asked(self) -> NDArray[np.bool_]:
-        return np.array([purse.available for purse in self.purses])
+    def steady(self) -> NDArray[np.bool_]:
+        """Rows at whose end the same could be asked as at their start: of others, a mean over rounds says little."""
+        if self.stride == 1:
+            return np.ones(len(self.chances), dtype=bool)
+        can = [self.purse(round).available for round in self.begins]
+        return np.array([*((now == then).all() for now, then in pairwise(can)), True])
 
     def barred(self, place: int) -> Barred | None:
         """Whether a provider could not be asked any more in the end. A cap may also be used up by the last round."""
-        left = [None if purse.accesses_left is None else int(purse.accesses_left[place]) for purse in self.purses]
-        if left[-1] == 0:
-            since = left.index(0)
-            return Barred(since, "used up", int(self.prices[since, place]))
-        played = self._can_be_asked[: max(self.rounds, 1), place]
-        if played[-1]:
-            return None
-        since = len(played) - int(np.argmax(played[::-1])) if played.any() else 0
-        purse, price = self.purses[since], int(self.prices[since, place])
-        if purse.most_per_access is not None and price > purse.most_per_access:
-            return Barred(since, "access", price)
-        if purse.most_per_round is not None and price > purse.most_per_round:
-            return Barred(since, "round", price)
-        return Barred(since, "left", price)
+        left = self.purse(self.rounds).accesses_left
+        if left is not None and left[place] == 0:
+            return self._barred(bisect_left(range(self.rounds), True, key=lambda t: self._used_up(t, place)), place)
+        since = int(self._barred_since[place])
+        return None if since > max(self.rounds - 1, 0) else self._barred(since, place)
+
+    def _used_up(self, round: int, place: int) -> bool:
+        left = self.purse(round).accesses_left
+        return left is not None and left[place] == 0
+
+    @cached_property
+    def _barred_since(self) -> Places:
+        """The round from which on each could not be asked; that after the last one where it could."""
+        last = max(self.rounds - 1, 0)
+        pending = ~self.purse(last).available
+        since = np.where(pending, 0, last + 1)
+        for round in range(last - 1, -1, -1):
+            if not pending.any():
+                break
+            back = pending & self.purse(round).available
+            since[back] = round + 1
+            pending &= ~back
+        return since
+
+    def _barred(self, since: int, place: int) -> Barred:
+        purse = self.purse(since)
+        price = int(purse.quotes[place])
+        bar: Bar = "left"
+        if self._used_up(since, place):
+            bar = "used up"
+        elif purse.most_per_access is not None and price > purse.most_per_access:
+            bar = "access"
+        elif purse.most_per_round is not None and price > purse.most_per_round:
+            bar = "round"
+        return Barred(since, bar, price)
+
+    def repriced(self, place: int, row: int) -> int:
+        """The round from which on a provider had another price than in the row before this one."""
+        before = self.prices[row - 1, place]
+        rounds = range(self.begins[row - 1] + 1, self.begins[row])
+        return next((round for round in rounds if self.purse(round).quotes[place] != before), self.begins[row])
 
 
 def _beyond_what_is_left(purse: Purse) -> NDArray[np.bool_]:

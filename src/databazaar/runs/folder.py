@@ -188,7 +188,7 @@ class RunFolder(Notes):
         for name in (LAYOUT, BEGUN):
             (self.path / name).unlink(missing_ok=True)
         self._store.finish()
-        summary = {**told_by(report), "ledger_seal": seal_of(self.path / LEDGER, self.path), "settled": _now()}
+        summary = {**told_by(replayed), "ledger_seal": seal_of(self.path / LEDGER, self.path), "settled": _now()}
         write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode(), within=self.path)
         self._replayed = replayed
         return self._completed(report)
@@ -285,12 +285,14 @@ class RunFolder(Notes):
         AGGREGATORS.build(terms.rules["aggregator"])
         return terms
 
-    def replay(self) -> Audit:
-        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again."""
-        if self._replayed is None:
+    def replay(self, *, record: bool = True) -> Audit:
+        """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A
+        report needs the `record` of its rounds."""
+        if self._replayed is None or (record and self._replayed.record is None):
             try:
                 with self._reading() as reader:
-                    replayed = audit_entries(reader.entries(), snapshot := reader.snapshot())
+                    snapshot = reader.snapshot()
+                    replayed = audit_entries(reader.entries(), snapshot, record=record)
                     if replayed.ok and replayed.rounds and snapshot is None and reader.snapshot() is None:
                         replayed.first_broken = STATELESS
             except LedgerError as broken:
@@ -344,7 +346,7 @@ class RunFolder(Notes):
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        return with_files(self, self.replay(), head)
+        return with_files(self, self.replay(record=False), head)
 
 
 def _now() -> str:

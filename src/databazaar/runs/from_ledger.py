@@ -8,6 +8,7 @@ import numpy as np
 
 from databazaar.errors import LedgerError
 from databazaar.ledger.book import Book
+from databazaar.ledger.record import Record
 from databazaar.ledger.replay import Audit
 from databazaar.ledger.terms import Terms
 from databazaar.roster import Purse
@@ -19,10 +20,10 @@ def report_from(audit: Audit) -> Report:
     """The report of a ledger that has been replayed, closed or still open. One that does not hold is refused."""
     if not audit.ok or audit.terms is None or audit.book is None:
         raise LedgerError(f"the ledger does not hold, so nothing can be reported from it: {audit.message}")
-    terms, book, closing = audit.terms, audit.book, audit.closing
+    terms, book, closing, record = audit.terms, audit.book, audit.closing, audit.record or Record()
     money, sampler = terms.currency.format, SAMPLERS.build(terms.rules["sampler"])
     if closing is None:
-        last = audit.history[-1] if audit.history else None
+        utility, loss = (float("nan"), None) if audit.scores is None else audit.scores.ended
         message = (
             f"not finished: {audit.rounds} rounds played so far, {money(book.spent)} paid; "
             "nothing here is final until the run is resumed to its end, or closed"
@@ -31,8 +32,8 @@ def report_from(audit: Audit) -> Report:
             "status": "open",
             "message": message,
             "refunded": 0,
-            "utility": float("nan") if last is None else last.utility if last.reached is None else last.reached,
-            "loss": None if last is None else last.loss if last.reached is None else last.reached_loss,
+            "utility": utility,
+            "loss": loss,
         }
     return Report(
         status=closing["status"],
@@ -46,9 +47,10 @@ def report_from(audit: Audit) -> Report:
         refunded=closing["refunded"],
         held=book.held,
         payouts=payouts(terms, book),
-        rounds=tuple(audit.history),
-        distributions=np.array(audit.distributions),
-        purses=tuple(audit.purses),
+        rounds=record.rounds,
+        distributions=record.distributions,
+        purses=record.purses,
+        stride=record.stride,
         final_utility=closing["utility"],
         final_loss=closing["loss"],
         model_hash=audit.delivered or "",
@@ -60,7 +62,7 @@ def report_from(audit: Audit) -> Report:
         market=terms.market,
         consumer=terms.consumer,
         gains=getattr(sampler, "gains", "alone"),
-        exploration=_exploration(sampler, audit.purses),
+        exploration=_exploration(sampler, record.purses),
         environment=terms.environment,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -14,7 +14,8 @@ import numpy as np
 
 from databazaar.display import Displayed
 from databazaar.errors import BazaarError
-from databazaar.ledger.replay import Access, BestModel, Round
+from databazaar.ledger.replay import BestModel
+from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
 from databazaar.roster import Purse
 from databazaar.runs.brought import NUMBERS, Brought, brought_by
@@ -50,13 +51,14 @@ class Payout:
 class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
-    `distributions` holds p at the start of each round, then the final p: [T+1, n]; `purses` holds what each of them was
-    drawn from. `rules` are the settings of the
-    market's rules by noun: "sampler", "aggregator", "payment", and "stops", which is a list. While a run is `open`,
-    nothing is refunded, `held` is what is reserved for the round under way, and the final utility and model are those
-    of the last round. `stopped_by` is the reason that a stop gave, empty while the run is open. `regret_bound` is
-    Theorem 1's, where it applies; `notes` are further remarks. `market` and `consumer` are names; `run` is the id of a
-    run that has a folder, and `began` and `settled` are its dates, in UTC: the ledger itself knows no time.
+    `distributions` holds p at the start of each round, then the final p: [T+1, n]. Of a run of more than two thousand
+    rounds a row is the mean of `stride` rounds, and the last is the final p. `purses` holds what each round was drawn
+    from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator",
+    "payment", and "stops", which is a list. While a run is `open`, nothing is refunded, `held` is what is reserved for
+    the round under way, and the final utility and model are those of the last round. `stopped_by` is the reason that a
+    stop gave, empty while the run is open. `regret_bound` is Theorem 1's, where it applies; `notes` are further
+    remarks. `market` and `consumer` are names; `run` is the id of a run that has a folder, and `began` and `settled`
+    are its dates, in UTC: the ledger itself knows no time.
 
     The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
     that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
@@ -76,9 +78,9 @@ class Report(Displayed):
     spent: int
     refunded: int
     payouts: tuple[Payout, ...]
-    rounds: tuple[Round, ...]
+    rounds: Sequence[Round]
     distributions: np.ndarray
-    purses: tuple[Purse, ...]
+    purses: Sequence[Purse]
     final_utility: float
     final_loss: float | None
     model_hash: str
@@ -98,6 +100,7 @@ class Report(Displayed):
     gains: str = "alone"
     exploration: tuple[float, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    stride: int = 1
 
     @property
     def closed(self) -> bool:
@@ -113,12 +116,17 @@ class Report(Displayed):
     @property
     def utilities(self) -> list[float]:
         """Utility after 0, 1, … T rounds."""
-        return [*(one.utility for one in self.rounds), self.final_utility]
+        return [*(scores.utility for scores in self.columns.scores), self.final_utility]
 
     @property
     def losses(self) -> list[float | None]:
         """Loss after 0, 1, … T rounds; None where the utility says nothing about one."""
-        return [*(one.loss for one in self.rounds), self.final_loss]
+        return [*(scores.loss for scores in self.columns.scores), self.final_loss]
+
+    @cached_property
+    def columns(self) -> Rounds:
+        """The rounds once more, for whoever looks at all of them."""
+        return Rounds.of(self.rounds)
 
     @cached_property
     def brought(self) -> tuple[Brought, ...]:
@@ -161,17 +169,17 @@ class Report(Displayed):
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
 
     def _round_columns(self) -> dict[str, Any]:
-        paid = [0, *(sum(access.paid for access in one.accesses) for one in self.rounds)]
+        rounds = self.columns
+        paid = [0, *rounds.in_rounds(rounds.paid)]
         losses = [np.nan if loss is None else loss for loss in self.losses]
-        failed = [sum(access.failure is not None for access in one.accesses) for one in self.rounds]
         return {
             "round": range(len(paid)),
             "utility": self.utilities,
             "loss": losses,
             "spent": self._money(accumulate(paid)),
             "paid": self._money(paid),
-            "accesses": [0, *(len(one.accesses) for one in self.rounds)],
-            "failures": [0, *failed],
+            "accesses": [0, *rounds.sizes.tolist()],
+            "failures": [0, *rounds.failed.tolist()],
         }
 
     def _money(self, amounts: Iterable[int]) -> list[float] | list[int]:
@@ -190,12 +198,13 @@ class Report(Displayed):
 
     def _facts(self) -> dict[str, str]:
         given = [(name, value) for name, value in self.sampler.items() if name != "kind" and value is not None]
-        first, last = self.losses[0], self.final_loss
+        scores = self.columns.scores
+        first, last = (scores[0].loss if scores else self.final_loss), self.final_loss
         losses = {} if first is None or last is None else {"loss": f"{first:.4g} → {last:.4g}"}
         return {
             "status": self.message,
             "budget": self.currency.format(self.budget),
-            "utility": f"{self.utilities[0]:.4g} → {self.final_utility:.4g}",
+            "utility": f"{scores[0].utility if scores else self.final_utility:.4g} → {self.final_utility:.4g}",
             **losses,
             "sampler": ", ".join([self.sampler["kind"], *(f"{name} = {value}" for name, value in given)]),
             "model": self.model_hash,

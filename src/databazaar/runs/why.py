@@ -107,9 +107,9 @@ def reasons(report: Report, compared: Comparison, course: Course) -> list[Reason
 
 def _asked_alike(report: Report, course: Course) -> Reason | None:
     """Where chances follow from who can be asked alone. A run in which nobody brought anything does not tell."""
-    if not any(access.gain for round in report.rounds for access in round.accesses):
+    if not np.nan_to_num(report.columns.gains).any():
         return None
-    chances, first = course.chances, course.chances[0]
+    chances, first = course.chances[course.steady], course.chances[0]
     if _level(chances, chances > 0):
         return Reason("alike", "Everybody was asked alike, whatever they brought.")
     if _level(chances / np.where(first > 0, first, 1.0), (chances > 0) & (first > 0)):
@@ -149,15 +149,15 @@ class _Teller:
         price, rounds = self.report.currency.format(found.price), self.course.rounds
         if found.since == 0:
             return Reason("too-dear", f"It was never asked: an access costs {price}, {TOO_DEAR[found.bar]}.")
-        purses = self.course.purses
-        at_the_end = found.bar == "left" and purses[found.since].left < LONG * purses[0].left
+        purse = self.course.purse
+        at_the_end = found.bar == "left" and purse(found.since).left < LONG * purse(0).left
         if at_the_end or rounds - found.since < LONG * rounds:
             return None
         ended = f"It was not asked any more after {_after(found.since)}"
         return Reason("too-dear", f"{ended}: an access cost {price}, {TOO_DEAR[found.bar]}.")
 
     def _used_up(self, i: int, found: Barred) -> Reason:
-        caps = self.course.purses[0].accesses_left
+        caps = self.course.purse(0).accesses_left
         assert caps is not None
         if not caps[i]:
             return Reason("used-up", "It was never asked: it offers no access.")
@@ -208,7 +208,7 @@ class _Teller:
             return "steady"
         if end > start:
             return "more"
-        price = self.course.prices[max(self.course.full_rounds - 1, 0), i]
+        price = self.course.purse(max(self.course.full_rounds - 1, 0)).quotes[i]
         floor = self.report.exploration
         hardly = end < HARDLY / len(self.report.payouts)
         if floor is not None and (hardly or end * price <= MUCH * floor[i]):
@@ -217,7 +217,7 @@ class _Teller:
 
     def _repriced(self, i: int) -> Reason | None:
         """The first change of price after which the chance was another, where it had turned at that round."""
-        last = self.course.full_rounds
+        last = -(-self.course.full_rounds // self.course.stride)
         prices, chances = self.course.prices[:last, i], self.course.chances[:last, i]
         money = self.report.currency.format
         for at in (np.flatnonzero(np.diff(prices)) + 1).tolist():
@@ -229,7 +229,8 @@ class _Teller:
             if lower and turned:
                 what, often = ("dearer", "less") if rose else ("cheaper", "more")
                 change = f"from {money(int(prices[at - 1]))} to {money(int(prices[at]))}"
-                told = f"It became {what} after {_after(at)}, {change}, and was asked {often} often from then on."
+                since = f"It became {what} after {_after(self.course.repriced(i, at))}, {change}"
+                told = f"{since}, and was asked {often} often from then on."
                 return Reason("dearer" if rose else "cheaper", told)
         return None
 

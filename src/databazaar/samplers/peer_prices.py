@@ -25,11 +25,11 @@ def log_peer_prices(log_worth: Vector, log_prices: Vector) -> Vector:
     >>> np.exp(log_peer_prices(np.array([0.0, 0.0, 0.0, -9.0]), prices)).round(1)  # three equals, and one far behind
     array([15.9, 15.9, 15.9,  8. ])
     """
-    order = np.argsort(-log_worth, kind="stable")
+    order = (-log_worth).argsort(kind="stable")
     worth = np.maximum(log_worth[order] - log_worth[order[0]], -FARTHEST)
     prices = log_prices[order]
     weights = np.exp(SHARPNESS * worth)
-    betters, better_prices = np.arange(1, len(order) + 1), np.cumsum(prices)
+    betters, better_prices = np.arange(1, len(order) + 1), prices.cumsum()
     worse = _sum_after(weights) / weights
     worse_prices = _sum_after(weights * prices) / weights
     peers = np.empty_like(prices)
@@ -39,5 +39,6 @@ def log_peer_prices(log_worth: Vector, log_prices: Vector) -> Vector:
 
 def _sum_after(values: Vector) -> Vector:
     """Σ_{j>i} of each place."""
-    sums: Vector = np.append(np.cumsum(values[:0:-1])[::-1], 0.0)
+    sums = np.zeros(len(values))
+    sums[:-1] = values[:0:-1].cumsum()[::-1]
     return sums

@@ -12,6 +12,7 @@ from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.peer_prices import log_peer_prices
 from databazaar.samplers.protocol import Draws, Vector, refuse_unheard
+from databazaar.samplers.remembered import remembered
 
 RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
@@ -90,8 +91,9 @@ class Thrifty:
         """The memory and the times seen of every provider, and the `_Common` state."""
         return np.concatenate([np.zeros(2 * len(roster)), _Common(per_round=per_round)])
 
+    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        n, open_ = len(purse.quotes), purse.available
+        n, open_ = len(purse.quotes), slice(None) if purse.everybody else purse.available
         prices = purse.quotes[open_].astype(np.float64)
         known, seen = worth(state, n)[open_], state[n : 2 * n][open_]
         same = bool(prices.min() == prices.max())  # then prices have no say, to the last bit
@@ -118,10 +120,11 @@ class Thrifty:
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         p = self.probabilities(state, purse)
-        ladder = np.cumsum(p)
+        ladder = p.cumsum()
         rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
-        picks = np.minimum(np.searchsorted(ladder, rungs, side="right"), np.flatnonzero(p)[-1])
-        draws: Draws = rng.permutation(np.unique(picks)).astype(np.int64)  # a small rest leaves out whom chance says
+        picks = np.minimum(ladder.searchsorted(rungs, side="right"), p.nonzero()[0][-1])
+        once = np.array(sorted(set(picks.tolist())), dtype=np.int64)
+        draws: Draws = rng.permutation(once)  # a small rest leaves out whom chance says
         return draws
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
@@ -134,7 +137,8 @@ class Thrifty:
             advantages[valid], common = _advantages(gains[valid], common)
         again = seen[draws] > 0
         if again.any():
-            surprise = float(((advantages - memory[draws])[again] ** 2).mean())
+            off = (advantages - memory[draws])[again]
+            surprise = float(np.add.reduce(off * off)) / len(off)
             common = common._replace(noise=common.noise + WINDOW * (surprise - common.noise))
         for i, advantage in zip(draws.tolist(), advantages.tolist(), strict=True):
             seen[i] += 1
@@ -159,11 +163,14 @@ def worth(state: Vector, providers: int) -> Vector:
     memory, seen = state[:providers], state[providers : 2 * providers]
     common = _Common(*state[2 * providers :].tolist())
     known = seen > 0
-    count = int(known.sum())
+    count = int(np.count_nonzero(known))
     if count < 2:
         return np.zeros(providers)
     errors = common.noise * np.maximum(1.0 / np.maximum(seen, 1.0), RATE / (2.0 - RATE))
-    apart = max(0.0, float(memory[known].var(ddof=1)) - float(errors[known].mean()))
+    of_known = memory[known]
+    from_mean = of_known - np.add.reduce(of_known) / count
+    variance = float(np.add.reduce(from_mean * from_mean)) / (count - 1)
+    apart = max(0.0, variance - float(np.add.reduce(errors[known])) / count)
     square = (count * apart + common.per_round * SPREAD**2) / (count + common.per_round)
     found: Vector = np.where(known, square / (square + errors) * memory / math.sqrt(square), 0.0)
     return found
@@ -177,7 +184,7 @@ def log_weights(known: Vector, seen: Vector, dear: Vector) -> Vector:
     """
     wear = np.log1p(seen * np.exp(WEAR_BY_PRICE * np.maximum(0.0, dear)) / FRESH)
     typical = float(seen @ wear) / max(1.0, float(seen.sum()))
-    wear = wear + np.clip(-known, 0.0, 1.0) * np.maximum(0.0, typical - wear)
+    wear = wear + np.minimum(np.maximum(-known, 0.0), 1.0) * np.maximum(0.0, typical - wear)
     weights: Vector = DECISION * (np.minimum(known, GOOD_ENOUGH) - wear) - ELASTICITY * dear
     return weights
 
@@ -188,10 +195,10 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
     The square of the unit is kept beside its power of four: any scale of the gains will do, and gains that are all
     multiplied by a power of two change no bit of an advantage.
     """
-    gains, size = np.clip(gains, -LARGEST, LARGEST), len(gains)
+    gains, size = np.minimum(np.maximum(gains, -LARGEST), LARGEST), len(gains)
     if size > 1:
         apart = gains - gains[0]  # exactly nothing where all gain the same
-        differences = (apart - apart.mean()) * (size / (size - 1))
+        differences = (apart - np.add.reduce(apart) / size) * (size / (size - 1))
     else:
         before = common.mean if common.singles else float(gains[0])
         differences = gains - before
@@ -203,11 +210,14 @@ def _advantages(gains: Vector, common: _Common) -> tuple[Vector, _Common]:
         return np.zeros(size), common
     exponent = math.frexp(largest)[1]
     differences = np.ldexp(differences, -exponent)
-    square, base = float((differences**2).mean()), common.exponent if common.square else exponent
+    square, base = (
+        float(np.add.reduce(differences * differences)) / size,
+        common.exponent if common.square else exponent,
+    )
     if common.square:
         now = min(square * 4.0 ** min(exponent - base, FARTHEST), OUTLIER**2 * common.square)
         square = (1.0 - WINDOW) * common.square + WINDOW * now
     twos = math.frexp(square)[1] // 2
     square, base = math.ldexp(square, -2 * twos), base + twos
     advantages = differences * (2.0 ** min(exponent - base, FARTHEST) / math.sqrt(square))
-    return np.clip(advantages, -OUTLIER, OUTLIER), common._replace(square=square, exponent=base)
+    return np.minimum(np.maximum(advantages, -OUTLIER), OUTLIER), common._replace(square=square, exponent=base)

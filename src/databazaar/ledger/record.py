@@ -1,0 +1,147 @@
+"""What a replay goes through on its way, as far as reports look at it. Of T rounds and n providers it never holds T × n
+numbers: chances are thinned as they come, and purses are made when they are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import numpy as np
+
+from databazaar.ledger.rounds import Line, Numbers, Places, Rounds, Scores
+from databazaar.roster import Amounts, Purse
+
+MOST_ROWS, MOST_NUMBERS = 2048, 2**22
+"""So many rows of chances are kept at the most, and so many numbers in all of them together."""
+
+
+class Thinned:
+    """The chances of the rounds, in rows. While there are few rounds, each has its row; of many, a row is the mean of
+    `stride` rounds, a power of two.
+
+    >>> thinned = Thinned(most_rows=2)
+    >>> for chance in (0.0, 1.0, 4.0, 6.0, 9.0):
+    ...     thinned.add(np.array([chance, 1 - chance]))
+    >>> thinned.stride, thinned.rows()[:, 0].tolist()
+    (4, [2.75, 9.0])
+    """
+
+    def __init__(self, most_rows: int | None = None) -> None:
+        self.stride = 1
+        self._most, self._seen = most_rows, 0
+        self._sums = np.zeros((0, 0))
+
+    def add(self, chances: Numbers) -> None:
+        row = self._seen // self.stride
+        if row == len(self._sums):
+            self._grow(len(chances))
+            row = self._seen // self.stride
+        self._sums[row] += chances
+        self._seen += 1
+
+    def _grow(self, width: int) -> None:
+        """Room for twice as many rows, or every two of them become one."""
+        rows = len(self._sums)
+        most = self._most or max(2, min(MOST_ROWS, MOST_NUMBERS // width) // 2 * 2)
+        if rows < most:
+            more = min(max(2 * rows, 16), most) - rows
+            self._sums = np.concatenate([self._sums.reshape(rows, width), np.zeros((more, width))])
+            return
+        self._sums[: rows // 2] = self._sums[0::2] + self._sums[1::2]
+        self._sums[rows // 2 :] = 0.0
+        self.stride *= 2
+
+    def rows(self) -> Numbers:
+        """The means; the last row may be that of fewer rounds."""
+        begins = np.arange(0, self._seen, self.stride)
+        counts = np.minimum(self._seen - begins, self.stride)
+        means: Numbers = self._sums[: len(begins)] / counts[:, None]
+        return means
+
+
+class Purses(Sequence[Purse]):
+    """What each round was drawn from, and what the next one would be. Kept are the money that was left, the quotes
+    wherever they changed, and the caps: how often somebody was drawn before, the rounds tell."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._left: list[int] = []
+        self._changed: list[int] = []
+        self._quotes: list[Amounts] = []
+        self._first: Purse | None = None
+        self._drawn: tuple[int, Places] = 0, np.zeros(0, dtype=np.int64)
+
+    def add(self, purse: Purse) -> None:
+        if self._first is None:
+            self._first = purse
+        if not self._quotes or purse.quotes is not self._quotes[-1]:
+            self._changed.append(len(self._left))
+            self._quotes.append(purse.quotes)
+        self._left.append(purse.left)
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    @overload
+    def __getitem__(self, place: int) -> Purse: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Purse, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Purse | tuple[Purse, ...]:
+        if isinstance(place, slice):
+            return tuple(self._purse(at) for at in range(*place.indices(len(self))))
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"purse {place} of {len(self)}")
+        return self._purse(place % len(self))
+
+    def _purse(self, place: int) -> Purse:
+        assert self._first is not None
+        caps, quotes = self._first.accesses_left, self._quotes[bisect_right(self._changed, place) - 1]
+        left = None if caps is None else caps - self._drawn_before(place, len(caps))
+        return Purse(self._left[place], quotes, left, self._first.most_per_access, self._first.most_per_round)
+
+    def _drawn_before(self, place: int, providers: int) -> Places:
+        """How often each was drawn before this round, counted on from the round that was asked for last."""
+        known, drawn = self._drawn
+        if not len(drawn):
+            drawn = np.zeros(providers, dtype=np.int64)
+        low, high = sorted((known, place))
+        between = np.bincount(self._rounds.providers_of(low, high), minlength=providers)
+        drawn = drawn + between if place >= known else drawn - between
+        self._drawn = place, drawn
+        return drawn
+
+
+class Record:
+    """All of a replay that a report is made of."""
+
+    def __init__(self) -> None:
+        self.rounds = Rounds()
+        self.purses = Purses(self.rounds)
+        self._chances = Thinned()
+        self._next: Numbers | None = None
+
+    def begins(self, purse: Purse, chances: Numbers) -> None:
+        """A round begins, or would begin."""
+        self.purses.add(purse)
+        self._next = chances
+
+    def ends(self, lines: Iterable[Line], scores: Scores) -> None:
+        """The round that began last is settled."""
+        assert self._next is not None
+        self.rounds.add(len(self.rounds), lines, scores)
+        self._chances.add(self._next)
+        self._next = None
+
+    @property
+    def stride(self) -> int:
+        """For how many rounds a row of `distributions` stands, but for the last two: the one before the last may stand
+        for fewer, and the last is what would come next."""
+        return self._chances.stride
+
+    @property
+    def distributions(self) -> Numbers:
+        last = np.zeros((0, 0)) if self._next is None else self._next[None]
+        return np.concatenate([self._chances.rows(), last]) if len(self.rounds) else last.copy()

@@ -1,0 +1,82 @@
+"""The audit once more, as plainly as it can be said: it holds everything, and works out everything anew for each round.
+
+It knows ledgers of format 2 and up, and stops that rules gave. It says which entry is the first that does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from databazaar.ledger import Entry, RuleBook, Terms
+from databazaar.ledger.chain import GENESIS
+from databazaar.ledger.rulebook import message_of, status_of
+
+
+def first_broken(entries: Sequence[Entry]) -> int | None:
+    """The place of the first entry that does not hold; None where all do."""
+    head, terms, past = GENESIS, Terms.from_body(entries[0].body), list[Entry]()
+    rules = RuleBook.of(terms)
+    for place, entry in enumerate(entries):
+        try:
+            text = json.dumps(entry.fields, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+            head = hashlib.sha256(f"{head}\n{text}".encode()).hexdigest()
+            assert (entry.seq, entry.hash) == (place, head)
+            if place:
+                _follows(entry, past, rules)
+            past.append(entry)
+        except Exception:
+            return place
+    return None
+
+
+def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
+    """Whether an entry is the one that comes after these, by the rules and the gains alone."""
+    book, state, model = rules.new_book(), rules.start(), rules.terms.initial_model
+    last: dict[str, object] | None = None
+    while True:  # all rounds before, from the first
+        drawn = None if rules.stopped(book) else rules.draw(state, book)
+        under_way = [one for one in past if one.round == book.rounds]
+        ended = next((one for one in under_way if one.kind == "round"), None)
+        for one in under_way:
+            book.apply(one)
+        if ended is None:
+            break
+        assert drawn is not None
+        state, model, last = rules.learn(state, drawn, ended.body["gains"]), ended.body["model"], ended.body
+    rounds = book.rounds
+    book.apply(entry)
+    if entry.kind == "close":
+        stopped, body = rules.stopped(book), entry.body
+        assert stopped is not None and not under_way and body["stop"] == stopped._asdict()
+        assert (body["spent"], body["refunded"]) == (book.spent, book.budget - book.spent)
+        assert (body["status"], body["model"]) == (status_of(stopped, book), model)
+        assert body["message"] == message_of(stopped, book, rules.terms.currency)
+        if last is not None:
+            after = ("utility", "loss") if last["reached"] is None else ("reached", "reached_loss")
+            assert (body["utility"], body["loss"]) == tuple(last[name] for name in after)
+        return
+    assert drawn is not None and entry.round == rounds
+    expected = ["reserve"] * len(drawn.draws) + ["post or void"] * len(drawn.draws) + ["round"]
+    wanted, draw = expected[len(under_way)], len(under_way) % len(drawn.draws)
+    assert entry.kind in wanted
+    if entry.kind != "round":
+        assert (entry.draw, entry.provider) == (draw, rules.terms.roster.ids[drawn.draws[draw]])
+        return
+    body, settled = entry.body, under_way[len(drawn.draws) :]
+    paid = [one.amount if one.kind == "post" else 0 for one in settled]
+    assert [one.kind == "post" for one in settled] == [gain is not None for gain in body["gains"]]
+    assert paid == rules.pay(drawn, body["gains"])
+    assert np.shape(body["probabilities"]) == drawn.probabilities.shape
+    assert np.allclose(body["probabilities"], drawn.probabilities, rtol=1e-9, atol=0)
+    by_provider = dict(zip(drawn.draws.tolist(), body["gains"], strict=True))
+    assert body["gains"] == [by_provider[one] for one in drawn.draws.tolist()]
+    assert all(type(gain) in (float, int) for gain in body["gains"] if gain is not None)
+    if last is not None:
+        assert (body["utility"], body["loss"]) == (last["reached"], last["reached_loss"])
+    if body["reached"] is None or not any(gain is not None for gain in body["gains"]):
+        assert body["model"] == model
+    rules.learn(state, drawn, body["gains"])

@@ -1,0 +1,250 @@
+"""Long ledgers: the fast audit says what a slow one says, and neither it nor a report holds T × n numbers."""
+
+from __future__ import annotations
+
+import copy
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_audit import first_broken
+
+from databazaar.ledger import Entry, Rounds, audit_entries
+from databazaar.ledger.chain import canonical
+from databazaar.ledger.record import Thinned
+from databazaar.ledger.sql import PAGE, SqlStore
+from databazaar.reports.figures import FIGURES
+from databazaar.runs.course import Course
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.from_ledger import report_from
+from databazaar.runs.report import Report
+from forging import reseal
+from long_ledgers import make
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Entry]]:
+    """The entries of small runs, as their store reads them."""
+    found = {}
+    for sampler in ("thrifty", "osmd"):
+        folder = tmp_path_factory.mktemp("short") / sampler
+        make(folder, 12, 5, 3, sampler)
+        reader = RunFolder(folder)._reader()
+        found[sampler] = list(reader.entries())
+        reader.dispose()
+    return found
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long") / "run"
+    make(folder, 2500, 4, 2, "osmd")
+    return folder
+
+
+def test_slow_and_fast_agree_that_a_ledger_holds(short: dict[str, list[Entry]]) -> None:
+    for entries in short.values():
+        assert first_broken(entries) is None
+        for record in (True, False):
+            assert audit_entries(entries, record=record).ok
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_slow_and_fast_name_the_same_first_broken_entry(short: dict[str, list[Entry]], data: st.DataObject) -> None:
+    entries = list(short[data.draw(st.sampled_from(sorted(short)))])
+    at = data.draw(st.integers(1, len(entries) - 1))
+    entries = data.draw(st.sampled_from([_changed, _dropped, _doubled, _swapped]))(entries, at, data)
+    if data.draw(st.booleans()):
+        entries = reseal(entries)
+    expected = first_broken(entries)
+    for record in (True, False):
+        audit = audit_entries(entries, record=record)
+        assert audit.ok == (expected is None), audit.message
+        named = re.match(r"entry (\d+)", audit.message)
+        assert audit.ok or (named is not None and audit.entries == expected), (audit.message, expected)
+
+
+def _changed(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:
+    entry, body = entries[at], copy.deepcopy(entries[at].body)
+    if entry.kind in ("round", "close"):
+        key = data.draw(st.sampled_from(sorted(body)))
+        body[key] = _other(body[key], data)
+        other = replace(entry, body=body)
+    else:
+        field: dict[str, Any] = data.draw(
+            st.sampled_from([{"amount": 0}, {"provider": "provider-0"}, {"draw": 7}, {"round": 3}, {"kind": "void"}])
+        )
+        other = replace(entry, **field)
+    return [*entries[:at], other, *entries[at + 1 :]]
+
+
+def _other(value: Any, data: st.DataObject) -> Any:
+    if isinstance(value, list):
+        place = data.draw(st.integers(0, len(value) - 1))
+        factor = data.draw(st.sampled_from([1 + 1e-6, 1 + 1e-12, 2.0]))
+        return [one if i != place or one is None else one * factor for i, one in enumerate(value)]
+    if isinstance(value, dict):
+        return {**value, "kind": "budget"}
+    return f"{value}!" if isinstance(value, str) else 0.123 if value is None else value + 1
+
+
+def _dropped(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:
+    return [*entries[:at], *entries[at + 1 :]]
+
+
+def _doubled(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:
+    return [*entries[: at + 1], *entries[at:]]
+
+
+def _swapped(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:
+    at = max(at, 2)
+    return [*entries[: at - 1], entries[at], entries[at - 1], *entries[at + 1 :]]
+
+
+def test_a_text_that_was_stored_is_hashed_as_it_stands_and_a_changed_entry_anew(short: dict[str, list[Entry]]) -> None:
+    for before, entry in zip(short["osmd"], short["osmd"][1:], strict=False):
+        assert entry.text == canonical(entry.body)
+        assert entry.digest(before.hash) == entry.hash == replace(entry).digest(before.hash)
+        assert replace(entry).text is None
+        assert replace(entry, body={**entry.body, "x": 1}).digest(before.hash) != entry.hash
+
+
+def test_pages_are_read_one_by_one_and_the_end_is_where_it_was_when_reading_began(long: Path, tmp_path: Path) -> None:
+    source = RunFolder(long)._reader()
+    entries = list(source.entries())
+    source.dispose()
+    assert len(entries) > 2 * PAGE
+    store = SqlStore.file(tmp_path / "l.sqlite", "run")
+    for begin in range(0, len(entries) - 10, 3000):
+        store.append(entries[begin : min(begin + 3000, len(entries) - 10)], None)
+    reading = store.entries()
+    found = [next(reading)]
+    writer = SqlStore.file(tmp_path / "l.sqlite", "run")
+    done = threading.Thread(target=lambda: writer.append(entries[-10:], None))  # no reader holds it up
+    done.start()
+    done.join(timeout=4)
+    assert not done.is_alive()
+    found += reading
+    assert found == entries[:-10]
+    assert list(store.entries()) == entries
+    writer.dispose()
+    store.dispose()
+
+
+def test_thinned_rows_are_means_whatever_the_length() -> None:
+    rng = np.random.default_rng(0)
+    for length in (1, 7, 8, 9, 16, 17, 100, 1000):
+        chances, thinned = rng.random((length, 3)), Thinned(most_rows=8)
+        for row in chances:
+            thinned.add(row)
+        rows, stride = thinned.rows(), thinned.stride
+        assert len(rows) <= 8 and len(rows) == -(-length // stride)
+        for i, row in enumerate(rows):
+            np.testing.assert_allclose(row, chances[i * stride : (i + 1) * stride].mean(axis=0))
+
+
+def test_a_market_of_many_providers_keeps_few_rows() -> None:
+    thinned = Thinned()
+    for _ in range(50):
+        thinned.add(np.ones(2**18))
+    assert thinned.stride == 4 and thinned._sums.size <= 2**22 and np.array_equal(thinned.rows(), np.ones((13, 2**18)))
+
+
+def test_an_audit_keeps_no_rounds_and_a_report_few_rows(
+    long: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    audit = RunFolder(long).audit()
+    assert audit.ok and audit.record is None and len(audit.history) == 0 and audit.distributions.size == 0
+    report = RunFolder(long).report()
+    rounds = len(report.rounds)
+    assert rounds > 2048 and report.stride == 2 and report.distributions.shape == (-(-rounds // 2) + 1, 4)
+    monkeypatch.setattr("databazaar.ledger.record.MOST_ROWS", 4096)
+    whole = RunFolder(long).report()
+    assert whole.stride == 1 and len(whole.distributions) == rounds + 1
+    np.testing.assert_allclose(whole.distributions[0:20:2] + whole.distributions[1:20:2], 2 * report.distributions[:10])
+    assert whole.rounds == report.rounds and whole.payouts == report.payouts
+    for one, other in zip(report.brought, whole.brought, strict=True):
+        assert one.why == other.why and one.gain_per_coin == other.gain_per_coin
+        assert one.share_at_end == pytest.approx(other.share_at_end, rel=0.01)
+    for name in ("learning", "spend"):
+        for axes in FIGURES[name](report).axes:
+            assert max(len(np.atleast_1d(line.get_xdata())) for line in axes.lines) <= 2001
+
+
+def test_rounds_in_columns_are_the_rounds(long: Path) -> None:
+    rounds = RunFolder(long).report().rounds
+    assert isinstance(rounds, Rounds) and rounds == tuple(rounds) and Rounds(rounds) == rounds
+    assert rounds[-1] == rounds[len(rounds) - 1] and rounds[:3] == tuple(rounds[i] for i in range(3))
+    assert rounds != () and rounds != rounds[1:] and rounds.__eq__(3) is NotImplemented
+    with pytest.raises(IndexError):
+        rounds[len(rounds)]
+    accesses = [access for one in rounds for access in one.accesses]
+    assert rounds.providers.tolist() == [access.provider for access in accesses]
+    assert [reason for _, _, reason in rounds.failures] == [a.failure for a in accesses if a.failure is not None]
+    assert [number for number, _, _ in rounds.failures] == [
+        one.number for one in rounds for access in one.accesses if access.failure is not None
+    ]
+    assert rounds.failed.tolist() == [sum(a.failure is not None for a in one.accesses) for one in rounds]
+    assert rounds.in_rounds(rounds.paid) == [sum(a.paid for a in one.accesses) for one in rounds]
+    assert sum(rounds.voided) == sum(a.quoted for a in accesses if a.failure is not None)
+    assert rounds.when.tolist() == [place for place, one in enumerate(rounds) for _ in one.accesses]
+
+
+def _thinner(report: Report, stride: int) -> Report:
+    """The same run as if so few rows had been kept."""
+    p = report.distributions[:-1]
+    rows = [p[i : i + stride].mean(axis=0) for i in range(0, len(p), stride)]
+    return replace(report, stride=stride, distributions=np.array([*rows, report.distributions[-1]]))
+
+
+@pytest.mark.parametrize("stride", [2, 8])
+def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
+    short: dict[str, list[Entry]], stride: int
+) -> None:
+    from known_gains import Seller, arbiter
+
+    sellers = {
+        "good": Seller(3.0, price_changes=((41, 9),)),
+        "fair": Seller(1.0),
+        "capped": Seller(2.0, most_accesses=17),
+        "dear": Seller(2.0, 60),
+    }
+    report = arbiter(sellers, budget=900, per_round=3).run()
+    thin = _thinner(report, stride)
+    whole, course = Course(report), Course(thin)
+    assert whole.full_rounds == course.full_rounds
+    for place in range(4):
+        assert whole.barred(place) == course.barred(place)
+    row = int(np.flatnonzero(np.diff(course.prices[:, 0]))[0]) + 1
+    assert course.repriced(0, row) == 41
+    for purse, place in ((report.purses[7], 7), (report.purses[3], 3), (report.purses[-1], len(report.purses) - 1)):
+        drawn = np.bincount([a.provider for one in report.rounds[:place] for a in one.accesses], minlength=4)
+        assert purse.accesses_left is not None and purse.accesses_left[2] == 17 - drawn[2]
+        assert purse.left == 900 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
+    assert len(report.purses[:2]) == 2
+    with pytest.raises(IndexError):
+        report.purses[len(report.purses)]
+    for one, other in zip(report.brought, thin.brought, strict=True):
+        assert one.share_at_end == pytest.approx(other.share_at_end, rel=0.25)
+        assert one.gain_per_coin == other.gain_per_coin
+
+
+def test_a_uniform_market_of_many_rounds_is_still_asked_alike(long: Path) -> None:
+    from databazaar import Uniform
+    from known_gains import Seller, arbiter
+
+    report = arbiter({"a": Seller(1.0, 2), "b": Seller(2.0, 5), "c": Seller(0.5, 3)}, Uniform(), budget=500).run()
+    kinds = {one.why.kind for one in report.brought}
+    assert kinds == {one.why.kind for one in _thinner(report, 4).brought} == {"alike"}
+
+
+def test_a_report_without_a_record_has_no_rounds(short: dict[str, list[Entry]]) -> None:
+    report = report_from(audit_entries(short["osmd"], record=False))
+    assert report.rounds == () and report.payouts
