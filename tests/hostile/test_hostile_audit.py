@@ -179,7 +179,7 @@ def test_a_statement_or_page_that_lies(run: Path) -> None:
 def test_a_page_by_somebody_else_cannot_be_checked(run: Path) -> None:
     edit(run / "report.html", 'name="generator" content="databazaar ', 'name="generator" content="databazaar 9.')
     done = bazaar("audit", run)
-    assert done.code == 3 and "another version wrote it, or somebody else" in done.out
+    assert done.code == 3 and "another version wrote it, or somebody else" in done.err
     (run / "report.html").unlink()
     assert bazaar("audit", run).code == 0
     edit(run / "statement.csv", "north", "nowhere")

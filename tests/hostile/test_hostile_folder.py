@@ -175,7 +175,7 @@ def test_where_the_user_names_the_database_it_is_asked_and_its_silence_says_noth
     change_json(run / "run.json", ledger_url=url)
     audited = bazaar("audit", run, "--ledger", url)
     assert connected(server) and audited.code == 3, audited
-    assert "cannot check: the ledger's database cannot be reached" in one_sentence(audited)
+    assert "bazaar: the ledger's database cannot be reached" in one_sentence(audited)
     monkeypatch.setenv("DATABAZAAR_LEDGER_URL", url)
     told = bazaar("audit", run, "--json")
     assert connected(server) and told.code == 3 and json.loads(told.out)["ok"] is None

@@ -194,7 +194,10 @@ def audit(
     try:
         found = pages.audit(RunFolder(folder, ledger), head)
     except UncheckableError as reason:
-        typer.echo(json.dumps({"ok": None, "message": str(reason)}) if as_json else f"cannot check: {reason}")
+        if as_json:
+            typer.echo(json.dumps({"ok": None, "message": str(reason)}))
+        else:
+            say(f"bazaar: {reason}", err=True)
         raise typer.Exit(CANNOT_CHECK) from None
     if as_json:
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
