@@ -12,10 +12,10 @@ from typing import Any
 
 from cli_markets import bazaar, write_market
 
-from databazaar.cli.play import environment_of
 from databazaar.config.jobs import market_job
 from databazaar.ledger import Entry
 from databazaar.ledger.chain import canonical
+from databazaar.runs.environment import environment_of
 from databazaar.runs.folder import RunFolder
 from forging import reseal
 
@@ -72,7 +72,7 @@ def rewrite_ledger(run: Path, forge: Callable[[list[Entry]], list[Entry]]) -> st
         rows = database.execute(f"SELECT {columns} FROM bazaar_entries ORDER BY seq").fetchall()
         (id,) = database.execute("SELECT DISTINCT run FROM bazaar_entries").fetchone()
         triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        forged = reseal(forge([Entry(*row[:6], json.loads(row[6]), row[7]) for row in rows]))
+        forged = reseal(forge([Entry(*row[:6], body=json.loads(row[6]), hash=row[7]) for row in rows]))
         for name, _ in triggers:
             database.execute(f"DROP TRIGGER {name}")
         database.execute("DELETE FROM bazaar_entries")

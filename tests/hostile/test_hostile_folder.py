@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import shutil
 import socket
 import sqlite3
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import pytest
 from cli_markets import Outcome, bazaar, contents
+from matplotlib.figure import Figure
 
 from databazaar.errors import BazaarError
 from databazaar.files import open_plain, read_plain, write_whole
+from databazaar.reports import save_png
 from databazaar.runs.folder import RunFolder
 from hostile_folders import at_most, change_json, finished_run, stopped_run
 
@@ -190,6 +193,31 @@ def test_a_ledger_that_would_vanish_is_refused(tmp_path: Path, url: str) -> None
     assert not (tmp_path / "run").exists()
     with pytest.raises(BazaarError, match=r"URL cannot be read: write it as postgresql\+psycopg"):
         RunFolder.create(tmp_path / "run", {"ledger_url": "postgresql://host:port/db"})
+
+
+def test_an_evaluation_is_not_written_through_a_link(finished: Path, victim: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    (run / "evaluation").symlink_to(victim)
+    before = contents(victim)
+    done = bazaar("evaluate", run, finished.parent / "market" / "holdout.csv")
+    assert done.code == 2 and "evaluation is a link or no folder" in one_sentence(done)
+    assert contents(victim) == before
+
+
+def test_a_page_elsewhere_leaves_the_folder_as_it_is_and_a_full_disk_gets_a_sentence(
+    finished: Path, tmp_path: Path
+) -> None:
+    before = contents(finished)
+    assert bazaar("report", finished, "--out", tmp_path / "page.html").code == 0
+    assert contents(finished) == before and (tmp_path / "page.html").exists()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(BazaarError, match=r"spend.png cannot be written \(File too large\): choose another place"):
+            save_png({"spend": Figure()}, finished / "figures", finished)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert contents(finished) == before
 
 
 def test_a_recipe_is_its_owners_alone_and_keeps_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
