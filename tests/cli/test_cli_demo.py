@@ -191,8 +191,6 @@ def test_what_cannot_be_resumed_is_only_interrupted(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("databazaar.reports.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
-        "databazaar.reports.save_png", lambda drawn, folder, within=None: signal.raise_signal(signal.SIGINT)
-    )
     done = bazaar("report", played[0] / "demo", "--out", tmp_path / "page.html")
     assert done == Outcome(130, "", "bazaar: interrupted\n")
     assert contents(tmp_path) == {}

@@ -72,7 +72,8 @@ def rewrite_ledger(run: Path, forge: Callable[[list[Entry]], list[Entry]]) -> st
         rows = database.execute(f"SELECT {columns} FROM bazaar_entries ORDER BY seq").fetchall()
         (id,) = database.execute("SELECT DISTINCT run FROM bazaar_entries").fetchone()
         triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        forged = reseal(forge([Entry(*row[:6], body=json.loads(row[6]), hash=row[7]) for row in rows]))
+        read = [Entry(s, k, r, d, p, a, json.loads(body), seal) for s, k, r, d, p, a, body, seal in rows]
+        forged = reseal(forge(read))
         for name, _ in triggers:
             database.execute(f"DROP TRIGGER {name}")
         database.execute("DELETE FROM bazaar_entries")
