@@ -77,7 +77,7 @@ def sign_with(request: Callable[[str], str], name: str = "bank2") -> Callable[[P
     def attempt(root: Path) -> object:
         secret = json.loads((root / "market/invitations/bank2.json").read_text())["secret"]
         asked = request(name)
-        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding._proof(secret, asked))
+        change(root / "bank2/bank2.request.json", request=asked, proof=onboarding.proof(secret, asked))
         return onboarding.sign(root / "market", root / "bank2/bank2.request.json")
 
     return attempt
@@ -173,7 +173,7 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
     (root / "bank1/startup/client.crt").write_text(certificate)
     assert findings(root / "bank1")["certificate"] == (
         False,
-        "the certificate has expired: ask the operator for an invitation under a new name",
+        "the certificate has expired: ask the operator for a new invitation, and make a new kit",
     )
 
 

@@ -74,7 +74,19 @@ def test_lists_in_lists(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.concat_arrays([long] * 20)}), path)
     assert path.stat().st_size < 1_000_000
     with pytest.raises(BazaarError, match="split it or leave columns out"):
-        read_parquet(path, room=2**28)
+        read_parquet(path, room=2**25)
+
+
+def test_long_values_of_one_length(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([b"x" * 100_000] * 100, pa.binary(100_000))}), path)
+    with pytest.raises(BazaarError, match="split it or leave columns out"):
+        read_parquet(path, room=2**20)
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    with pytest.raises(BazaarError, match="cannot be looked at"):
+        read_table(Path("a" * 3000 + ".csv"))
 
 
 @given(

@@ -165,6 +165,14 @@ def test_a_screen_takes_any_text(text: str) -> None:
             assert shown == text
 
 
+def test_a_screen_is_the_stream_below_it_in_all_else() -> None:
+    with Path(os.devnull).open("w", encoding="ascii") as below:
+        screen = Screen(below)
+        screen.flush()
+        assert (screen.encoding, screen.errors) == ("ascii", "replace")
+        assert (screen.fileno(), screen.isatty()) == (below.fileno(), below.isatty())
+
+
 def test_a_screen_takes_no_bytes() -> None:
     with pytest.raises(TypeError):
         Screen(io.StringIO()).write(b"raw")  # type: ignore[arg-type]

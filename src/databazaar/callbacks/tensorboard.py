@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from databazaar.callbacks.record import final_numbers, parameters, round_numbers, words
+from databazaar.display import shown
 from databazaar.errors import BazaarError
 from databazaar.ledger import Terms
 from databazaar.market.callback import Callback
@@ -79,5 +80,5 @@ class TensorBoardCallback(Callback):
 
 def _table(rows: Mapping[str, str]) -> str:
     """As Markdown, which TensorBoard draws."""
-    lines = [f"| {name} | {value.replace('|', '∣')} |" for name, value in rows.items()]
+    lines = [f"| {name} | {shown(value, None).replace('|', '∣')} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,10 @@ app = typer.Typer(
 FOLDER = Path("federation")
 Folder = Annotated[Path, typer.Option("--folder", help="The federation's folder on the operator's machine.")]
 Name = Annotated[str, typer.Argument(help="The provider's name.", show_default=False)]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--ca", help="Where the authority's key is, if not in the federation's folder.", show_default=False),
+]
 
 
 def need_packages() -> None:
@@ -31,24 +37,53 @@ def need_packages() -> None:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'")
 
 
+def passphrase(new: bool = False) -> str:
+    """That of the authority's key, from the environment or a terminal; an argument would be seen by others."""
+    from databazaar.federation.authority import PASSPHRASE, from_environment
+
+    if not os.environ.get(PASSPHRASE) and sys.stdin.isatty():
+        return str(
+            typer.prompt("passphrase of the authority's key", hide_input=True, confirmation_prompt=new, err=True)
+        )
+    return from_environment()
+
+
+def warn(folder: Path) -> None:
+    """What the operator should see to soon, on the error stream."""
+    from databazaar.federation import renewal
+
+    for text in renewal.warnings(folder):
+        typer.echo(f"warning: {text}", err=True)
+
+
 @app.command(
     epilog=example(
         "bazaar federation init --name fraud --host market.example.org",
         "bazaar federation init try --name try --host localhost --port 8102",
+        "bazaar federation init --name fraud --host market.example.org --ca /media/stick/fraud --passphrase",
     )
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")] = FOLDER,
-    name: Annotated[str, typer.Option(help="The market's name.")] = "market",
+    name: Annotated[str, typer.Option(help="The market's name.")] = "bazaar",
     host: Annotated[str, typer.Option(help="The name or address that providers dial.")] = "localhost",
     port: Annotated[int, typer.Option(help="The one port that they dial.")] = 8002,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", help="Keep the authority's key there and not here: a stick, say.", show_default=False),
+    ] = None,
+    locked: Annotated[
+        bool, typer.Option("--passphrase", help="Lock that key. It is asked for, or in DATABAZAAR_CA_PASSPHRASE.")
+    ] = False,
 ) -> None:
     """Makes the market's certificates and its server's kit."""
     need_packages()
     from databazaar.federation import onboarding
 
-    market = onboarding.init_market(folder, name, host, port)
+    market = onboarding.init_market(folder, name, host, port, ca, passphrase(new=True) if locked else None)
     typer.echo(f"{market.folder} is made: keep it to yourself, it holds the market's keys")
+    if ca is not None:
+        typer.echo(f"the authority's key is in {ca} alone: sign, revoke and renew with `--ca {ca}`, then put it away")
     typer.echo("next: `bazaar federation invite NAME` for every provider, then `bazaar federation up`")
 
 
@@ -62,16 +97,22 @@ def invite(name: Name, folder: Folder = FOLDER) -> None:
     typer.echo(f"{path}: send it to {name}, who runs `bazaar provider request {path.name}`")
 
 
-@app.command(epilog=example("bazaar federation sign harbour-bank.request.json"))
+@app.command(
+    epilog=example(
+        "bazaar federation sign harbour-bank.request.json",
+        "bazaar federation sign harbour-bank.renewal.json --ca /media/stick/fraud",
+    )
+)
 def sign(
     request: Annotated[Path, typer.Argument(help="What the provider sent back.", show_default=False)],
     folder: Folder = FOLDER,
+    ca: Ca = None,
 ) -> None:
-    """Signs the certificate of a provider that was invited. Its private key has never left its machine."""
+    """Signs the certificate of a provider that was invited, or that renews. Its key has never left its machine."""
     need_packages()
     from databazaar.federation import onboarding
 
-    path = onboarding.sign(folder, request)
+    path = onboarding.sign(folder, request, ca, passphrase)
     typer.echo(f"{path}: send it to {path.stem}, who runs `bazaar provider complete {path.name}`")
 
 
@@ -79,8 +120,10 @@ def sign(
 def up(folder: Folder = FOLDER) -> None:
     """Starts the market's server, which goes on in the background."""
     need_packages()
-    from databazaar.federation import server
+    from databazaar.federation import renewal, server
 
+    renewal.ready(folder)
+    warn(folder)
     pid = server.up(folder)
     typer.echo(f"the server is up at {server.status(folder).address} as process {pid}")
 
@@ -101,27 +144,58 @@ def status(
 ) -> None:
     """Says whether the server is up, and who is connected."""
     need_packages()
-    from databazaar.federation import server
+    from databazaar.federation import renewal, server
 
     found = server.status(folder)
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(json.dumps({**asdict(found), "warnings": renewal.warnings(folder)}))
         return
     typer.echo(f"server   {'up as process ' + str(found.pid) if found.up else 'down'}, {found.address}")
     for name in found.members:
         typer.echo(f"member   {name}: {'connected' if name in found.connected else 'not connected'}")
     for name in found.revoked:
         typer.echo(f"revoked  {name}")
+    warn(folder)
 
 
-@app.command(epilog=example("bazaar federation revoke harbour-bank"))
-def revoke(name: Name, folder: Folder = FOLDER) -> None:
-    """Shuts a provider out at once and for good."""
+@app.command(
+    epilog=example(
+        "bazaar federation revoke harbour-bank", "bazaar federation revoke harbour-bank --ca /media/stick/fraud"
+    )
+)
+def revoke(name: Name, folder: Folder = FOLDER, ca: Ca = None) -> None:
+    """Shuts a provider out at once and for good, by name and by the serial numbers of its certificates."""
     need_packages()
-    from databazaar.federation import server
+    from databazaar.federation import renewal, server
 
     server.revoke(folder, name)
+    try:
+        renewal.revoke_certificates(folder, name, ca, passphrase)
+    except BazaarError as error:
+        raise BazaarError(f"{name} is shut out by name, but not yet on the revocation list: {error}") from None
     typer.echo(f"{name} is shut out; it can come back only under a new name")
+
+
+@app.command(epilog=example("bazaar federation renew", "bazaar federation renew --ca /media/stick/fraud"))
+def renew(
+    folder: Folder = FOLDER,
+    ca: Ca = None,
+    stolen: Annotated[
+        bool,
+        typer.Option("--stolen", help="The key was seen by others: the certificate before counts no more at once."),
+    ] = False,
+) -> None:
+    """Gives the server a new key and certificate. One that is up takes them for new connections."""
+    need_packages()
+    from databazaar.federation import renewal
+
+    days = renewal.renew_server(folder, ca, passphrase, stolen)
+    typer.echo(f"the server has a new key and a certificate for {days} days; providers need do nothing")
+    if stolen:
+        typer.echo(f"take the server down and up again, and send {folder / 'ca' / 'crl.pem'} to all providers")
+        typer.echo("they run `bazaar provider crl crl.pem --kit kit`, and take the earlier certificate no more")
+    else:
+        typer.echo("a server that is up takes it for new connections; restart it within a week, between two runs")
 
 
 @app.command(epilog=example("bazaar federation demo", "bazaar federation demo --budget 800 --out runs/afar"))

@@ -52,6 +52,35 @@ def complete(
     typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
 
 
+@app.command(epilog=example("bazaar provider renew kit", "bazaar provider renew kit --new-key"))
+def renew(
+    kit: Kit,
+    new_key: Annotated[bool, typer.Option("--new-key", help="For a new key, used when you join again.")] = False,
+) -> None:
+    """Makes a request for a new certificate, before the one you have ends. You go on with the old one until then."""
+    need_packages()
+    from databazaar.federation import renewal
+
+    path = renewal.renew(kit, new_key)
+    typer.echo(f"{path}: send it to the operator, who runs `bazaar federation sign {path.name}`")
+    typer.echo(
+        f"put what comes back in place with `bazaar provider complete {path.name.split('.')[0]}.json --kit {kit}`"
+    )
+
+
+@app.command(epilog=example("bazaar provider crl crl.pem --kit kit"))
+def crl(
+    revoked: Annotated[Path, typer.Argument(help="The market's revocation list.", show_default=False)],
+    kit: Annotated[Path, typer.Option(help="The kit with your key.")] = Path("kit"),
+) -> None:
+    """Takes the market's revocation list: a server whose key was stolen is not believed any more."""
+    need_packages()
+    from databazaar.federation import renewal
+
+    renewal.take_list(kit, revoked)
+    typer.echo(f"{kit} has the list, and looks at it whenever it connects")
+
+
 @app.command(
     epilog=example(
         "bazaar provider join kit --data bank1.parquet",

@@ -12,7 +12,6 @@ from typing import TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 
 from databazaar.display import shown, shown_lines
@@ -55,9 +54,6 @@ class Screen(TextIOBase):
     @property
     def errors(self) -> str:  # type: ignore[override]
         return "replace"
-
-    def writable(self) -> bool:
-        return True
 
 
 @contextmanager
@@ -107,6 +103,3 @@ class _Harmless:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for text, style, control in console.render(self.inner, options):
             yield Segment(text if control else shown_lines(text), style, control)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement.get(console, options, self.inner)

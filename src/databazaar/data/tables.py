@@ -41,8 +41,8 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         )
     try:
         kind = None if path.is_file() else "is not a file" if path.exists() else "does not exist"
-    except OSError as reason:  # a name that is too long, a folder that may not be looked into
-        kind = f"cannot be looked at ({reason.strerror})"
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        kind = f"cannot be looked at ({error.strerror})"
     if kind is not None:
         raise BazaarError(
             f"{path}: the file {kind}: correct the path (in market.toml it is relative to that file's folder)"

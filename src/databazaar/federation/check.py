@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-
 from databazaar.errors import BazaarError
 from databazaar.federation.kits import PROVIDER_COMPONENT
 from databazaar.federation.onboarding import Kit, load_kit
-from databazaar.federation.pki import common_name
+from databazaar.federation.pki import days_left, ended
 from databazaar.federation.records import SCHEMA
+from databazaar.federation.renewal import kit_certificate, kit_warning
+from databazaar.federation.tls import client_context
 
 _SKEW = 300.0
 
@@ -84,11 +84,11 @@ def _key(kit: Kit) -> str:
 
 
 def _certificate(kit: Kit) -> str:
-    certificate = x509.load_pem_x509_certificate((kit.folder / "startup" / "client.crt").read_bytes())
-    left = (certificate.not_valid_after_utc - dt.datetime.now(dt.UTC)).days
-    if left < 0:
-        raise BazaarError("the certificate has expired: ask the operator for an invitation under a new name")
-    return f"{kit.provider} of {kit.market}, valid for {left} days more"
+    certificate = kit_certificate(kit.folder)
+    if ended(certificate):
+        raise BazaarError("the certificate has expired: ask the operator for a new invitation, and make a new kit")
+    warning = kit_warning(kit.folder)
+    return f"{kit.provider} of {kit.market}, valid for {days_left(certificate)} days more{warning and '; ' + warning}"
 
 
 def _policy(kit: Kit) -> str:
@@ -115,16 +115,50 @@ def _resolve(kit: Kit) -> str:
     return f"{kit.host} is {found[0][4][0]}"
 
 
-def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
-    startup = kit.folder / "startup"
-    identity = json.loads((startup / "fed_client.json").read_text())["servers"][0]["identity"]
-    context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
+def stranger(kit: Kit, timeout: float = 5.0) -> str:
+    """Why whoever answers at the market's address is not its server; nothing if it is, or if nobody answers."""
     try:
-        context.load_cert_chain(startup / "client.crt", startup / "client.key")
+        context = _context(kit)
+        with socket.create_connection((kit.host, kit.port), timeout=timeout) as plain:
+            _secure(kit, context, plain).close()
+    except _StrangerError as error:
+        return str(error)
+    except (BazaarError, OSError, ValueError):
+        return ""  # what else there is to say, `check` says, and FLARE tries again
+    return ""
+
+
+class _StrangerError(BazaarError):
+    """Somebody answers in the server's place."""
+
+
+def _context(kit: Kit) -> ssl.SSLContext:
+    """The same as FLARE gets: the market's own authority, its server's name, the host that is dialled."""
+    startup = kit.folder / "startup"
+    try:
+        identity = str(json.loads((startup / "fed_client.json").read_bytes())["servers"][0]["identity"])
+        return client_context(startup / "client.crt", startup / "client.key", startup / "rootCA.pem", identity)
     except (OSError, ssl.SSLError):
         raise BazaarError(
-            "client.crt and client.key do not belong together: make a new kit from an invitation of the operator"
+            "client.crt and client.key do not belong together: put the operator's certificate into the kit again, or "
+            "make a new kit from an invitation of the operator"
         ) from None
+    except (ValueError, LookupError, TypeError):
+        raise BazaarError("the kit's fed_client.json cannot be read: put the certificate into the kit again") from None
+
+
+def _secure(kit: Kit, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(plain, server_hostname=kit.host)
+    except ssl.SSLCertVerificationError as error:
+        raise _StrangerError(
+            f"the server at {kit.host}:{kit.port} is not the market's ({error.verify_message.rstrip('.')}): "
+            "ask the operator"
+        ) from None
+
+
+def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
+    context = _context(kit)
     try:
         plain = socket.create_connection((kit.host, kit.port), timeout=timeout)
     except OSError:
@@ -133,22 +167,17 @@ def _handshake(kit: Kit, timeout: float, date: list[str]) -> str:
             "and your network's keeper if you are let out to that port"
         ) from None
     try:
-        with plain, context.wrap_socket(plain, server_hostname=kit.host) as secure:
+        with plain, _secure(kit, context, plain) as secure:
             secure.sendall(f"GET / HTTP/1.1\r\nHost: {kit.host}\r\nConnection: close\r\n\r\n".encode())
             answer = secure.recv(65536)
-            certificate = x509.load_der_x509_certificate(secure.getpeercert(binary_form=True) or b"")
-    except ssl.SSLCertVerificationError as error:
-        raise BazaarError(
-            f"the server at {kit.host} is not the market's ({error.verify_message}): ask the operator"
-        ) from None
-    except (OSError, ValueError):
+    except OSError:
         answer = b""
     if not answer:
-        raise BazaarError("the server does not take this kit's certificate: ask the operator for a new invitation")
-    if common_name(certificate.subject) != identity:
-        raise BazaarError(f"the server at {kit.host} is not {identity}: ask the operator")
+        raise BazaarError(
+            "the server does not take this kit's certificate (it may be revoked): ask the operator for a new invitation"
+        )
     date += re.findall(r"(?mi)^Date: (.*?)\r?$", answer.decode("latin-1"))
-    return f"{identity} answers, and each side takes the other's certificate"
+    return f"{kit.market}'s server answers, and each side takes the other's certificate"
 
 
 def _clock(date: str) -> str:

@@ -7,9 +7,11 @@ allow-list is enforced and names nothing but our own component, and no job launc
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+from databazaar.errors import BazaarError
 from databazaar.federation.frames import MAX_BYTES
 from databazaar.files import write_whole
 
@@ -27,6 +29,39 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n", PRIVATE)
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for its owner alone, there also after a power cut. One that leads elsewhere is not taken."""
+    if folder.is_symlink():
+        raise BazaarError(f"{folder} is a link to another place: give a folder of its own")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync(folder.parent)
+    except OSError as reason:
+        raise BazaarError(f"{folder} cannot be made ({reason.strerror}): choose another place") from None
+
+
+def sync(folder: Path) -> None:
+    """What was put into a folder, or taken out of it, stays so after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def take_up(pending: Path, place: Path) -> None:
+    """Put a file that lies ready in the place of another, in one step."""
+    pending.replace(place)
+    for folder in (place.parent, pending.parent):
+        sync(folder)
+
+
+def write_pair(startup: Path, name: str, certificate: str, key: bytes) -> None:
+    """A certificate and its key, which nobody else can read from the first byte on."""
+    write_whole(startup / f"{name}.crt", certificate.encode(), PRIVATE)
+    write_whole(startup / f"{name}.key", key, PRIVATE)
+
+
 def write_server_kit(
     workspace: Path,
     market: str,
@@ -39,9 +74,8 @@ def write_server_kit(
 ) -> None:
     """The server's workspace: its certificate, one TLS port, and our component instead of a job store."""
     startup, local = _folders(workspace)
-    (startup / "rootCA.pem").write_text(authority)
-    (startup / "server.crt").write_text(certificate)
-    write_whole(startup / "server.key", key, PRIVATE)
+    write_whole(startup / "rootCA.pem", authority.encode(), PRIVATE)
+    write_pair(startup, "server", certificate, key)
     server = {
         "name": market,
         "identity": identity,
@@ -94,8 +128,8 @@ def write_provider_kit(
 ) -> None:
     """The provider's workspace; its private key is there already and is not touched."""
     startup, local = _folders(workspace)
-    (startup / "rootCA.pem").write_text(authority)
-    (startup / "client.crt").write_text(certificate)
+    write_whole(startup / "rootCA.pem", authority.encode(), PRIVATE)
+    write_whole(startup / "client.crt", certificate.encode(), PRIVATE)
     target = {"target": f"{host}:{port}", "scheme": SCHEME}
     client = {
         "ssl_private_key": "client.key",
@@ -121,7 +155,7 @@ def write_provider_kit(
 def _folders(workspace: Path) -> tuple[Path, Path]:
     startup, local = workspace / "startup", workspace / "local"
     for folder in (workspace, startup, local, workspace / "transfer"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     return startup, local
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from databazaar.errors import BazaarError
@@ -19,6 +20,7 @@ CA_DAYS = 3650
 LEAF_DAYS = 365
 KEY_BITS = 3072
 _CLOCK_SKEW = dt.timedelta(minutes=10)
+_PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
 def new_key() -> rsa.RSAPrivateKey:
@@ -26,23 +28,63 @@ def new_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
 
 
-def key_pem(key: rsa.RSAPrivateKey) -> bytes:
+def key_pem(key: rsa.RSAPrivateKey, passphrase: str | None = None) -> bytes:
+    if passphrase is None:
+        form, lock = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        return key.private_bytes(serialization.Encoding.PEM, form, lock)
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(passphrase.encode()),
     )
 
 
-def load_key(path: Path) -> rsa.RSAPrivateKey:
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+def load_key(path: Path, passphrase: Callable[[], str] | None = None) -> rsa.RSAPrivateKey:
+    """A private key; `passphrase` is called only where the key has one."""
+    try:
+        text = path.read_bytes()
+        locked = passphrase is not None and b"ENCRYPTED" in text
+        key = serialization.load_pem_private_key(text, passphrase().encode() if locked and passphrase else None)
+    except (OSError, ValueError, TypeError):  # not there, no key or another passphrase, or none where one is needed
+        raise BazaarError(f"the key {path} cannot be read: check it and its passphrase, or put it back") from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise BazaarError(f"{path} holds no RSA key: make the kit again")
     return key
 
 
+def load_certificate(text: str) -> x509.Certificate:
+    """One certificate in PEM; whatever else stands in the text is not taken."""
+    try:
+        return x509.load_pem_x509_certificate(text.encode("ascii"))
+    except ValueError:
+        raise BazaarError("the file holds no certificate: ask the sender for it again") from None
+
+
 def pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+
+def is_authority(text: str) -> bool:
+    """Is this the certificate of an authority that can issue others?"""
+    try:
+        found = load_certificate(text).extensions.get_extension_for_class(x509.BasicConstraints)
+    except (BazaarError, ValueError, x509.ExtensionNotFound):
+        return False
+    return found.value.ca
+
+
+def belongs(text: str, key: rsa.RSAPrivateKey) -> bool:
+    """Is the certificate for this key?"""
+    return load_certificate(text).public_key() == key.public_key()
+
+
+def days_left(certificate: x509.Certificate) -> int:
+    """Whole days until the certificate ends; negative afterwards."""
+    return (certificate.not_valid_after_utc - dt.datetime.now(dt.UTC)).days
+
+
+def ended(certificate: x509.Certificate) -> bool:
+    return certificate.not_valid_after_utc < dt.datetime.now(dt.UTC)
 
 
 def common_name(name: x509.Name) -> str:
@@ -54,7 +96,8 @@ def new_authority(name: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
     """The market's own certificate authority."""
     key = new_key()
     usage = _usage(sign_certificates=True)
-    builder = _builder(_name(name), _name(name), key.public_key(), key.public_key(), CA_DAYS)
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(days=CA_DAYS)
+    builder = _builder(_name(name), _name(name), key.public_key(), key.public_key(), end)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return key, builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
 
@@ -69,8 +112,9 @@ def issue(
     """A leaf certificate. The subject is ours alone: nothing is copied from a request but its public key."""
     server_or_client = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     alternatives = [_host(host) for host in hosts] or [x509.DNSName(name)]
+    end = min(dt.datetime.now(dt.UTC) + dt.timedelta(days=LEAF_DAYS), authority.not_valid_after_utc)
     return (
-        _builder(_name(name), authority.subject, public_key, authority_key.public_key(), LEAF_DAYS)
+        _builder(_name(name), authority.subject, public_key, authority_key.public_key(), end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([server_or_client]), critical=False)
@@ -99,12 +143,33 @@ def read_request(text: str, name: str) -> rsa.RSAPublicKey:
     return key
 
 
+def prove(key: rsa.RSAPrivateKey, market: str, name: str, request: str) -> str:
+    """The holder of `name`'s present key asks for a certificate of another one, or of the same."""
+    return key.sign(_renewal(market, name, request), _PSS, hashes.SHA256()).hex()
+
+
+def proves(certificate: x509.Certificate, market: str, name: str, request: str, proof: str) -> bool:
+    """Was the request made by the holder of this certificate's key?"""
+    key = certificate.public_key()
+    assert isinstance(key, rsa.RSAPublicKey)  # `issue` takes no other
+    try:
+        key.verify(bytes.fromhex(proof), _renewal(market, name, request), _PSS, hashes.SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _renewal(market: str, name: str, request: str) -> bytes:
+    """What is signed says what it is for, so that it can serve for nothing else."""
+    asked = {"kind": "renewal", "market": market, "provider": name, "request": request}
+    return json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
+
+
 def check_certificate(text: str, authority_text: str, name: str, key: rsa.RSAPrivateKey) -> None:
     """Refuse a certificate that is not `name`'s, not for `key`, not by this authority, or not valid now."""
     try:
-        certificate = x509.load_pem_x509_certificate(text.encode("ascii"))
-        authority = x509.load_pem_x509_certificate(authority_text.encode("ascii"))
-    except ValueError:
+        certificate, authority = load_certificate(text), load_certificate(authority_text)
+    except BazaarError:
         raise BazaarError(f"the certificate of {name} cannot be read: ask the operator for it again") from None
     try:
         certificate.verify_directly_issued_by(authority)
@@ -145,7 +210,7 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, issuer_key: rsa.RSAPublicKey, days: int
+    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey, issuer_key: rsa.RSAPublicKey, end: dt.datetime
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
@@ -155,7 +220,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + dt.timedelta(days=days))
+        .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )

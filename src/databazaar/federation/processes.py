@@ -26,8 +26,9 @@ def start_flare(
     extra: Mapping[str, str] | None = None,
     fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """One of FLARE's programs, in its own session, with what it prints in the workspace's `output.txt`."""
-    command = [sys.executable, "-m", module, "-m", str(workspace), "-s", config, "--set", "secure_train=true"]
+    """One of FLARE's programs with our TLS, in its own session, what it prints in the workspace's `output.txt`."""
+    program = [sys.executable, "-m", "databazaar.federation.flare", module]
+    command = [*program, "-m", str(workspace), "-s", config, "--set", "secure_train=true"]
     with (workspace / "output.txt").open("ab") as output:
         return subprocess.Popen(  # noqa: S603
             [*command, "config_folder=config", *settings],

@@ -25,10 +25,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from databazaar.errors import BazaarError
+from databazaar.federation.check import stranger
 from databazaar.federation.exchange import Lost
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.onboarding import Kit, load_kit
 from databazaar.federation.processes import start_flare, stop
+from databazaar.federation.renewal import kit_warning
 
 Handler = Callable[[bytes], bytes]
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
@@ -84,6 +86,8 @@ class ProviderNode:
             self._stopping.wait(pause)
 
     def _one_connection(self) -> None:
+        if not market_answers(self.kit, self._stopping, self._longest_pause):
+            return
         here, there = socket.socketpair()
         with there:
             child = self._child = start_flare(
@@ -134,6 +138,24 @@ class ProviderNode:
                 code, reply = Lost.PROVIDER_ERROR, b""
             with contextlib.suppress(ClosedError):
                 channel.send({"number": number, "code": code}, reply)
+
+
+def market_answers(kit: Kit, ending: threading.Event, pause: float) -> bool:
+    """Waits while somebody else answers at the market's address, and says so; False once this process is to end.
+
+    FLARE's client would refuse them too, but tells nobody. A certificate that ends soon is spoken of as well.
+    """
+    try:
+        if warning := kit_warning(kit.folder):
+            log.warning("%s", warning)
+    except BazaarError as error:
+        log.warning("%s", error)
+    while not ending.is_set():
+        if not (why := stranger(kit)):
+            return True
+        log.warning("%s", why)
+        ending.wait(pause)
+    return False
 
 
 def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:

@@ -54,7 +54,8 @@ def at_even_shares(fares: Fares) -> Projection:
         used_up = float((caps[asked] / (draws * chances[asked])).min())
         too_dear = (left - float(quotes[asked].max())) / (draws * a_draw)
         changed = math.inf if stretch.end is None else stretch.end - round
-        rounds = max(1, math.floor(min(used_up, too_dear, changed)))
+        told_apart = math.ceil(2 * math.ulp(left) / (draws * a_draw))  # rounds that a huge sum shows at all
+        rounds = max(1, math.floor(min(max(told_apart, min(used_up, too_dear)), changed)))
         caps -= rounds * draws * chances
         left -= rounds * draws * a_draw
         accesses += rounds * draws

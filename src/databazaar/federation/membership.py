@@ -1,0 +1,211 @@
+"""The operator's side of a market's certificates: who is invited, who has one, who is shut out."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from databazaar.errors import BazaarError
+from databazaar.federation import authority as authorities
+from databazaar.federation import pki, revocations
+from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
+from databazaar.federation.kits import make_folder, sync, write_json, write_server_kit
+from databazaar.federation.papers import HOST, NAME, RESERVED, Invitation, MarketFile, RequestFile, proof, read_paper
+from databazaar.files import alone
+
+_HOLDS = (
+    "{} already has a certificate: let it renew that one with `bazaar provider renew`, or revoke it and invite under a "
+    "new name"
+)
+
+
+@dataclass(frozen=True)
+class OperatorFolder:
+    """A market's folder on the operator's machine."""
+
+    folder: Path
+    name: str
+    host: str
+    port: int
+    ca: str = ""
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "server"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}.server"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names that the server's certificate bears."""
+        return self.host, *(host for host in ("localhost", "127.0.0.1") if host != self.host)
+
+    def authority(self, ca: Path | None, passphrase: Passphrase) -> authorities.Authority:
+        """The market's authority with its key, which may be in another folder."""
+        return authorities.open_authority(self.folder, ca, passphrase, self.ca)
+
+
+def init_market(
+    folder: Path, name: str, host: str, port: int, ca: Path | None = None, passphrase: str | None = None
+) -> OperatorFolder:
+    """Make the market's authority and its server's kit in a new folder. With `ca` the authority's key goes there."""
+    _check_name(name, "market")
+    if not HOST.fullmatch(host):
+        raise BazaarError(f"{host!r} is not a host name: give the name or address that providers will dial")
+    if not 0 < port < 65536:
+        raise BazaarError(f"port {port} is not a port: give a number from 1 to 65535")
+    if (folder / "market.json").exists():
+        raise BazaarError(f"{folder} already holds a market: give a new folder, or use the one that is there")
+    market = OperatorFolder(folder.resolve(), name, host, port, str(ca.resolve()) if ca else "")
+    for sub in ("ca", "invitations", "certificates", "issued"):
+        make_folder(market.folder / sub)
+    market.folder.chmod(0o700)
+    authority = authorities.make_authority(market.folder, name, ca, passphrase)
+    key = pki.new_key()
+    certificate = authority.issue(market.identity, key.public_key(), market.hosts)
+    record(market.folder, market.identity, certificate)
+    write_server_kit(
+        market.server,
+        name,
+        market.identity,
+        host,
+        port,
+        pki.pem(authority.certificate),
+        pki.pem(certificate),
+        pki.key_pem(key),
+    )
+    revocations.add(market.folder, authority)
+    write_json(market.folder / "market.json", {"name": name, "host": host, "port": port, "ca": market.ca})
+    return market
+
+
+def operator_folder(folder: Path) -> OperatorFolder:
+    otherwise = f"{folder} holds no market: make one with `bazaar federation init`"
+    found = read_paper(folder / "market.json", MarketFile, otherwise)
+    return OperatorFolder(folder.resolve(), found.name, found.host, found.port, found.ca)
+
+
+def invite(folder: Path, provider: str) -> Path:
+    """An invitation for one provider. It carries a secret: send it where only that provider reads."""
+    market = operator_folder(folder)
+    _check_name(provider, "provider")
+    if provider in revoked(folder):
+        raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
+    if (held := current(market.folder, provider)) is not None and not pki.ended(held):
+        raise BazaarError(_HOLDS.format(provider))
+    invitation = {
+        "kind": "invitation",
+        "market": market.name,
+        "provider": provider,
+        "host": market.host,
+        "port": market.port,
+        "identity": market.identity,
+        "authority": pki.pem(certificate_of(market.folder)),
+        "secret": secrets.token_hex(32),
+    }
+    path = market.folder / "invitations" / f"{provider}.json"
+    write_json(path, invitation)
+    return path
+
+
+def sign(folder: Path, request_file: Path, ca: Path | None = None, passphrase: Passphrase = from_environment) -> Path:
+    """Issue the certificate of a provider that was invited, which an invitation allows once, or that renews its own.
+
+    The certificate before it stays good for some days, so that a running market does not lose the provider.
+    """
+    market = operator_folder(folder)
+    otherwise = f"{request_file} is not a certificate request: ask the provider for it"
+    sent = read_paper(request_file, RequestFile, otherwise)
+    provider = sent.provider
+    if provider in revoked(folder):
+        raise BazaarError(f"{provider} was revoked and its name stays shut out: invite it under a new name")
+    invitation = market.folder / "invitations" / f"{provider}.json"
+    held = current(market.folder, provider)
+    if sent.kind == "renewal":
+        _check_renewal(market, sent, held)
+    else:
+        _check_invited(sent, invitation, held)
+    public_key = pki.read_request(sent.request, provider)
+    path = market.folder / "certificates" / f"{provider}.json"
+    if held is None or held.public_key() != public_key or _may_renew(market, sent, held):
+        authority = market.authority(ca, passphrase)
+        certificate = authority.issue(provider, public_key)
+        before = [earlier.serial_number for earlier in issued(market.folder, provider)]
+        record(market.folder, provider, certificate)
+        revocations.add(market.folder, authority, revocations.supersede(before))
+        write_json(path, {"kind": "certificate", "provider": provider, "certificate": pki.pem(certificate)})
+    invitation.unlink(missing_ok=True)
+    sync(invitation.parent)
+    return path
+
+
+def members(folder: Path) -> list[str]:
+    """Every provider that holds a certificate and is not revoked."""
+    shut = revoked(folder)
+    issued = (operator_folder(folder).folder / "certificates").glob("*.json")
+    return sorted(path.stem for path in issued if path.stem not in shut)
+
+
+def revoked(folder: Path) -> set[str]:
+    """The names shut out, read from the file that FLARE's server loads when it starts."""
+    path = operator_folder(folder).server / "disabled_clients.json"
+    return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
+
+
+def record_revocation(folder: Path, provider: str) -> None:
+    """Write the name where FLARE's server looks. `server.revoke` also tells a server that is up."""
+    market = operator_folder(folder)
+    _check_name(provider, "provider")
+    invitation = market.folder / "invitations" / f"{provider}.json"
+    if not invitation.exists() and not (market.folder / "certificates" / f"{provider}.json").exists():
+        raise BazaarError(f"{market.name} has no provider {provider}: its providers are {_list(members(folder))}")
+    invitation.unlink(missing_ok=True)
+    with alone(market.folder / "ca" / "lock"):
+        names = sorted(revoked(folder) | {provider})
+        write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
+
+
+def _check_name(name: str, what: str) -> None:
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise BazaarError(
+            f"{name[:100]!r} cannot be the name of a {what}: use up to 48 small letters, digits, '-' and '_', "
+            f"and none of {', '.join(sorted(RESERVED))}"
+        )
+
+
+def _check_invited(sent: RequestFile, invitation: Path, held: x509.Certificate | None) -> None:
+    provider = sent.provider
+    otherwise = f"{provider} has no open invitation: run `bazaar federation invite {provider}`"
+    invited = read_paper(invitation, Invitation, otherwise)
+    if held is not None and not pki.ended(held) and held.public_key() != pki.read_request(sent.request, provider):
+        raise BazaarError(_HOLDS.format(provider))
+    if not hmac.compare_digest(proof(invited.secret, sent.request), sent.proof):
+        raise BazaarError(f"the request was not made from {provider}'s invitation: ask the provider to make it again")
+
+
+def _check_renewal(market: OperatorFolder, sent: RequestFile, held: x509.Certificate | None) -> None:
+    provider = sent.provider
+    if held is None:
+        raise BazaarError(f"{provider} has no certificate to renew: run `bazaar federation invite {provider}`")
+    if pki.ended(held):
+        raise BazaarError(f"the certificate of {provider} has ended: run `bazaar federation invite {provider}`")
+    if not _may_renew(market, sent, held) and pki.read_request(sent.request, provider) != held.public_key():
+        raise BazaarError(
+            f"the request was not made with {provider}'s present key: have it made with `bazaar provider renew`"
+        )
+
+
+def _may_renew(market: OperatorFolder, sent: RequestFile, held: x509.Certificate) -> bool:
+    """Signed with the present key. A request whose new key has its certificate already is not, and gets no second."""
+    return sent.kind == "renewal" and pki.proves(held, market.name, sent.provider, sent.request, sent.proof)
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) or "none so far"
