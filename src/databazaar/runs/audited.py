@@ -47,6 +47,8 @@ def with_files(folder: RunFolder, replayed: Audit, head: str | None) -> Audit:
     """The audit of the ledger, with what the files beside it say; `head` is one that somebody noted down."""
     if not replayed.ok:
         return replayed
+    if folder.finished:
+        folder.summary()  # one that cannot be read can be written again, which is said
     try:
         broken = next(_contradictions(folder, replayed, head), None)
     except UncheckableError:
