@@ -25,9 +25,10 @@ import torch
 from databazaar import OSMD, Arbiter, Consumer, Provider, build_model
 from databazaar.data.fraud import fraud_banks
 from databazaar.data.schema import Schema
+from databazaar.federation.accountant import Accountant
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
-from databazaar.federation.privacy import Accountant, PrivateUpdates
+from databazaar.federation.privacy import PrivateUpdates
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 

@@ -26,10 +26,12 @@ from databazaar.federation.messages import (
     encode_reply,
     encode_request,
 )
-from databazaar.federation.policy import Policy, width
+from databazaar.federation.policy import Policy
 from databazaar.federation.records import Record, earnings
+from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, Table
+from databazaar.federation.work import width
+from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.kinds import MODEL_KINDS
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
@@ -287,7 +289,7 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
     assert away.spent == 6
     other = table.model_copy(update={"target": "nothing"})
     lost = FederatedEngine(changed(table=other), ["bank1"], transport).query(ask(0, [0]))
-    assert lost.failures == {0: "refused: task does not fit the data"}
+    assert lost.failures == {0: "refused: task not allowed"}
 
 
 def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: Path) -> None:
@@ -301,6 +303,7 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
         file.write(b'{"half a li')
     engine.query(ask(3, [0]))
     assert [(a.run, a.round, a.status) for a in record] == [("a" * 32, round, "ok") for round in range(4)]
+    assert [a.kind for a in record.questions()] == ["describe"] + ["update"] * 4
     items = [{"round": r, "draw": 0, "paid": 1 if r != 2 else 0, "failure": ""} for r in (0, 1, 2, 9)]
     (earned,) = earnings(record, {"items": items, "pay_text": "3 credits", "why": "It was the only provider."})
     assert earned.why == "It was the only provider."

@@ -84,7 +84,9 @@ def test_earnings_beside_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["--oracle", "no.such:thing"], "is not found"),
         (["--oracle", "os:name"], "cannot be called"),
         (["--oracle", "math:sqrt", "--models", "transformer"], "--models transformer is unknown"),
-        (["--oracle", "math:sqrt", "--epsilon-cap", "1", "--delta", "2"], "δ = 2.0"),
+        (["--oracle", "math:sqrt", "--max-memory", "1e7"], r"--max-memory 1e\+07 is no limit: give a number up to"),
+        (["--oracle", "math:sqrt", "--max-seconds", "inf"], "--max-seconds inf is no limit"),
+        (["--oracle", "math:sqrt", "--epsilon-cap", "1", "--delta", "2"], "--delta 2: give a number between 0 and 1"),
         (["--oracle", "math:sqrt", "--epsilon-cap", "1"], "callable oracle sees to its own privacy"),
     ],
 )
@@ -99,6 +101,7 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
     federation: Federation, transport: FlareTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(federation.root)
+    monkeypatch.setenv("DATABAZAAR_ACCOUNTS", str(federation.root / "accounts"))
     root, story = federation.root, fraud_banks(1)
     kit = federation.enroll("private")
     story.holdout.to_csv(root / "holdout.csv", index=False)
@@ -124,6 +127,11 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
         err = provider.communicate(timeout=20)[1]
     assert provider.returncode == 0, err
     assert "connected" in err and "Traceback" not in err
+    assert "account private: ε = 0 of 3 is spent" in err
+    assert "the market's schema is pinned, and no other is answered: " in err and "predicts 'fraud' (0, 1) from" in err
+    assert f"private: ε = {line['epsilon']:.3g} at δ = 1e-05\n  {root.resolve() / 'private.parquet'}" in run(
+        "provider", "accounts"
+    )
     server.revoke(federation.market, "private")
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import socket
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, pki, server
-from databazaar.federation.exchange import Exchange
+from databazaar.federation import onboarding, pki, relay, server
+from databazaar.federation.arriving import Chunk
+from databazaar.federation.exchange import Exchange, Lost
 from databazaar.federation.frames import Channel, ClosedError
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.provider import load_handler
@@ -74,12 +78,16 @@ class Wire:
         self.sent: list[tuple[str, str]] = []
         self.asked = threading.Event()
         self.here = {"a", "b"}
-        self.exchange = Exchange(self.send, self.here.__contains__, max_bytes=10, poll=0.01)
+        self.both = threading.Event()
+        self.ended: list[str] = []
+        self.exchange = Exchange(self.send, self.here.__contains__, max_bytes=10, poll=0.01, ended=self.ended.append)
 
     def send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         self.sent.append((name, number))
         if payload == b"quiet":
             self.asked.set()
+        if payload == b"silent" and len(self.sent) == 2:
+            self.both.set()
         if payload == b"vanish":
             self.here.discard(name)
         if payload == b"broken":
@@ -134,6 +142,113 @@ def test_an_exchange_ends_by_its_deadline_or_when_the_connection_is_gone() -> No
     assert wire.exchange.ask(["a"], b"vanish", 60.0) == ({}, {"a": "connection lost"})
     wire.here.add("a")
     assert wire.exchange.ask(["a"], b"broken", 60.0) == ({}, {"a": "connection lost"})
+
+
+def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
+    wire = Wire()
+    thread = threading.Thread(target=wire.exchange.ask, args=(["a", "b"], b"silent", 20.0))
+    thread.start()
+    assert wire.both.wait(20.0)
+    numbers = dict(wire.sent)
+    assert numbers["a"] != numbers["b"]
+    assert not wire.exchange.answer("a", numbers["b"], "", b"in b's place")
+    assert not wire.exchange.expects("b", numbers["a"])
+    assert wire.exchange.answer("a", numbers["a"], "", b"a") and wire.exchange.answer("b", numbers["b"], "", b"b")
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "result"),
+    [
+        ([(0, 6, b"abc", False), (1, 6, b"def", True)], b"abcdef"),
+        ([(0, 0, b"", True)], b""),
+        ([(0, 11, b"abc", False)], "reply too large"),
+        ([(0, 6, b"abc", False), (2, 6, b"def", True)], "provider error"),
+        ([(0, 6, b"abc", False), (0, 6, b"def", True)], "provider error"),
+        ([(0, 6, b"abc", False), (1, 7, b"def", True)], "provider error"),
+        ([(1, 6, b"abc", False)], "provider error"),
+        ([(0, 2, b"abc", True)], "provider error"),
+        ([(0, 6, b"abc", True)], "provider error"),
+        ([(0, 3, b"abc", False)], "provider error"),
+        ([(0, -1, b"", True)], "provider error"),
+        ([(0, "6", b"abc", False)], "provider error"),
+        ([(0, 6, b"", False), (1, 6, b"", False), (2, 6, b"abcdef", True)], b"abcdef"),
+    ],
+)
+def test_an_answer_in_pieces_is_whole_or_a_failure(
+    pieces: list[tuple[int, object, bytes, bool]], result: bytes | str
+) -> None:
+    wire, got = Wire(), list[tuple[dict[str, bytes], dict[str, Lost]]]()
+    thread = threading.Thread(target=lambda: got.append(wire.exchange.ask(["a"], b"quiet", 20.0)))
+    thread.start()
+    assert wire.asked.wait(20.0)
+    number = wire.sent[-1][1]
+    assert wire.exchange.take("b", number, Chunk(1, 0, 1, True, "", b"x")) == 0, "nobody asked b"
+    for sequence, size, data, last in pieces:
+        received = wire.exchange.take("a", number, Chunk(1, sequence, size, last, "", data))
+        assert received <= 6
+    thread.join()
+    assert got == [({"a": result}, {}) if isinstance(result, bytes) else ({}, {"a": result})]
+    assert wire.ended == [number]
+
+
+def test_a_piece_of_another_stream_and_a_code_of_one_s_own() -> None:
+    for second, code in ((2, ""), (1, "words of its own")):
+        wire, got = Wire(), list[object]()
+        ask = partial(wire.exchange.ask, ["a"], b"quiet", 20.0)
+        thread = threading.Thread(target=lambda ask=ask, got=got: got.append(ask()))
+        thread.start()
+        assert wire.asked.wait(20.0)
+        for stream, last in ((1, False), (second, True)):
+            wire.exchange.take("a", wire.sent[-1][1], Chunk(stream, int(last), 2, last, code, b"x"))
+        thread.join()
+        assert got == [({}, {"a": "provider error"})]
+
+
+def test_the_relay_is_its_owner_s_alone(tmp_path: Path) -> None:
+    """It is a socket in a folder that nobody else can enter, however long the folder's name is."""
+    folder = tmp_path / ("a-long-name-" * 12)
+    folder.mkdir(mode=0o700)
+    relay.Relay(lambda channel, header, body: channel.send({"got": header["n"]}, body), 100).start(folder)
+    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+    channel = relay.dial(folder, "nobody there")
+    channel.send({"n": 5}, b"body")
+    assert channel.receive() == ({"got": 5}, b"body")
+    channel.send({"n": 5}, b"x" * 100)
+    assert channel.receive()[1] == b"x" * 100
+    channel.send({"no": "number"})
+    with pytest.raises(ClosedError):
+        channel.receive()
+    channel.close()
+    write_whole(folder / relay.RELAY_FILE, b'{"token": "guess", "max_bytes": 100}', PRIVATE)
+    stranger = relay.dial(folder, "nobody there")
+    with pytest.raises(ClosedError):
+        stranger.receive()
+    stranger.close()
+    (folder / relay.RELAY_SOCKET).unlink()
+    with pytest.raises(BazaarError, match="nobody there"):
+        relay.dial(folder, "nobody there")
+
+
+def test_a_process_id_given_to_another_is_not_the_server(tmp_path: Path) -> None:
+    """As after a crash or a restart of the machine: nobody holds the lock, so no server is up, and nobody is killed."""
+    made = onboarding.init_market(tmp_path / "market", "fraud", "localhost", 8002).folder
+    onboarding.sign(made, onboarding.request(onboarding.invite(made, "bank1"), tmp_path / "kit"))
+    (made / "server.lock").write_text(str(os.getpid()))
+    found = server.status(made)
+    assert (found.up, found.answers, found.pid) == (False, False, None)
+    assert server.down(made) is False
+    assert server.revoke(made, "bank1") is False, "it is on record, and holds from the next start on"
+    assert server.status(made).revoked == ["bank1"]
+    with (made / "server.lock").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        with pytest.raises(BazaarError, match="is just starting"):
+            server.status(made)
+        starting.write(str(os.getpid()))
+        starting.flush()
+        with pytest.raises(BazaarError, match=f"already up as process {os.getpid()}"):
+            server.up(made)
 
 
 def test_the_local_transport_is_a_transport() -> None:

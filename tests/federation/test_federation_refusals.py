@@ -24,14 +24,17 @@ from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, pki
+from databazaar.federation.accountant import Accountant
 from databazaar.federation.check import check
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.job import FederatedJob
 from databazaar.federation.messages import ModelMessage, TaskMessage
-from databazaar.federation.privacy import Accountant
-from databazaar.federation.records import SCHEMA, Record, earnings
+from databazaar.federation.pins import Pins
+from databazaar.federation.policy import RefusedError
+from databazaar.federation.records import Record, earnings
+from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, RefusedError, Table
+from databazaar.federation.worker import ProviderWorker
 from databazaar.files import lock
 from markets import ORACLE, TASK, examples
 
@@ -202,7 +205,7 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table.write_text("amount,fraud\n1.5,0\n2.5,1\n")
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert "ok   data         2 rows with amount, fraud" in looked.output
-    assert joining.source(table, None) == Table(table.resolve())
+    assert joining.source(table, None, root / "bank1") == Table(table.resolve(), Pins((root / "bank1").resolve()))
     table.write_text("amount,fraud\n1.5,0\ninf,1\n")
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output
@@ -213,7 +216,7 @@ def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> 
     asked = SchemaMessage.model_validate(Schema.fit(own, target="fraud", task="classification").to_dict())
     path = root / "bank1.csv"
     path.write_text("amount;fraud\n1,5;yes\n2,5;no\n;no\n3,5;\n")
-    table = Table(path, root / "bank1" / SCHEMA)
+    table = Table(path, Pins(root / "bank1"))
     assert table.examples(asked)[1].tolist() == [1, 0, 0]
     command = ["provider", "check", str(root / "bank1"), "--data", str(path)]
     assert "ok   data         3 of 4 rows fit" in CliRunner().invoke(app, command).output

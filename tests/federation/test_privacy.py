@@ -14,10 +14,12 @@ from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation.privacy import Accountant, PrivateUpdates, clipped_sum
+from databazaar.federation.accountant import Accountant
+from databazaar.federation.policy import RefusedError
+from databazaar.federation.privacy import PrivateUpdates, clipped_sum
 from databazaar.federation.records import Record
 from databazaar.federation.transport import LocalTransport
-from databazaar.federation.worker import ProviderWorker, RefusedError
+from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.inputs import as_table
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.oracles import build_oracle, compute_update

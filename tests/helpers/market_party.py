@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
-from databazaar.federation.worker import ProviderWorker, Table
+from databazaar.federation.table import Table
+from databazaar.federation.worker import ProviderWorker
 from loopback import WAIT, eventually
 from markets import examples
 

@@ -13,21 +13,12 @@ from nvflare.private.admin_defs import Message as AdminMessage
 from nvflare.private.defs import CellMessageHeaderKeys
 
 from databazaar.federation.frames import Channel
-from databazaar.federation.site import (
-    ANSWER,
-    ASK,
-    CHANNEL,
-    CODE,
-    NUMBER,
-    SECONDS,
-    SERVER,
-    MarketSite,
-    ProviderSite,
-)
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, NUMBER, SECONDS, SERVER
+from databazaar.federation.site import MarketSite, ProviderSite
 from loopback import WAIT, eventually
 
-BOUND = "is bound to origin unguarded, not message origin guarded"
-"""What FLARE's server writes into its log about an answer in another's name."""
+BOUND = "refused a message of unguarded in the name of guarded"
+"""What the market's server writes into its log about an answer in another's name."""
 
 
 def kit(name: str) -> Path:

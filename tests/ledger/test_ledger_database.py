@@ -322,3 +322,8 @@ def test_a_chain_that_was_changed_is_named(tmp_path: Path) -> None:
     connection.close()
     changed = bazaar("ledger", "check", url, cwd=tmp_path)
     assert changed.code == 1 and "entry 2 (void, round 2, draw 0) does not follow" in changed.err
+    strange = SqlStore(url, "a\x1b[2J")
+    strange.append(_chain(1), None)
+    strange.dispose()
+    told = bazaar("ledger", "check", url, cwd=tmp_path)
+    assert told.code == 1 and "\x1b" not in told.out + told.err and r"a\x1b[2J" in told.err

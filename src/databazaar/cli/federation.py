@@ -150,7 +150,8 @@ def status(
     if as_json:
         typer.echo(json.dumps({**asdict(found), "warnings": renewal.warnings(folder)}))
         return
-    typer.echo(f"server   {'up as process ' + str(found.pid) if found.up else 'down'}, {found.address}")
+    state = f"up as process {found.pid}{'' if found.answers else ', but it does not answer'}" if found.up else "down"
+    typer.echo(f"server   {state}, {found.address}")
     for name in found.members:
         typer.echo(f"member   {name}: {'connected' if name in found.connected else 'not connected'}")
     for name in found.revoked:
@@ -168,12 +169,13 @@ def revoke(name: Name, folder: Folder = FOLDER, ca: Ca = None) -> None:
     need_packages()
     from databazaar.federation import renewal, server
 
-    server.revoke(folder, name)
+    told = server.revoke(folder, name)
     try:
         renewal.revoke_certificates(folder, name, ca, passphrase)
     except BazaarError as error:
         raise BazaarError(f"{name} is shut out by name, but not yet on the revocation list: {error}") from None
-    typer.echo(f"{name} is shut out; it can come back only under a new name")
+    when = "its connections are closed" if told else "the server is down, and will not let it in when it starts"
+    typer.echo(f"{name} is shut out ({when}); it can come back only under a new name")
 
 
 @app.command(epilog=example("bazaar federation renew", "bazaar federation renew --ca /media/stick/fraud"))

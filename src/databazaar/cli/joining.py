@@ -12,23 +12,33 @@ import torch
 import typer
 
 from databazaar.cli.screen import OneLine, say
-from databazaar.data.tables import read_table
 from databazaar.errors import BazaarError
+from databazaar.federation.accounts import Accounts, users_folder
+from databazaar.federation.copies import Evictions, only_copy
 from databazaar.federation.onboarding import load_kit
+from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
-from databazaar.federation.records import ANSWERS, SCHEMA, Record
-from databazaar.federation.worker import Privacy, ProviderWorker, Source, Table, VectorOracle
+from databazaar.federation.records import ANSWERS, Record
+from databazaar.federation.table import Table
+from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 
+_MOST = 1e6
+_LOOK = 30.0
+"""Seconds between two looks at whether somebody else uses this kit."""
+log = logging.getLogger(__name__)
 
-def source(data: Path | None, oracle: str | None) -> Source:
+
+def source(data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None) -> Source:
+    """What answers. A file is read here, once; the schemas that it is answered by are the kit's."""
     if (data is None) == (oracle is None):
         raise BazaarError("give either --data FILE or --oracle module:function: one of them answers")
     if data is not None:
-        read_table(data)
-        return Table(data.resolve())
+        return Table.read(data.resolve(), pins(kit, schema))
+    if schema is not None:
+        raise BazaarError("--schema says how a file is encoded, and --oracle has none: leave --schema out")
     assert oracle is not None
     return _load(oracle)
 
@@ -39,20 +49,50 @@ def _load(name: str) -> VectorOracle:
     return load_function(name, f"--oracle {name} is not found", "parameters to update")
 
 
-def policy(models: str, max_parameters: int, max_samples: int) -> Policy:
+def policy(
+    models: str, max_parameters: int, max_samples: int, max_memory: float, max_seconds: float, max_questions: int
+) -> Policy:
     kinds = tuple(kind.strip() for kind in models.split(","))
     for kind in kinds:
         if kind not in MODEL_KINDS:
             raise BazaarError(f"--models {kind} is unknown: use some of {', '.join(MODEL_KINDS)}")
-    return Policy(kinds, max_parameters, max_samples)
+    for option, value in (("memory", max_memory), ("seconds", max_seconds)):
+        if not 0 < value <= _MOST:
+            raise BazaarError(f"--max-{option} {value:g} is no limit: give a number up to {_MOST:g}")
+    return Policy(kinds, max_parameters, max_samples, int(max_memory * 1e9), max_seconds, max_questions)
 
 
-def privacy(kit: Path, cap: float | None, noise: float, clip: float, delta: float) -> Privacy | None:
+def privacy(
+    kit: Path, source: Source, cap: float | None, noise: float, clip: float, delta: float, account: str | None
+) -> Privacy | None:
+    """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
+        if account is not None:
+            raise BazaarError(f"--account {account} is charged with differential privacy alone: give --epsilon-cap too")
         return None
-    from databazaar.federation.privacy import Accountant, PrivateUpdates
+    from databazaar.federation.accountant import Accountant, refuse_unfit
+    from databazaar.federation.privacy import PrivateUpdates
 
-    return PrivateUpdates(noise, clip, Accountant(load_kit(kit).folder / "privacy.json", delta, cap))
+    refuse_unfit(delta, cap)
+    if not isinstance(source, Table):
+        raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")
+    accounts = Accounts(users_folder())
+    chosen = accounts.choose(source.path, source.digest, account)
+    accounts.carry_over(chosen.path, load_kit(kit).folder / "privacy.json")
+    made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap))
+    for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
+        say(line, err=True)
+    return made
+
+
+def pins(kit: Path, given: Path | None) -> Pins:
+    """The schemas that the provider accepts; `given` becomes one of them. Says what it answers by."""
+    made = Pins(load_kit(kit).folder)
+    if given is not None and not made.admits(schema := read_schema(given)):
+        made.accept(schema, "given")
+    for line in made.current():
+        say(f"schema {line}", err=True)
+    return made
 
 
 def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int) -> None:
@@ -65,10 +105,9 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     loaded = load_kit(kit)
-    with lock(loaded.folder / "invitation.json", f"another process has joined with {kit}: stop it first"):
+    otherwise = f"another process has joined with {kit}: stop it first"
+    with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):
         record = Record(loaded.folder / ANSWERS)
-        if isinstance(source, Table):
-            source.kept = loaded.folder / SCHEMA
         worker = ProviderWorker(loaded.provider, source, policy, record=record, privacy=privacy)
         with ProviderNode(kit, worker) as node:
             say(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
@@ -76,4 +115,11 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
                 if node.connected.is_set():
                     typer.echo("connected", err=True)
                     break
-            done.wait()
+            evictions = Evictions(loaded.folder / "log.txt")
+            while not done.wait(_LOOK):
+                if evictions.often():
+                    log.warning(
+                        "%s lets us in and puts us out again and again: if the network is sound, somebody answers with "
+                        "a copy of this kit; ask the operator who is connected, and to revoke the name",
+                        loaded.market,
+                    )

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from databazaar.cli import keeping
 from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
@@ -85,6 +86,7 @@ def crl(
     epilog=example(
         "bazaar provider join kit --data bank1.parquet",
         "bazaar provider join kit --oracle my_oracle:update",
+        "bazaar provider join kit --data bank1.parquet --schema schema.json",
         "bazaar provider join kit --data bank1.parquet --epsilon-cap 4 --noise 1.1 --clip 1",
     )
 )
@@ -97,12 +99,25 @@ def join(
     models: Annotated[str, typer.Option(help="Model kinds that you allow.")] = "linear,logistic,mlp,cnn",
     max_parameters: Annotated[int, typer.Option(min=1, help="The largest model that you allow.")] = 50_000_000,
     max_samples: Annotated[int, typer.Option(min=1, help="The most rows × epochs for one answer.")] = 50_000_000,
+    max_memory: Annotated[float, typer.Option(min=0.01, help="GB that one answer may take, beside your data.")] = 4.0,
+    max_seconds: Annotated[float, typer.Option(min=1.0, help="The longest that one answer may take.")] = 300.0,
+    max_questions: Annotated[int, typer.Option(min=1, help="The most questions in an hour.")] = 100_000,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="The schema that you answer by. Default: the first that the market asks with.", show_default=False
+        ),
+    ] = None,
     epsilon_cap: Annotated[
         float | None, typer.Option(min=0.0, help="Answer with differential privacy, up to this ε in all.")
     ] = None,
     noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
     clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
+    account: Annotated[
+        str | None,
+        typer.Option(help="The privacy account to charge. Default: the one that knows your data.", show_default=False),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for the computation.")] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
@@ -110,9 +125,16 @@ def join(
     refuse_odd_privacy(epsilon_cap, noise, clip, delta)
     from databazaar.cli import joining
 
-    policy = joining.policy(models, max_parameters, max_samples)
-    privacy = joining.privacy(kit, epsilon_cap, noise, clip, delta)
-    joining.stay(kit, joining.source(data, oracle), policy, privacy, threads)
+    policy = joining.policy(models, max_parameters, max_samples, max_memory, max_seconds, max_questions)
+    source = joining.source(data, oracle, kit, schema)
+    privacy = joining.privacy(kit, source, epsilon_cap, noise, clip, delta, account)
+    joining.stay(kit, source, policy, privacy, threads)
+
+
+app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))(
+    keeping.schema
+)
+app.command(epilog=example("bazaar provider accounts"))(keeping.accounts)
 
 
 @app.command(epilog=example("bazaar provider check kit", "bazaar provider check kit --data bank1.parquet"))
@@ -171,6 +193,8 @@ def earnings(
         )
         if line.pay_text is not None:
             say(f"  paid {line.pay_text}; {_differences(line)}")
+        if line.unknown_rounds:
+            typer.echo("  somebody may answer with a copy of your kit: ask the operator, and have the name revoked")
         if line.why:
             say(f"  {shown(line.why)}")
     if not lines:

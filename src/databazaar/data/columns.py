@@ -108,7 +108,7 @@ def plain(column: Column) -> Column:
     if types.is_object_dtype(column.dtype) and types.infer_dtype(column, skipna=True) in ("mixed", "mixed-integer"):
         given = column.dropna()
         if all(isinstance(value, str | int | float) for value in given):
-            return given.map(_written).reindex(column.index)
+            return given.map(written).reindex(column.index)
     return column
 
 
@@ -178,7 +178,7 @@ def as_texts(column: Column, where: str) -> Texts:
         )
     if kind == "number":
         codes, numbers = pd.factorize(as_numbers(column, where, "numbers were expected"))
-        return Texts(codes.astype(np.int64), [_written(value) for value in numbers.tolist()])
+        return Texts(codes.astype(np.int64), [written(value) for value in numbers.tolist()])
     codes, values = pd.factorize(column)
     return _trimmed(codes.astype(np.int64), [normalize("NFC", str(value).strip()) for value in values.tolist()])
 
@@ -203,7 +203,8 @@ def _trimmed(codes: npt.NDArray[np.int64], texts: list[str]) -> Texts:
     return Texts(moved[codes], list(places))
 
 
-def _written(value: str | float) -> str:
+def written(value: str | float) -> str:
+    """The one text of a number; a text is its own."""
     if isinstance(value, str):
         return value
     return str(int(value)) if float(value).is_integer() else repr(float(value))

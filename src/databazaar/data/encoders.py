@@ -52,6 +52,11 @@ class NumericColumn:
         return cls(name, mean + 0.0, scale if usable else 1.0, median, missing)
 
     @property
+    def width(self) -> int:
+        """How many features there are, counted without naming them; likewise for the other kinds."""
+        return 1 + self.missing
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name} (missing)") if self.missing else (self.name,)
 
@@ -62,7 +67,10 @@ class NumericColumn:
         return clipped
 
     def encode(self, column: Column, out: Features, where: str) -> None:
-        values = as_numbers(column, where, "the hold-out has numbers")
+        self.fill(as_numbers(column, where, "the hold-out has numbers"), out)
+
+    def fill(self, values: Floats, out: Features) -> None:
+        """The features of numbers that have been read, NaN where one is missing."""
         gone = np.isnan(values)
         out[:, 0] = self.standardise(np.where(gone, self.median, values))
         if self.missing:
@@ -83,6 +91,19 @@ class CategoricalColumn:
     missing: bool = False
 
     @property
+    def width(self) -> int:
+        return len(self.categories) + self.other + self.missing
+
+    @property
+    def place_of_others(self) -> int:
+        """The feature of what is none of the categories; -1 where there is none."""
+        return len(self.categories) if self.other else -1
+
+    @property
+    def place_of_missing(self) -> int:
+        return len(self.categories) + self.other if self.missing else -1
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         extra = [f"{self.name} ({kind})" for kind in ("other", "missing") if getattr(self, kind)]
         return (*(f"{self.name}={category}" for category in self.categories), *extra)
@@ -90,9 +111,8 @@ class CategoricalColumn:
     def encode(self, column: Column, out: Features, where: str) -> None:
         found = self._texts(column, where)
         places = {category: place for place, category in enumerate(self.categories)}
-        other = len(places) if self.other else -1
-        missing = len(places) + self.other if self.missing else -1
-        _mark(out, found.spread(np.array([places.get(t, other) for t in found.texts], dtype=np.int64), missing))
+        marked = np.array([places.get(text, self.place_of_others) for text in found.texts], dtype=np.int64)
+        mark(out, found.spread(marked, self.place_of_missing))
 
     def _texts(self, column: Column, where: str) -> Texts:
         """Numbers that are none of the categories are no spelling of them but another column."""
@@ -118,6 +138,14 @@ class HashedColumn:
     missing: bool = False
 
     @property
+    def width(self) -> int:
+        return self.buckets + self.missing
+
+    @property
+    def place_of_missing(self) -> int:
+        return self.buckets if self.missing else -1
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         hashed = tuple(f"{self.name} (bucket {place})" for place in range(self.buckets))
         return (*hashed, f"{self.name} (missing)") if self.missing else hashed
@@ -125,7 +153,7 @@ class HashedColumn:
     def encode(self, column: Column, out: Features, where: str) -> None:
         found = as_texts(column, where)
         places = np.array([bucket_of(text, self.buckets) for text in found.texts], dtype=np.int64)
-        _mark(out, found.spread(places, self.buckets if self.missing else -1))
+        mark(out, found.spread(places, self.place_of_missing))
 
 
 @dataclass(frozen=True)
@@ -155,6 +183,10 @@ class DateColumn:
         return cls(name, tuple(parts), scaled.mean, scaled.scale, scaled.median, scaled.missing, day_first)
 
     @property
+    def width(self) -> int:
+        return sum(1 if part == "days" else 2 for part in self.parts) + self.missing
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         names = []
         for part in self.parts:
@@ -162,7 +194,10 @@ class DateColumn:
         return tuple(f"{self.name} ({name})" for name in [*names, *(["missing"] if self.missing else [])])
 
     def encode(self, column: Column, out: Features, where: str) -> None:
-        days = as_days(column, where, self.day_first)
+        self.fill(as_days(column, where, self.day_first), out)
+
+    def fill(self, days: Floats, out: Features) -> None:
+        """The features of days that have been read, NaN where one is missing."""
         gone = np.isnan(days)
         filled = np.where(gone, self.median, days)
         place = 0
@@ -207,7 +242,7 @@ def place_in(part: DatePart, days: Floats) -> Floats:
     return np.asarray((dates - dates.astype("datetime64[Y]")).astype(np.float64) / 366)
 
 
-def _mark(out: Features, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
+def mark(out: Features, places: Sequence[int] | npt.NDArray[np.int64]) -> None:
     """A 1 at each row's place; none where the place is -1."""
     marked = np.asarray(places)
     rows = np.flatnonzero(marked >= 0)

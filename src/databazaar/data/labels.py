@@ -46,8 +46,8 @@ def places_of(column: Column, classes: Classes, where: str) -> npt.NDArray[np.in
             f"the classes {listed(map(str, classes))}: write the same classes"
         )
     found = as_texts(column, where)
-    known = _names(classes)
-    places = found.spread(np.array([_place(text, known) for text in found.texts], dtype=np.int64), -1)
+    known = spellings_of(classes)
+    places = found.spread(np.array([place_of(text, known) for text in found.texts], dtype=np.int64), -1)
     if (places < 0).any():
         row = int((places < 0).argmax())
         label = found.texts[found.codes[row]][:40]
@@ -59,7 +59,7 @@ def places_of(column: Column, classes: Classes, where: str) -> npt.NDArray[np.in
     return places
 
 
-def _names(classes: Classes) -> dict[str, int]:
+def spellings_of(classes: Classes) -> dict[str, int]:
     """Every spelling that stands for exactly one class."""
     names = {str(name): place for place, name in enumerate(classes)}
     folded = [name.casefold() for name in names]
@@ -71,7 +71,8 @@ def _names(classes: Classes) -> dict[str, int]:
     return names
 
 
-def _place(text: str, known: dict[str, int]) -> int:
+def place_of(text: str, known: dict[str, int]) -> int:
+    """The class of which this is a spelling, or -1."""
     number = _whole(text)
     spellings = (text, text.casefold(), _meaning(text), *([str(number)] if number is not None else []))
     return next((known[spelling] for spelling in spellings if spelling in known), -1)

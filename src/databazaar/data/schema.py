@@ -69,7 +69,8 @@ class Schema:
 
     @property
     def width(self) -> int:
-        return len(self.feature_names)
+        """How many features there are; a schema from elsewhere may have more than can be named in memory."""
+        return sum(encoder.width for encoder in self.encoders)
 
     @property
     def outputs(self) -> int:
@@ -142,9 +143,8 @@ class Schema:
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         place = 0
         for encoder in self.encoders:
-            width = len(encoder.feature_names)
-            encoder.encode(frame[encoder.name], x[:, place : place + width], where)
-            place += width
+            encoder.encode(frame[encoder.name], x[:, place : place + encoder.width], where)
+            place += encoder.width
         return x
 
     def encode_target(self, frame: pd.DataFrame, where: str) -> Array:

@@ -61,7 +61,7 @@ def _data(kit: Kit, data: Path) -> str:
     from databazaar.data.columns import as_numbers, kind_of
     from databazaar.data.schema_message import SchemaMessage
     from databazaar.data.tables import read_table
-    from databazaar.federation.worker import Table
+    from databazaar.federation.table import Table
 
     table = read_table(data)
     try:

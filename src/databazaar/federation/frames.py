@@ -53,7 +53,7 @@ class Channel:
             raise ClosedError("a frame is over the size limit")
         try:
             header = json.loads(self._exactly(head))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ClosedError("a frame has no JSON header") from None
         if not isinstance(header, dict):
             raise ClosedError("a frame has no JSON header")

@@ -51,6 +51,7 @@ Code = Literal[
     "task not allowed",
     "task does not fit the data",
     "privacy budget spent",
+    "too many questions",
     "computation failed",
 ]
 

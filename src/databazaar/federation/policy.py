@@ -2,37 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from databazaar.errors import BazaarError
-from databazaar.federation.messages import ModelMessage, OracleMessage
-from databazaar.learning.kinds import MODEL_KINDS, parameter_count
+from databazaar.federation.messages import Code, ModelMessage, OracleMessage
+from databazaar.federation.work import Work, work_of
+from databazaar.learning.kinds import MODEL_KINDS
+
+_HOUR = 3600.0
+_FASTEST, _SLOWEST = 5e10, 4e9
+"""Products that a machine makes in a second, at the most; and at the least, while it cannot be interrupted."""
+_QUICKEST_STEP = 2e-5
+"""Seconds that one step takes at the least, however small."""
+
+
+class RefusedError(Exception):
+    """An honest no, with one of the fixed codes."""
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code)
+        self.code: Code = code
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Bounds on a task. `max_samples` bounds the work: the rows that pass through the model, once for every epoch."""
+    """Bounds on a task and on questions. No honest market meets the defaults.
+
+    `max_samples` bounds the rows that pass through the model, once for every epoch; `max_memory`, in bytes, what an
+    answer takes beside the provider's own table; `max_seconds` how long an answer may take. A task that cannot keep to
+    them is refused before anything is built; one that turns out to be slower is stopped between two steps.
+    `max_questions` are those of one hour, whatever they ask.
+    """
 
     models: tuple[str, ...] = MODEL_KINDS
     max_parameters: int = 50_000_000
     max_samples: int = 50_000_000
+    max_memory: int = 4 * 10**9
+    max_seconds: float = 300.0
+    max_questions: int = 100_000
 
-    def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int) -> bool:
+    def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int, private: bool = False) -> bool:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""
-        samples = rows * (oracle.epochs if oracle.kind == "local-sgd" else 1)
-        if oracle.kind == "local-sgd" and oracle.steps is not None:
-            samples = min(samples, oracle.steps * oracle.batch_size)
-        within = model.kind in self.models and width(model) <= self.max_parameters
-        return within and samples <= self.max_samples
+        work = work_of(model, oracle, rows, private)
+        within = model.kind in self.models and work.parameters <= self.max_parameters
+        within = within and work.samples <= self.max_samples
+        return within and self._in_memory(work, private) and self._in_time(work)
+
+    def rows_at_once(self, model: ModelMessage, oracle: OracleMessage, rows: int) -> int:
+        """Of how many rows the gradients may stand in memory, one by one."""
+        work = work_of(model, oracle, rows, private=True)
+        return max(1, min(work.at_once, (self.max_memory - work.memory) // work.row_memory))
+
+    def _in_memory(self, work: Work, private: bool) -> bool:
+        return (work.memory + work.row_memory if private else work.peak) <= self.max_memory
+
+    def _in_time(self, work: Work) -> bool:
+        quickest = max(work.products / _FASTEST, work.steps * _QUICKEST_STEP)
+        return max(quickest, work.largest_piece / _SLOWEST) <= self.max_seconds
 
 
-def width(model: ModelMessage) -> int:
-    """How many parameters the model has, counted without making it; none where it is no model that can be made.
+@dataclass
+class Turnstile:
+    """Lets so many questions through in an hour; what was not used is kept, up to one hour's number."""
 
-    >>> width(ModelMessage(kind="mlp", inputs=(784,), outputs=10, hidden=(300,)))
-    238510
-    """
-    try:
-        return parameter_count(model.kind, model.inputs, model.outputs, model.hidden)
-    except BazaarError:
-        return 0
+    most: int
+    clock: Callable[[], float] = time.monotonic
+    _left: float = field(init=False)
+    _seen: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left, self._seen = float(self.most), self.clock()
+
+    def let_through(self) -> None:
+        """Raises RefusedError where there were too many."""
+        now = self.clock()
+        self._left = min(float(self.most), self._left + (now - self._seen) * self.most / _HOUR)
+        self._seen = now
+        if self._left < 1:
+            raise RefusedError("too many questions")
+        self._left -= 1

@@ -9,7 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+WINDOW = 8 * 1024 * 1024
+"""Bytes of one message that FLARE may have on its way to the other side before that has taken any of them."""
+
 _ENVIRONMENT = {
+    "NVFLARE_STREAMING_WINDOW_SIZE": str(WINDOW),
+    "NVFLARE_STREAMING_ACK_INTERVAL": str(WINDOW // 4),
     "MALLOC_ARENA_MAX": "2",
     "OMP_NUM_THREADS": "1",
     "PYTHONUNBUFFERED": "1",

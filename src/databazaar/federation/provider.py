@@ -12,13 +12,13 @@ import argparse
 import contextlib
 import importlib
 import logging
-import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +39,35 @@ _WAITING = 8
 log = logging.getLogger(__name__)
 
 
+Question = tuple[Channel, str, float, bytes]
+
+
+class Waiting:
+    """The questions that wait for an answer. The latest count: when there are too many of them, or too many bytes, the
+    oldest are dropped, so that memory stays bounded. None says that no more will come."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._questions: deque[Question | None] = deque()
+        self._change = threading.Condition()
+
+    def put(self, question: Question | None) -> None:
+        with self._change:
+            self._questions.append(question)
+            while len(self._questions) > 1 and self._too_many():
+                self._questions.popleft()
+            self._change.notify()
+
+    def get(self) -> Question | None:
+        with self._change:
+            self._change.wait_for(lambda: bool(self._questions))
+            return self._questions.popleft()
+
+    def _too_many(self) -> bool:
+        held = sum(len(question[3]) for question in self._questions if question is not None)
+        return len(self._questions) > self._most or held > self._most_bytes
+
+
 class ProviderNode:
     """A provider's end of the connection, as a context manager. Questions are answered one at a time, in order."""
 
@@ -48,7 +77,7 @@ class ProviderNode:
         self._handler = handler
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
-        self._questions: queue.Queue[tuple[Channel, str, float, bytes] | None] = queue.Queue(_WAITING)
+        self._questions = Waiting(_WAITING, 2 * max_bytes)
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -66,7 +95,7 @@ class ProviderNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._enqueue(None)
+        self._questions.put(None)
         if self._channel is not None:
             self._channel.close()
         if self._child is not None:
@@ -107,21 +136,12 @@ class ProviderNode:
                     self.connected.set()
                 elif header.get("op") == "ask":
                     until = time.monotonic() + float(header["seconds"])
-                    self._enqueue((channel, str(header["number"]), until, body))
+                    self._questions.put((channel, str(header["number"]), until, body))
         except (ClosedError, KeyError, ValueError):
             pass
         finally:
             channel.close()
             stop(child)
-
-    def _enqueue(self, question: tuple[Channel, str, float, bytes] | None) -> None:
-        """The latest questions count: when too many wait, the oldest is dropped, so that memory stays bounded."""
-        while True:
-            try:
-                return self._questions.put_nowait(question)
-            except queue.Full:
-                with contextlib.suppress(queue.Empty):
-                    self._questions.get_nowait()
 
     def _work(self) -> None:
         while (question := self._questions.get()) is not None:

@@ -25,6 +25,7 @@ class Answer:
     status: str
     code: str
     epsilon: float | None = None
+    kind: str = "update"
 
 
 class Record:
@@ -33,9 +34,9 @@ class Record:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None) -> None:
+    def add(self, run: str, round: int, status: str, code: str, epsilon: float | None, kind: str = "update") -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon)))
+        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, kind)))
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "r+b") as file:
             end = file.seek(0, os.SEEK_END)
@@ -46,6 +47,11 @@ class Record:
             os.fsync(file.fileno())
 
     def __iter__(self) -> Iterator[Answer]:
+        """What was asked for an update; `questions` has everything."""
+        return (answer for answer in self.questions() if answer.kind == "update")
+
+    def questions(self) -> Iterator[Answer]:
+        """Every question in the order they came, those that only asked for a description too."""
         if not self.path.exists():
             return
         with self.path.open(encoding="utf-8", errors="replace") as lines:

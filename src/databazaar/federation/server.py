@@ -1,33 +1,41 @@
-"""The market's FLARE server on this machine: up, down, status, revoke."""
+"""The market's FLARE server on this machine: up, down, status, revoke.
+
+The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word,
+and depends on no clock and on no process id that may have been given to another.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import fcntl
+import os
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
-import psutil
-
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding
+from databazaar.federation import onboarding, relay
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
-from databazaar.federation.kits import write_json
+from databazaar.federation.kits import PRIVATE
+from databazaar.federation.launch import LOCK_FD
 from databazaar.federation.processes import start_flare
 
-_PROGRAM = "nvflare.private.fed.app.server.server_train"
+_PROGRAM = "databazaar.federation.launch"
+_LOCK = "server.lock"
 _ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very process, which must reap them
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the operator sees: is the server up, and who is there."""
+    """What the operator sees: is the server up, does it answer, and who is there."""
 
     up: bool
+    answers: bool
     pid: int | None
     address: str
     members: list[str]
@@ -38,22 +46,20 @@ class Status:
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
     market = onboarding.operator_folder(folder)
-    if (pid := _running(market)) is not None:
-        raise BazaarError(f"the server of {market.name} is already up as process {pid}: use it, or take it down first")
-    _check_port(market)
-    relay = market.server / "relay.json"
-    relay.unlink(missing_ok=True)
-    process = start_flare(_PROGRAM, market.server, "fed_server.json", ["org=market"], max_bytes)
+    with _claim(market) as lock:
+        _check_port(market)
+        ready = market.server / relay.RELAY_FILE
+        ready.unlink(missing_ok=True)
+        more = {LOCK_FD: str(lock.fileno())}
+        process = start_flare(
+            _PROGRAM, market.server, "fed_server.json", ["org=market"], max_bytes, more, [lock.fileno()]
+        )
     _ours[process.pid] = process
-    write_json(
-        market.folder / "process.json",
-        {"pid": process.pid, "created": psutil.Process(process.pid).create_time()},
-    )
     until = time.monotonic() + wait
     while time.monotonic() < until:
         if process.poll() is not None:
             raise BazaarError(f"the server of {market.name} stopped at once: read {market.server / 'output.txt'}")
-        if relay.exists() and _listens(market):
+        if ready.exists() and _listens(market):
             return process.pid
         time.sleep(0.1)
     down(folder)
@@ -66,85 +72,127 @@ def down(folder: Path, grace: float = 5.0) -> bool:
     pid = _running(market)
     if pid is None:
         return False
-    process = psutil.Process(pid)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(grace)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(grace)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        if gone := _by(grace, lambda: not _held(market)):
+            break
     if (ours := _ours.pop(pid, None)) is not None:
         ours.wait()
-    (market.folder / "process.json").unlink(missing_ok=True)
-    (market.server / "relay.json").unlink(missing_ok=True)
+    if not gone:
+        raise BazaarError(f"the server of {market.name} does not end: stop process {pid} yourself")
+    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
+        (market.server / name).unlink(missing_ok=True)
     return True
 
 
-def status(folder: Path) -> Status:
+def status(folder: Path, wait: float = 10.0) -> Status:
     market = onboarding.operator_folder(folder)
     pid = _running(market)
-    connected: list[str] = []
+    found: Header | None = None
     if pid is not None:
         with contextlib.suppress(BazaarError, ClosedError, TimeoutError):
-            connected = [str(name) for name in _command(market, {"op": "status"})["connected"]]
+            found = _command(market, {"op": "status"}, wait)
     return Status(
         up=pid is not None,
+        answers=found is not None,
         pid=pid,
         address=f"{market.host}:{market.port}",
         members=onboarding.members(folder),
-        connected=connected,
+        connected=[str(name) for name in found["connected"]] if found is not None else [],
         revoked=sorted(onboarding.revoked(folder)),
     )
 
 
-def revoke(folder: Path, provider: str) -> None:
-    """Shut a provider out for good, at once if the server is up.
+def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
+    """Shut a provider out for good: at once where the server is up, which closes its connections and says so.
 
-    FLARE checks no revocation list: the certificate still passes TLS, but FLARE's server refuses the
-    name when it registers, and drops every message that carries no valid registration.
+    False where the server is down: it will not let the provider in when it starts. Where a server is up and does not
+    confirm, that is an error, although the revocation is on record.
     """
     market = onboarding.operator_folder(folder)
     onboarding.record_revocation(folder, provider)
-    if _running(market) is not None:
-        _command(market, {"op": "revoke", "name": provider})
+    try:
+        said = _command(market, {"op": "revoke", "name": provider}, wait)
+    except (BazaarError, ClosedError, TimeoutError):
+        if not _held(market):
+            return False
+        said = {}
+    if (said.get("op"), said.get("name"), said.get("closed")) != ("revoked", provider, True):
+        raise BazaarError(
+            f"{provider} is recorded as revoked, but the server that is up has not confirmed it and may still let it "
+            "in: run `bazaar federation down` and `bazaar federation up`"
+        )
+    return True
 
 
 def connect(folder: Path) -> Channel:
     """A channel to the server's relay, open only to who can read the market's folder."""
     market = onboarding.operator_folder(folder)
-    try:
-        relay = json.loads((market.server / "relay.json").read_text())
-        connection = socket.create_connection(("127.0.0.1", relay["port"]), timeout=10.0)
-    except (OSError, ValueError):
-        raise BazaarError(f"the server of {market.name} is not up: run `bazaar federation up`") from None
-    channel = Channel(connection, int(relay["max_bytes"]))
-    channel.send({"op": "hello", "token": relay["token"]})
-    return channel
+    return relay.dial(market.server, f"the server of {market.name} is not up: run `bazaar federation up`")
 
 
-def _command(market: onboarding.OperatorFolder, header: dict[str, str]) -> Header:
+def _command(market: onboarding.OperatorFolder, header: dict[str, str], wait: float) -> Header:
     channel = connect(market.folder)
     try:
-        channel.settimeout(10.0)
+        channel.settimeout(wait)
         channel.send(header)
         return channel.receive()[0]
     finally:
         channel.close()
 
 
-def _running(market: onboarding.OperatorFolder) -> int | None:
-    """The server's process id, if the process we wrote down still lives and is the same one."""
+def _claim(market: onboarding.OperatorFolder) -> FileIO:
+    """The lock, for a server that is about to start."""
+    descriptor = os.open(market.folder / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
+    lock = FileIO(descriptor, "rb+")
+
+    def mine() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    if not _by(0.5, mine):  # somebody who only looks holds it for a moment
+        lock.close()
+        pid = _running(market)
+        raise BazaarError(f"the server of {market.name} is already up as process {pid}: use it, or take it down first")
+    lock.truncate(0)
+    return lock
+
+
+def _held(market: onboarding.OperatorFolder) -> bool:
+    """Does a server's process hold the lock?"""
     try:
-        noted = json.loads((market.folder / "process.json").read_text())
-        if (ours := _ours.get(noted["pid"])) is not None and ours.poll() is not None:
-            del _ours[noted["pid"]]
-            return None
-        process = psutil.Process(noted["pid"])
-        alive = process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - noted["created"]) < 1.0
-    except (OSError, ValueError, psutil.Error):
+        with FileIO(market.folder / _LOCK, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def _running(market: onboarding.OperatorFolder) -> int | None:
+    """The server's process id, which it writes down as the first thing it does; None where it is not up."""
+    path = market.folder / _LOCK
+    for ended in [pid for pid, process in _ours.items() if process.poll() is not None]:
+        del _ours[ended]
+    if not _held(market):
         return None
-    return int(noted["pid"]) if alive else None
+    if not _by(2.0, lambda: bool(path.read_text()) or not _held(market)):
+        raise BazaarError(f"the server of {market.name} is just starting: try again in a moment")
+    return int(path.read_text()) if _held(market) else None
+
+
+def _by(seconds: float, true: Callable[[], bool]) -> bool:
+    """Does this come true in that time?"""
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _check_port(market: onboarding.OperatorFolder, wait: float = 5.0) -> None:

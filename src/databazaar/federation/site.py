@@ -6,6 +6,7 @@ provider that restarts is back as soon as it has registered again, and nobody sh
 
 What FLARE leaves open we close here: its client obeys administrative commands from the server, reading
 files among them, and checks rights only when the server says so. A provider refuses every such command.
+What a provider may send to the server is decided at the server's door, before FLARE sees it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
 import socket
 import threading
 from collections.abc import Callable
@@ -27,29 +27,34 @@ from nvflare.fuel.f3.cellnet.defs import (
     CellChannel,
     CellChannelTopic,
     MessageHeaderKey,
+    MessagePropKey,
     MessageType,
     ReturnCode,
 )
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_ACK_TOPIC,
     STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
     STREAM_ERROR_TOPIC,
+    StreamDataType,
     StreamHeaderKey,
 )
+from nvflare.fuel.f3.streaming.stream_types import StreamError
 
+from databazaar.federation import door
+from databazaar.federation.arriving import Chunk
 from databazaar.federation.exchange import Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.kits import write_json
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER, SECONDS, SERVER
+from databazaar.federation.processes import WINDOW
+from databazaar.federation.relay import Relay
 
-CHANNEL = "databazaar"
-ASK, ANSWER, HERE = "ask", "answer", "here"
-NUMBER, CODE, SECONDS = "databazaar.number", "databazaar.code", "databazaar.seconds"
-SERVER = "server"
 PROVIDER_FD = "DATABAZAAR_PROVIDER_FD"
 MAX_BYTES_VARIABLE = "DATABAZAAR_MAX_BYTES"
-RELAY_FILE = "relay.json"
+_ACKNOWLEDGE = WINDOW // 4
 
 log = logging.getLogger(__name__)
 
@@ -76,50 +81,52 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             _or_exit(self._start, fl_ctx)
 
     def _start(self, fl_ctx: FLContext) -> None:
+        if not door.standing():
+            raise RuntimeError("this server was not started by `bazaar federation up`, and has no guard")
         engine = fl_ctx.get_engine()
         self._clients = engine.server.client_manager
         self._cell = engine.get_cell()
-        self._exchange = Exchange(self._send, self._connected, max_bytes())
+        self._sending: dict[str, Any] = {}  # number → the question on its way to a provider
         self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
-        self._cell.register_blob_cb(CHANNEL, ANSWER, self._answered)
-        self._cell.register_blob_cb(CHANNEL, HERE, self._ready)
-        self._cell.core_cell.add_incoming_filter("*", "*", self._only_expected)
-        listener = socket.create_server(("127.0.0.1", 0))
-        self._token = secrets.token_hex(32)
-        write_json(
-            Path.cwd() / RELAY_FILE,
-            {
-                "port": listener.getsockname()[1],
-                "token": self._token,
-                "pid": os.getpid(),
-                "max_bytes": max_bytes(),
-            },
-        )
-        threading.Thread(target=self._accept, args=(listener,), name="relay", daemon=True).start()
+        self._exchange = Exchange(self._send, self._connected, max_bytes(), ended=self._stop_sending)
+        self._cell.core_cell.add_incoming_filter("*", "*", self._take)
+        door.HOUSE.revoked = self._clients.is_client_disabled
+        door.HOUSE.awaits = lambda numbers: awaited(self._cell, numbers)
+        door.HOUSE.expects = self._exchange.expects
+        door.HOUSE.sends = self._sends
+        door.HOUSE.registered = lambda name: name in self._clients.name_to_clients
+        Relay(self._obey, max_bytes()).start(Path.cwd())
 
-    def _only_expected(self, message: Any) -> Any:
-        """Providers never talk to each other through the server, and send us only what we asked for.
+    def _take(self, message: Any) -> Any:
+        """Takes what is ours out of FLARE's hands: signs of life, and answers as they come in, piece by piece.
 
-        This is decided on each frame's header, before memory is set aside for what it announces.
+        FLARE has checked the token by now, and the door the name and the size. FLARE's own streams are not used on
+        this side: they take memory on the sender's word. Whatever is returned but None ends the message here.
         """
-        name, to = (
-            message.get_header(MessageHeaderKey.ORIGIN),
-            message.get_header(MessageHeaderKey.DESTINATION),
+        get = message.get_header
+        if get(MessageHeaderKey.CHANNEL) != STREAM_CHANNEL or get(MessageHeaderKey.TOPIC) != STREAM_DATA_TOPIC:
+            return None
+        name = get(MessageHeaderKey.ORIGIN)
+        if name == message.get_prop(MessagePropKey.COMMON_NAME) and get(StreamHeaderKey.CHANNEL) == CHANNEL:
+            if get(StreamHeaderKey.TOPIC) == HERE:
+                self._here[name] = self._connection(name)
+            elif get(StreamHeaderKey.TOPIC) == ANSWER:
+                self._answered(name, message)
+        return make_reply(ReturnCode.OK)
+
+    def _answered(self, name: str, message: Any) -> None:
+        get, data = message.get_header, bytes(message.payload or b"")
+        last = get(StreamHeaderKey.DATA_TYPE) == StreamDataType.FINAL
+        stream, sequence, size = (
+            get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE, StreamHeaderKey.SIZE)
         )
-        bulk = message.get_header(MessageHeaderKey.CHANNEL) == CellChannel.CELLNET and (
-            message.get_header(MessageHeaderKey.TOPIC) != CellChannelTopic.Bye
-        )
-        if to != SERVER or bulk:
-            log.warning("refused a message of %s to %s", name, to)
-            return make_reply(ReturnCode.UNAUTHENTICATED)
-        if message.get_header(StreamHeaderKey.CHANNEL) == CHANNEL:
-            size = message.get_header(StreamHeaderKey.SIZE)
-            here = message.get_header(StreamHeaderKey.TOPIC) == HERE
-            asked = here or self._exchange.expects(name, message.get_header(NUMBER))
-            if not asked or not isinstance(size, int) or not 0 <= size <= (1 if here else max_bytes()):
-                log.info("dropped a message of %s that nobody waits for", name)
-                return make_reply(ReturnCode.UNAUTHENTICATED)
-        return None
+        received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data))
+        if received // _ACKNOWLEDGE > (received - len(data)) // _ACKNOWLEDGE:
+            headers = {StreamHeaderKey.STREAM_ID: stream, StreamHeaderKey.DATA_TYPE: StreamDataType.ACK}
+            headers |= {StreamHeaderKey.OFFSET: received, StreamHeaderKey.SEQUENCE: sequence}
+            self._cell.core_cell.fire_and_forget(
+                STREAM_CHANNEL, STREAM_ACK_TOPIC, name, Message(headers), optional=True
+            )
 
     def _connected(self, name: str) -> bool:
         """Registered, and ready on the connection it has now: FLARE remembers a dead client's name."""
@@ -130,44 +137,21 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         agent = self._cell.core_cell.agents.get(name)
         return None if agent is None else agent.endpoint
 
-    def _ready(self, future: Any) -> None:
-        name = future.headers.get(MessageHeaderKey.ORIGIN)
-        if isinstance(name, str) and (connection := self._connection(name)) is not None:
-            self._here[name] = connection
-
     def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         message = Message({NUMBER: number, SECONDS: seconds}, payload)
-        self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
+        self._sending[number] = self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
 
-    def _answered(self, future: Any) -> None:
-        headers = future.headers
-        name, number, code = headers.get(MessageHeaderKey.ORIGIN), headers.get(NUMBER), headers.get(CODE)
-        if not (isinstance(name, str) and isinstance(number, str) and isinstance(code, str)):
+    def _sends(self, name: str, stream: object) -> bool:
+        task = ByteStreamer.tx_task_map.get(stream) if isinstance(stream, int) else None
+        return task is not None and task.target == name
+
+    def _stop_sending(self, number: str) -> None:
+        """A question that is over is not sent on to one that does not read it."""
+        if (sending := self._sending.pop(number, None)) is None:
             return
-        body = bytes(future.result())
-        self._exchange.answer(name, number, code, body)
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self._converse, args=(connection,), name="operator", daemon=True).start()
-
-    def _converse(self, connection: socket.socket) -> None:
-        channel = Channel(connection, max_bytes=0)
-        try:
-            channel.settimeout(5.0)
-            hello, _ = channel.receive()
-            if not secrets.compare_digest(str(hello.get("token", "")), self._token):
-                return
-            channel.max_bytes = max_bytes()
-            channel.settimeout(None)
-            while True:
-                header, body = channel.receive()
-                self._obey(channel, header, body)
-        except (ClosedError, TimeoutError, TypeError):
-            pass
-        finally:
-            channel.close()
+        if not sending.done():
+            sending.task_handle.stop(StreamError("the question is over"))  # its own `cancel` waits for itself
+        sending.task_handle = None  # the two point at each other, and at a buffer of 1 MiB that would stay for long
 
     def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         match header.get("op"):
@@ -181,10 +165,17 @@ class MarketSite(FLComponent):  # type: ignore[misc]
                 names = sorted(name for name in list(self._clients.name_to_clients) if self._connected(name))
                 channel.send({"op": "status", "connected": names})
             case "revoke":
-                self._clients.disable_client(str(header["name"]))
-                channel.send({"op": "revoked"})
+                name = str(header["name"])
+                self._clients.disable_client(name)
+                channel.send({"op": "revoked", "name": name, "closed": door.show_out(name)})
             case _:
                 raise ClosedError("an unknown request")
+
+
+def awaited(cell: Any, numbers: Any) -> bool:
+    """Does anybody in this process wait for the reply of one of these numbers?"""
+    numbers = numbers if isinstance(numbers, list) else [numbers]
+    return any(isinstance(number, str) and number in cell.core_cell.waiters for number in numbers)
 
 
 class ProviderSite(FLComponent):  # type: ignore[misc]
@@ -221,7 +212,8 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         what came in bulk before we stood here. A reply is decoded by FLARE even if nobody asked, so it is stopped.
         """
         if message.get_header(MessageHeaderKey.MSG_TYPE) != MessageType.REQ:
-            return None if self._awaited(message) else make_reply(ReturnCode.UNAUTHENTICATED)
+            here = awaited(self._cell, message.get_header(MessageHeaderKey.REQ_ID))
+            return None if here else make_reply(ReturnCode.UNAUTHENTICATED)
         channel, topic = (
             message.get_header(MessageHeaderKey.CHANNEL),
             message.get_header(MessageHeaderKey.TOPIC),
@@ -241,12 +233,6 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         topic = message.get_header(StreamHeaderKey.TOPIC) or topic
         log.warning("refused by provider policy: %s", json.dumps([str(inner or channel), str(topic)]))
         return make_reply(ReturnCode.UNAUTHENTICATED, error="refused by provider policy")
-
-    def _awaited(self, reply: Any) -> bool:
-        """Does anybody in this process wait for this reply?"""
-        numbers = reply.get_header(MessageHeaderKey.REQ_ID)
-        numbers = numbers if isinstance(numbers, list) else [numbers]
-        return any(isinstance(number, str) and number in self._cell.core_cell.waiters for number in numbers)
 
     def _asked(self, future: Any) -> None:
         number, seconds = future.headers.get(NUMBER), future.headers.get(SECONDS)

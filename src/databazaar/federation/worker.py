@@ -6,10 +6,9 @@ What goes wrong here stays here: the arbiter hears a status and a fixed code, ne
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -29,27 +28,19 @@ from databazaar.federation.messages import (
     decode_request,
     encode_reply,
 )
-from databazaar.federation.policy import Policy, width
+from databazaar.federation.policy import Policy, RefusedError, Turnstile
 from databazaar.federation.records import Record
-from databazaar.files import write_whole
+from databazaar.federation.table import Data, Table
+from databazaar.federation.work import built_in, width
 from databazaar.learning.inputs import as_table
-from databazaar.learning.losses import LOSSES
+from databazaar.learning.losses import LOSSES, Loss
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import Oracle, build_oracle, compute_update
+from databazaar.learning.oracles import compute_update
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key
 
-Data = tuple[Tensor, Tensor]
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
 log = logging.getLogger(__name__)
-
-
-class RefusedError(Exception):
-    """An honest no, with one of the fixed codes."""
-
-    def __init__(self, code: Code) -> None:
-        super().__init__(code)
-        self.code: Code = code
 
 
 class Privacy(Protocol):
@@ -62,44 +53,11 @@ class Privacy(Protocol):
     def check(self, oracle: OracleMessage, rows: int) -> None:
         """Raises RefusedError where one more answer would pass the provider's cap."""
 
-    def update(self, oracle: OracleMessage, task: Task, data: Data, params: Tensor) -> Tensor:
-        """Charges the accountant, durably, and only then computes."""
+    def update(self, oracle: OracleMessage, task: Task, data: Data, params: Tensor, rows_at_once: int) -> Tensor:
+        """Charges the accountant, durably, and only then computes. No row may end it in an error."""
 
     def spent(self) -> float:
         """ε so far."""
-
-
-@dataclass
-class Table:
-    """The provider's file. It is encoded as the market's schema says, once for every schema.
-
-    The last schema is written to `kept`, so that `bazaar provider check` can read a file as an answer would.
-    """
-
-    path: Path
-    kept: Path | None = None
-    _schema: SchemaMessage | None = None
-    _data: Data | None = None
-
-    def examples(self, schema: SchemaMessage | None) -> Data:
-        if schema is None:
-            raise RefusedError("task does not fit the data")
-        if self._data is None or schema != self._schema:
-            if self.kept is not None:
-                write_whole(self.kept, schema.model_dump_json().encode())
-            self._data, self._schema = self.encoded(schema), schema
-        return self._data
-
-    def encoded(self, schema: SchemaMessage) -> Data:
-        """The rows of which the target is known, by this schema."""
-        from databazaar.data.tables import Schema, labelled, read_table
-
-        known, frame = Schema.from_dict(schema.model_dump()), read_table(self.path)
-        rows = labelled(frame, known.target, known.task, str(self.path))
-        if len(rows) < len(frame):
-            gone = len(frame) - len(rows)
-            log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
-        return as_table(known.encode(rows, str(self.path)), str(self.path))
 
 
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
@@ -116,24 +74,29 @@ class ProviderWorker:
         *,
         record: Record | None = None,
         privacy: Privacy | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.id = id
         self._source = as_table(source, id) if isinstance(source, tuple) else source
         self._policy = policy or Policy()
         self._record = record
         self._privacy = privacy
+        self._clock = clock
+        self._turnstile = Turnstile(self._policy.max_questions, clock)
+        self._outputs: int | None = None
         self._last: tuple[bytes, bytes] | None = None
         if privacy is not None and not isinstance(self._source, Table | tuple):
             raise BazaarError("a callable oracle sees to its own privacy: drop the privacy settings, or give data")
 
     def __call__(self, payload: bytes) -> bytes:
-        if self._privacy is not None and self._last is not None and self._last[0] == payload:
-            return self._last[1]  # asked again, as after a restart: the same noise tells nothing new
         request, params = decode_request(payload)
         status: Status = "ok"
         code: Code = ""
         update = None
         try:
+            self._turnstile.let_through()
+            if self._privacy is not None and self._last is not None and self._last[0] == payload:
+                return self._last[1]  # asked again, as after a restart: the same noise tells nothing new
             update = self._answer(request, params)
         except RefusedError as refusal:
             status, code = "refused", refusal.code
@@ -144,6 +107,8 @@ class ProviderWorker:
             log.exception("round %d failed; the market hears only 'computation failed'", request.round)
             status, code = "error", "computation failed"
         reply = self._reply(request, status, code, update)
+        if self._record is not None and request.kind == "describe":
+            self._record.add(request.run, request.round, status, code, None, kind="describe")
         if request.kind == "update" and status == "ok":
             self._last = payload, reply
         return reply
@@ -171,22 +136,37 @@ class ProviderWorker:
         task = request.task
         if task.model is None:
             raise RefusedError("task does not fit the data")
-        data = self._fitting(task.model, task.loss, task.table)
-        if not self._policy.allows(task.model, task.oracle, len(data[0])):
+        private = self._privacy is not None
+        rows = self._rows(task.model, task.loss, task.table)
+        if not self._policy.allows(task.model, task.oracle, rows, private):
             raise RefusedError("task not allowed")
+        data = self._examples(task.model, task.loss, task.table)
         if self._privacy is not None:
-            self._privacy.check(task.oracle, len(data[0]))
+            self._privacy.check(task.oracle, rows)
         if params is None:
             return None
         if params.dtype != torch.float32 or len(params) != width(task.model):
             raise RefusedError("task does not fit the data")
         model = build_model(task.model.kind, task.model.inputs, task.model.outputs, hidden=task.model.hidden)
-        work = Task(model, LOSSES[task.loss])
+        work = Task(model, self._timed(LOSSES[task.loss]))
         if self._privacy is not None:
-            return _sound(self._privacy.update(task.oracle, work, data, params), params)
+            at_once = self._policy.rows_at_once(task.model, task.oracle, rows)
+            return self._privacy.update(task.oracle, work, data, params, at_once)
         key = oracle_key(request.seed, request.round, self.id)
         oracle = built_in(task.oracle, len(data[0]))
         return _sound(compute_update(oracle, work, data, params, request.round, key), params)
+
+    def _timed(self, loss: Loss) -> Loss:
+        """The loss, which every step asks for; and the end of it when the answer has taken too long."""
+        until = self._clock() + self._policy.max_seconds
+
+        def timed(outputs: Tensor, targets: Tensor) -> Tensor:
+            if self._clock() > until:
+                log.warning("an answer took longer than %g s and is given up", self._policy.max_seconds)
+                raise RefusedError("task not allowed")
+            return loss(outputs, targets)
+
+        return timed
 
     def _call(self, oracle: VectorOracle, params: Tensor) -> Tensor:
         update = as_update(oracle(params.numpy().copy()), params)
@@ -194,28 +174,45 @@ class ProviderWorker:
             raise ValueError(update)
         return _sound(update, params)
 
-    def _fitting(self, model: ModelMessage, loss: str, table: SchemaMessage | None) -> Data:
-        """The examples in the shape that the model takes, with targets that its loss takes."""
+    def _rows(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> int:
+        """How many rows there are to answer from. Refuses a task of another form, whatever is in the rows."""
         assert not callable(self._source)
-        x, y = self._source.examples(table) if isinstance(self._source, Table) else self._source
-        if x[0].numel() != prod(model.inputs) or (loss == "cross-entropy") == y.is_floating_point():
-            raise RefusedError("task does not fit the data")
-        if loss == "cross-entropy":
-            fits = int(y.min()) >= 0 and int(y.max()) < model.outputs
+        if isinstance(self._source, Table):
+            if schema is None:
+                raise RefusedError("task does not fit the data")
+            self._source.refuse_other(schema)
+            known = self._source.opened(schema)
+            inputs, outputs, classes = known.width, known.outputs, known.task == "classification"
         else:
-            fits = y[0].numel() == model.outputs
-        if not fits:
+            x, y = self._source
+            inputs, classes = x[0].numel(), not y.is_floating_point()
+            outputs = model.outputs if classes else y[0].numel()
+        if (inputs, outputs) != (prod(model.inputs), model.outputs) or (loss == "cross-entropy") != classes:
             raise RefusedError("task does not fit the data")
+        return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
+
+    def _examples(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> Data:
+        """The examples in the shape that the model takes, with targets that its loss takes.
+
+        With differential privacy a label that the model has no output for is unknown. Without, it is refused; and as
+        that is an answer about the labels, no number of outputs but the first is answered.
+        """
+        assert not callable(self._source)
+        private = self._privacy is not None
+        if isinstance(self._source, Table):
+            assert schema is not None
+            x, y = self._source.examples(schema, private)
+        else:
+            x, y = self._source
+            if loss == "cross-entropy" and private:
+                y = torch.where((y < 0) | (y >= model.outputs), -1, y)
+            elif loss == "cross-entropy":
+                if self._outputs not in (None, model.outputs):
+                    raise RefusedError("task not allowed")
+                self._outputs = model.outputs
+                if int(y.min()) < 0 or int(y.max()) >= model.outputs:
+                    raise RefusedError("task does not fit the data")
         return x.reshape(len(x), *model.inputs), y
-
-
-def built_in(oracle: OracleMessage, rows: int) -> Oracle:
-    """The oracle that a message describes; its step is already this round's.
-
-    A batch of more than all rows is one of all rows: it gives the same update and cannot be used to fill memory.
-    """
-    batch = min(oracle.batch_size, rows)
-    return build_oracle(**oracle.model_copy(update={"batch_size": batch}).model_dump())
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def digest(previous: str, fields: Fields, text: str | None = None) -> str:
         if type(draw) is type(amount) is int and type(provider) is str:
             whole = f'[{seq},"{kind}",{round},{draw},{_quoted(provider)},{amount},{text}]'
             return hashlib.sha256(f"{previous}\n{whole}".encode()).hexdigest()
-        if draw is provider is amount is None:
+        if draw is None and provider is None and amount is None:
             whole = f'[{seq},"{kind}",{round},null,null,null,{text}]'
             return hashlib.sha256(f"{previous}\n{whole}".encode()).hexdigest()
     return hashlib.sha256(f"{previous}\n{canonical(fields)}".encode()).hexdigest()

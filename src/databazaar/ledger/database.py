@@ -79,6 +79,9 @@ class Database:
         beginning of what is there now; what is not, or a chain that breaks, is a LedgerError."""
         before = before or {}
         runs = self.runs()
+        strange = [run for run in runs if not re.fullmatch(r"[!-~]{1,64}", run)]
+        if strange:
+            raise LedgerError(f"a run is called {strange[0]!a}: no run that databazaar made is")
         lost = [head for run, head in before.items() if run not in set(runs)]
         if lost:
             raise LedgerError(f"run {lost[0].run} is not there any more: it had {lost[0].entries} entries")

@@ -150,7 +150,8 @@ class Rounds(Sequence[Round]):
     @property
     def sizes(self) -> Places:
         """How many accesses each round has."""
-        return np.diff(np.array(self._ends, dtype=np.int64), prepend=0)
+        ends = np.array([0, *self._ends], dtype=np.int64)
+        return ends[1:] - ends[:-1]
 
     @property
     def when(self) -> Places:

@@ -124,7 +124,7 @@ class Thrifty:
         rungs = (np.arange(size) + rng.random()) / size * ladder[-1]
         picks = np.minimum(ladder.searchsorted(rungs, side="right"), p.nonzero()[0][-1])
         once = np.array(sorted(set(picks.tolist())), dtype=np.int64)
-        draws: Draws = rng.permutation(once)  # a small rest leaves out whom chance says
+        draws: Draws = rng.permutation(once) if len(once) > 1 else once  # a small rest leaves out whom chance says
         return draws
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:

@@ -1,0 +1,138 @@
+"""The provider's own file, as the examples that a market's schema asks for. It is read once."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from databazaar.data.schema_message import SchemaMessage
+from databazaar.errors import BazaarError
+from databazaar.federation.accounts import digest_of
+from databazaar.federation.pins import Pins, meaning
+from databazaar.federation.policy import RefusedError
+from databazaar.learning.inputs import as_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from databazaar.data.schema import Schema
+
+Data = tuple[Tensor, Tensor]
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Table:
+    """The provider's file, encoded as an accepted schema says, once for every schema."""
+
+    path: Path
+    pins: Pins = field(default_factory=Pins)
+    _frame: pd.DataFrame | None = field(default=None, compare=False, repr=False)
+    _digest: str = field(default="", compare=False, repr=False)
+    _schema: SchemaMessage | None = field(default=None, compare=False, repr=False)
+    _data: Data | None = field(default=None, compare=False, repr=False)
+    _opened: tuple[SchemaMessage, Schema] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def read(cls, path: Path, pins: Pins) -> Table:
+        """The table with its file already read, so that a fault in it shows before anybody connects."""
+        table = cls(path, pins)
+        table._frame, table._digest = table._reading()
+        return table
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        if self._frame is None:
+            self._frame, self._digest = self._reading()
+        return self._frame
+
+    def _reading(self) -> tuple[pd.DataFrame, str]:
+        from databazaar.data.tables import read_table
+
+        before = digest_of(self.path) if self.path.is_file() else ""
+        frame = read_table(self.path)
+        if digest_of(self.path) != before:
+            raise BazaarError(f"{self.path} changes while it is read: join when it is finished")
+        return frame, before
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file that was read."""
+        return self._digest if len(self.frame) else ""
+
+    def refuse_other(self, schema: SchemaMessage) -> None:
+        """Refuses a schema that the provider did not accept, before anything is looked at."""
+        if self.pins.admits(schema) is False:
+            if self.pins.keep_offer(schema):
+                log.warning(
+                    "the market asks with another schema, and is refused: %s; `bazaar provider schema` shows it, and "
+                    "accepts it with --accept",
+                    meaning(schema),
+                )
+            raise RefusedError("task not allowed")
+
+    def examples(self, schema: SchemaMessage, private: bool = False) -> Data:
+        """The rows by this schema, which is pinned where it is the first. With `private`, every row, come what may.
+
+        Whether the data fit is found out once for a schema, and remembered: it is all that a refusal ever tells.
+        """
+        if self._data is not None and schema == self._schema:
+            return self._data
+        if self.pins.admits(schema) is None:
+            self.pins.accept(schema, "first asked")
+            log.warning("the market's schema is pinned, and no other is answered: %s", meaning(schema))
+        self._data = self._rowwise(schema) if private else self._encoded_once(schema)
+        self._schema = schema
+        return self._data
+
+    def opened(self, schema: SchemaMessage) -> Schema:
+        """The schema that a message stands for, or BazaarError where its parts do not fit together."""
+        if self._opened is None or self._opened[0] != schema:
+            from databazaar.data.schema import Schema
+
+            self._opened = schema, Schema.from_dict(schema.model_dump())
+        return self._opened[1]
+
+    def encoded(self, schema: SchemaMessage) -> Data:
+        """The rows of which the target is known, by this schema."""
+        from databazaar.data.target import labelled
+
+        known, frame = self.opened(schema), self.frame
+        rows = labelled(frame, known.target, known.task, str(self.path))
+        if len(rows) < len(frame):
+            gone = len(frame) - len(rows)
+            log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
+        x, y = known.encode(rows, str(self.path))
+        return as_table((torch.from_numpy(x), y), str(self.path))
+
+    def _encoded_once(self, schema: SchemaMessage) -> Data:
+        if self.pins.fits(schema, self.digest) is False:
+            raise BazaarError(
+                f"{self.path} did not fit this schema before and is the same: `bazaar provider check` says why; "
+                "mend it, and join again"
+            )
+        try:
+            data = self.encoded(schema)
+        except BazaarError:
+            self.pins.note_fits(schema, self.digest, False)
+            raise
+        self.pins.note_fits(schema, self.digest, True)
+        return data
+
+    def _rowwise(self, schema: SchemaMessage) -> Data:
+        from databazaar.data.rowwise import encode_rowwise
+
+        x, y = (torch.from_numpy(part) for part in encode_rowwise(self.opened(schema), self.frame))
+        unknown = int((y.isnan() if y.is_floating_point() else y < 0).sum())
+        absent = [name for name in self.opened(schema).columns if name not in self.frame.columns]
+        if unknown or absent:
+            log.warning(
+                "%d of %d rows have no known %r and count for nothing, and %d columns are missing; the market is not "
+                "told", unknown, len(y), schema.target, len(absent),
+            )  # fmt: skip
+        return x, y
