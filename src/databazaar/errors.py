@@ -11,3 +11,8 @@ class LedgerError(BazaarError):
     """The ledger does not hold: a broken chain, a broken invariant, or an entry that should not be there."""
 
     exit_code = 1
+
+
+class UncheckableError(BazaarError):
+    """What was to be looked at cannot be had here: a database that does not answer, a file that may not be read, a rule
+    whose package is missing. It says nothing about whether a run holds; `bazaar audit` exits with 3."""
