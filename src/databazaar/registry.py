@@ -19,14 +19,14 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from typing import Any, TypeVar
 
-from databazaar.errors import BazaarError
+from databazaar.errors import BazaarError, UncheckableError
 
 Rule = TypeVar("Rule", bound=type[Any])
 MODULE = "module "
 """Stands before the name of a module that no installed package has."""
 
 
-class MissingRuleError(BazaarError):
+class MissingRuleError(UncheckableError):
     """A rule that is not to be had here. `package` is what would bring it, where that is known."""
 
     def __init__(self, sentence: str, package: str | None = None) -> None:

@@ -304,7 +304,7 @@ def test_a_regression(tmp_path: Path) -> None:
 
 
 def test_the_run_keeps_the_profile_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.cli.play.save_png", lambda report, folder: [])
+    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
     market = write_market(tmp_path)
     change(tmp_path / "south.csv", leak)
     assert bazaar("run", market, "--out", tmp_path / "run", "-q").code == 0

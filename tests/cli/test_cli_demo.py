@@ -26,7 +26,7 @@ INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `
 @pytest.fixture(autouse=True, scope="module")
 def no_figures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("databazaar.cli.play.save_png", lambda drawn, folder: [])
+        patch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
         yield
 
 
@@ -190,7 +190,7 @@ def test_a_run_without_a_round_cannot_be_closed(tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_resumed_is_only_interrupted(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.cli.play.save_png", lambda drawn, folder: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("databazaar.reports.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
     done = bazaar("report", played[0] / "demo", "--out", tmp_path / "page.html")
     assert done == Outcome(130, "", "bazaar: interrupted\n")
     assert contents(tmp_path) == {}

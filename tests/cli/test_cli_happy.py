@@ -36,7 +36,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.cli.play.save_png", lambda report, folder: [])
+    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
 @pytest.fixture(autouse=True, scope="module")
 def no_figures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("databazaar.cli.play.save_png", lambda drawn, folder: [])
+        patch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
         yield
 
 

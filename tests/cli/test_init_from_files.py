@@ -46,7 +46,7 @@ def shorten(path: Path) -> None:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.cli.play.save_png", lambda report, folder: [])
+    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -127,7 +127,7 @@ def test_what_it_was_worth_is_what_evaluate_finds_on_the_audit_rows(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression in the target's own units; and the best model is in model/, the last one in last/ if it is another."""
-    monkeypatch.setattr("databazaar.cli.play.save_png", lambda drawn, folder: [])
+    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
     market = write_market(tmp_path, task, budget='"8.00"')
     edit(market, "[data]", '[data]\naudit = "test.csv"')
     table(60, 9, task).to_csv(tmp_path / "test.csv", index=False)

@@ -153,14 +153,14 @@ def test_stopped_between_the_close_and_the_summary(
 ) -> None:
     path = tmp_path / "run"
 
-    def cut(target: Path, content: bytes) -> None:
+    def cut(target: Path, content: bytes, **more: Any) -> None:
         if (stage, target.name) in {
             ("write the model", WEIGHTS),
             ("write the model's card", CARD),
             ("write the summary", SUMMARY),
         }:
             raise PowerCutError
-        write_whole(target, content)
+        write_whole(target, content, **more)
 
     def no_finish(self: SqlStore) -> None:
         raise PowerCutError

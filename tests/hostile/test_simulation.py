@@ -40,7 +40,7 @@ def first_failure() -> BaseException:
 
 
 def test_a_market_that_pays_for_answers_to_other_rounds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgiving(data: bytes, asked: Request, provider: str, params: object) -> Answered:
+    def forgiving(data: bytes, asked: Request, provider: str, params: object, question: str) -> Answered:
         for round in (asked.round, asked.round + 1, *range(asked.round)):
             try:
                 return decode_reply(data, asked.model_copy(update={"round": round}), provider, params)  # type: ignore[arg-type]

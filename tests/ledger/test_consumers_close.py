@@ -190,10 +190,10 @@ def test_killed_while_it_closes_it_is_closed_again(
 ) -> None:
     path = interrupted(make_vector_market, tmp_path / "run")
 
-    def cut(target: Path, content: bytes) -> None:
+    def cut(target: Path, content: bytes, **more: Any) -> None:
         if target.name == {"model": WEIGHTS, "card": CARD, "summary": SUMMARY}.get(stage):
             raise LightsOutError
-        write_whole(target, content)
+        write_whole(target, content, **more)
 
     def no_finish(store: SqlStore) -> None:
         raise LightsOutError

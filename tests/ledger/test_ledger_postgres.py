@@ -21,7 +21,8 @@ from small_markets import MakeMarket
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with running() as made:
+    with running() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABAZAAR_LEDGER_URL", made.url())  # a folder's own word is not enough
         yield made.url()
 
 
@@ -112,7 +113,7 @@ def test_a_server_that_is_away_says_nothing_about_the_ledger(tmp_path: Path) -> 
     away = f"postgresql+psycopg://bazaar@/postgres?host={tmp_path}"
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps({"id": "a" * 32, "ledger_url": away}))
-    run = RunFolder(tmp_path / "run")
+    run = RunFolder(tmp_path / "run", away)
     for ask in (run.audit, run.report, run.need_rules):
         with pytest.raises(BazaarError, match=r"database cannot be reached .*: start it, or check its URL") as told:
             ask()

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_audit import first_broken
 
 from databazaar.ledger import Entry, Rounds, audit_entries
 from databazaar.ledger.chain import canonical
@@ -26,6 +25,7 @@ from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from forging import reseal
 from long_ledgers import make
+from slow_audit import first_broken
 
 
 @pytest.fixture(scope="module")

@@ -261,10 +261,10 @@ def test_a_run_that_its_consumer_closed_can_be_used(tmp_path: Path, monkeypatch:
     with pytest.raises(BazaarError, match=r"bazaar resume .* goes on with it, `bazaar close .* ends it"):
         load_run(tmp_path / "run")
 
-    def cut(path: Path, content: bytes) -> None:
+    def cut(path: Path, content: bytes, **more: Any) -> None:
         if path.name == "summary.json":
             raise KeyboardInterrupt
-        write_whole(path, content)
+        write_whole(path, content, **more)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("databazaar.runs.folder.write_whole", cut)

@@ -35,14 +35,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered, or the model diverged; "
-    "130 interrupted.",
+    epilog="Exit codes: 0 fine; 1 the ledger does not hold; 2 bad input; 3 nobody answered, the model diverged, or "
+    "an audit cannot check; 130 interrupted.",
 )
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the run. Default: a new one under runs/.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and only the last line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")]
 Run = Annotated[Path, typer.Argument(help="The run's folder.", show_default=False)]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="URL",
+        help="The database that the ledger is in, if it is in one. Default: $DATABAZAAR_LEDGER_URL.",
+        show_default=False,
+    ),
+]
+CANNOT_CHECK = 3
+"""The exit code of an audit that says nothing about the run: its database is away, say, or a rule's package missing."""
 
 
 app.add_typer(federation_commands.app, name="federation")
@@ -94,24 +105,25 @@ def run(
 
 
 @app.command(epilog=example("bazaar resume runs/fraud"))
-def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def resume(folder: Run, quiet: Quiet = False, as_json: AsJson = False, ledger: Database = None) -> None:
     """Goes on with a run that was stopped, to the same result as if it had not been."""
     from databazaar.cli import play
     from databazaar.config.jobs import from_recipe
     from databazaar.runs.folder import RunFolder
 
-    run_folder = RunFolder(folder)
-    run_folder.need_rules()
-    play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json))
+    run_folder = RunFolder(folder, ledger)
+    terms = run_folder.need_rules()
+    begun_in = {} if terms is None else terms.environment
+    play.resume(from_recipe(run_folder.recipe), run_folder, play.Output(quiet, as_json), begun_in)
 
 
 @app.command(epilog=example("bazaar close runs/fraud"))
-def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False, ledger: Database = None) -> None:
     """Ends a run that was stopped: what is settled is paid, the rest goes back, and the model is yours."""
     from databazaar.cli import play
     from databazaar.runs.folder import RunFolder
 
-    run_folder = RunFolder(folder)
+    run_folder = RunFolder(folder, ledger)
     run_folder.need_rules()
     play.close(run_folder, play.Output(quiet, as_json))
 
@@ -119,13 +131,16 @@ def close(folder: Run, quiet: Quiet = False, as_json: AsJson = False) -> None:
 @app.command(epilog=example("bazaar report runs/fraud", "bazaar report runs/fraud --out fraud.html"))
 def report(
     folder: Run,
-    out: Annotated[Path | None, typer.Option("--out", help="The HTML file. Default: in the run's folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The HTML file, and nothing else. Default: in the run's folder.")
+    ] = None,
+    ledger: Database = None,
 ) -> None:
     """Writes the report again: one HTML file that opens offline, and the same figures as PNG."""
-    from databazaar.cli import play
+    from databazaar.cli import pages
     from databazaar.runs.folder import RunFolder
 
-    say(play.write_report(RunFolder(folder), out))
+    say(pages.write_report(RunFolder(folder, ledger), out))
 
 
 @app.command(
@@ -142,6 +157,7 @@ def statement(
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
     provider: Annotated[str | None, typer.Option(help="Only this one, access by access.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write every provider's CSV and JSON to this folder.")] = None,
+    ledger: Database = None,
 ) -> None:
     """Who was paid what: the settled revenue statement, or that of an unfinished run so far."""
     from databazaar.cli import statements
@@ -149,7 +165,7 @@ def statement(
 
     if as_json and as_csv:
         raise BazaarError("--json and --csv exclude each other: give one of them")
-    settled, found = RunFolder(folder).report_and_audit()
+    settled, found = RunFolder(folder, ledger).report_and_audit()
     if not found.ok:
         raise LedgerError(f"no statement can be made, because the audit fails: {found.message}")
     if not settled.closed and (as_csv or out is not None):
@@ -183,23 +199,30 @@ def audit(
         Path | None, typer.Option(help="The market's ca.pem, if run and kits disagree.", show_default=False)
     ] = None,
     as_json: AsJson = False,
+    ledger: Database = None,
 ) -> None:
-    """Replays every draw, distribution and payment from the ledger alone. Exit code 1 where something is off, 3 where
-    it cannot be checked here."""
+    """Replays every draw, distribution and payment from the ledger alone, and compares what people read with it: model,
+    summary, statement, page. It writes nothing and asks no network but the database that you name. Exit code 1 where
+    something is off, 3 where it cannot be checked here."""
+    from databazaar.cli import pages
     from databazaar.cli.evidence import examine
     from databazaar.runs.folder import RunFolder
 
-    run = RunFolder(folder)
+    run = RunFolder(folder, ledger)
     try:
-        examined = examine(run, run.audit(head), receipts or [], authority)
+        examined = examine(run, pages.audit(run, head), receipts or [], authority)
     except UncheckableError as reason:
-        say(f"bazaar: {reason}", err=True)
-        raise typer.Exit(3) from None
+        if as_json:
+            typer.echo(json.dumps({"ok": None, "message": str(reason)}))
+        else:
+            say(f"bazaar: {reason}", err=True)
+        raise typer.Exit(CANNOT_CHECK) from None
     found = examined.audit
     if as_json:
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
-        evidence = {"receipts": examined.receipts, "remarks": list(examined.remarks)}
-        typer.echo(json.dumps({**counts, "ledger_head": found.head, "message": examined.message, **evidence}))
+        environment = {} if found.terms is None else found.terms.environment
+        told = {**counts, "ledger_head": found.head, "message": examined.message, "environment": environment}
+        typer.echo(json.dumps({**told, "receipts": examined.receipts, "remarks": list(examined.remarks)}))
     else:
         say(f"{'ok' if found.ok else 'BROKEN'}: {examined.message}")
         for remark in examined.remarks:

@@ -15,20 +15,20 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.pages import write_report
 from databazaar.cli.run_tables import payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
 from databazaar.display import shown
-from databazaar.errors import LedgerError
-from databazaar.files import write_whole
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.market.worth import judge_purchase
 from databazaar.money import Currency
-from databazaar.reports import AuditView, draw_all, render, save_png, statement_csv, statement_dict
+from databazaar.reports import statement_dict
 from databazaar.runs.closing import close_run
+from databazaar.runs.environment import environment_of, in_words
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
 
@@ -85,6 +85,7 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
     job.limit_threads()
     with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
         folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title}, profile)
+        folder.state(environment_of(arbiter.engine.device))
         say_remarks(job, output.quiet)
         if output.full:
             console(stderr=True).print(estimate(job).sentence)
@@ -97,13 +98,22 @@ def say_remarks(job: Job, quiet: bool) -> None:
         say(f"note: {remark}", err=True)
 
 
-def resume(job: Job, folder: RunFolder, output: Output) -> None:
-    """Plays a job from where its folder stands; what is finished already is only shown again."""
+def resume(job: Job, folder: RunFolder, output: Output, begun_in: dict[str, str]) -> None:
+    """Plays a job from where its folder stands; what is finished already is only shown again.
+
+    `begun_in` is the environment that the ledger names. Another one is allowed, said and noted.
+    """
     job.limit_threads()
     if folder.finished and (folder.worth() is not None or not job.can_be_judged):
         _show(job.notes, folder, folder.report(), output)
         return
     with closing(job.arbiter()) as arbiter:
+        here = environment_of(arbiter.engine.device)
+        folder.state(here)
+        changed = {name: value for name, value in here.items() if begun_in and begun_in.get(name) != value}
+        if changed and not folder.finished:
+            folder.note_resumed(in_words(changed))
+            typer.echo(f"bazaar: note: the run goes on with {in_words(changed)}: last digits may differ", err=True)
         _finish(job, arbiter, folder, output)
 
 
@@ -180,26 +190,6 @@ def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
     ]
     for line in lines:
         say(line)
-
-
-def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far.
-
-    Where the audit fails the page says so, and the statement that is there is left alone.
-    """
-    report, found = folder.report_and_audit()
-    page = out or folder.path / "report.html"
-    audit = AuditView(found.ok, found.entries, found.message)
-    drawn = draw_all(report)
-    save_png(drawn, folder.path / "figures")
-    if found.ok:
-        write_whole(folder.path / "statement.csv", statement_csv(report).encode())
-        write_whole(folder.path / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    text = render(report, title=folder.title, audit=audit, profile=folder.profile(), drawn=drawn)
-    write_whole(page, text.encode())
-    if not found.ok:
-        raise LedgerError(f"{page} says that the audit fails, and no statement is made: {found.message}")
-    return page
 
 
 def _leave(report: Report) -> None:

@@ -118,8 +118,9 @@ def evaluate(
         _note(f"{table}: {missing:,} of {len(frame):,} rows have no {trained.card.target!r} and are left out")
     place = folder / "evaluation" if out is None else out
     told = {"table": str(table), "model_hash": trained.card.model_hash, **outcome(evaluation)}
-    write_whole(place / "metrics.json", json.dumps(told, indent=2).encode())
-    figures = save_png(draw_quality(evaluation), place)
+    within = folder if out is None else None
+    write_whole(place / "metrics.json", json.dumps(told, indent=2).encode(), within=within)
+    figures = save_png(draw_quality(evaluation), place, within)
     if as_json:
         typer.echo(json.dumps(told))
         return

@@ -11,7 +11,7 @@ from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import GENESIS, Entry, canonical, digest
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
-from databazaar.ledger.terms import ABOUT
+from databazaar.ledger.terms import ABOUT, NOT_AGREED
 
 
 class Ledger(Accounts):
@@ -23,7 +23,7 @@ class Ledger(Accounts):
     def __init__(self, rules: RuleBook, store: Store | None = None) -> None:
         super().__init__(rules)
         self.store = store or MemoryStore()
-        self.head = GENESIS
+        self.head = self.opening = GENESIS
         self.on_written: Callable[[Sequence[Entry]], None] | None = None
         self._seq = 0
         self._settled: tuple[list[Entry], Snapshot | None] = [], None
@@ -31,6 +31,7 @@ class Ledger(Accounts):
             self._take(entry)
         if self._seq == 0:
             self._write([("open", None, None, None, None, self.terms.body())])
+            self.opening = self.head
 
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
@@ -46,6 +47,7 @@ class Ledger(Accounts):
                 "take a new folder, or the settings it was begun with"
             )
         self.book.apply(entry)
+        self.opening = self.opening if entry.seq else entry.hash
         self.head, self._seq = entry.hash, self._seq + 1
 
     def _seal(self, drafts: Sequence[Draft]) -> list[Entry]:
@@ -109,8 +111,9 @@ class Ledger(Accounts):
 
 def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> str:
     """The terms without the packages that rules come from: how one is installed is no part of an agreement. Nor is
-    what the opening entry that was `kept` does not say of the market itself: earlier versions wrote nothing of it."""
-    body = {name: value for name, value in body.items() if name in kept or name not in ABOUT}
+    what the opening entry that was `kept` does not say of the market itself: earlier versions wrote nothing of it. Nor
+    is where it is played."""
+    body = {n: v for n, v in body.items() if n not in NOT_AGREED and (n in kept or n not in ABOUT)}
     rules = body.get("rules", {})
     named = {**rules, "stops": list(rules.get("stops", []))}
     plain = {

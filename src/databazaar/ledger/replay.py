@@ -26,6 +26,10 @@ from databazaar.vectors import hash_array, hash_packed, unpack
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
+SCORES = ("utility", "loss", "reached", "reached_loss")
+ONE = 1.0011
+"""The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
+
 __all__ = ["NO_ENTRIES", "TOLERANCE", "Access", "Audit", "BestModel", "Round", "audit_entries"]
 
 NO_ENTRIES = "the ledger has no entries"
@@ -54,6 +58,7 @@ class Audit:
     entries: int = 0
     rounds: int = 0
     head: str = GENESIS
+    opening: str = GENESIS
     first_broken: str | None = None
     model: str | None = None
     best: BestModel | None = None
@@ -110,6 +115,7 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *,
                 raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
             if replay is None:
                 replay = _Replay(entry, audit, snapshot)
+                audit.opening = entry.hash
             else:
                 replay.check(entry)
             audit.head, audit.entries = entry.hash, audit.entries + 1
@@ -120,8 +126,8 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *,
         raise
     except BazaarError as broken:
         audit.first_broken = str(broken)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as broken:
-        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r})"
+    except Exception as broken:  # whatever an entry of somebody else makes a rule do, it is the entry's fault
+        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r:.200})"
     return audit
 
 
@@ -228,6 +234,7 @@ class _Replay:
         body = entry.body
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
+        _refuse_no_scores(entry, self.terms.bounded_utility)
         by_provider = dict(zip(self.order, gains, strict=True))
         if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
@@ -285,6 +292,7 @@ class _Replay:
 
     def _check_last_words(self, entry: Entry) -> None:
         claimed, last = entry.body, self.audit.scores
+        _refuse_no_scores(entry, self.terms.bounded_utility)
         if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
             raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
         assert self.stopped is not None
@@ -322,6 +330,17 @@ class _Replay:
         except (ValueError, KeyError):
             return False
         return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def _refuse_no_scores(entry: Entry, bounded: bool) -> None:
+    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding."""
+    body = entry.body
+    scores = {name: body[name] for name in SCORES if body.get(name) is not None}
+    if "utility" not in scores or any(type(score) not in (int, float) for score in scores.values()):
+        raise LedgerError(f"{entry}: a utility or a loss is not a number")
+    utilities = [scores[name] for name in ("utility", "reached") if name in scores]
+    if bounded and not all(0 <= utility <= ONE for utility in utilities):
+        raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
 
 
 def _alike(recorded: list[float], replayed: list[float]) -> bool:

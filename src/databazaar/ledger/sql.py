@@ -14,7 +14,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
 from databazaar.ledger.store import Snapshot, Store
@@ -203,8 +203,8 @@ def read_only(path: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
 
 
-def _unreachable(reason: Exception) -> BazaarError:
-    return BazaarError(f"the ledger's database cannot be reached ({brief(reason)}): start it, or check its URL")
+def _unreachable(reason: Exception) -> UncheckableError:
+    return UncheckableError(f"the ledger's database cannot be reached ({brief(reason)}): start it, or check its URL")
 
 
 def _durable(connection: Any, _record: Any) -> None:

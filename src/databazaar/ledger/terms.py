@@ -14,15 +14,23 @@ from functools import cached_property
 from typing import Any
 
 from databazaar.display import Displayed, listed
-from databazaar.errors import LedgerError
+from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Roster
 
 FORMAT, FORMAT_WITH_LIMITS = 2, 3
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
-ABOUT = ("market", "consumer", "data")
-"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it."""
+ABOUT = ("market", "consumer", "data", "layout", "notes", "environment")
+"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it; those before
+0.5.0 do not have the last three."""
+NOT_AGREED = ("notes", "environment")
+"""What is only said: a run may go on elsewhere, with another version."""
+
+MOST = {"providers": 10**6, "accesses a round": 10**6, "stops": 100, "decimals": 18, "prices over time": 2 * 10**7}
+"""What terms may ask of whoever replays them: an audit reads ledgers of anybody, and must end within seconds or say
+why not. Prices over time are the providers times the rounds in which some price changes."""
+LARGEST_AMOUNT, LARGEST_SEED = 2**63 - 1, 2**256
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,8 +38,10 @@ class Terms(Displayed):
     """All that an audit needs to replay a run.
 
     `rules` are the settings of the sampler, the aggregator and the payment, and a list of those of the stops. `market`
-    and `consumer` are names, and `data` is the SHA-256 of every file by its name. `most_per_access` and
-    `most_per_round` are the consumer's limits. What is not given is not written.
+    and `consumer` are names, and `data` is the SHA-256 of every file by its name. `layout` is the digest of the model's
+    names and shapes (`vectors.layout_digest`), `notes` has those of files that lie beside the ledger, and `environment`
+    says which versions began the run, and where. `most_per_access` and `most_per_round` are the consumer's limits. What
+    is not given is not written.
     """
 
     seed: int
@@ -46,12 +56,32 @@ class Terms(Displayed):
     market: str = ""
     consumer: str = ""
     data: dict[str, str] = field(default_factory=dict)
+    layout: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     most_per_access: int | None = None
     most_per_round: int | None = None
 
     def __post_init__(self) -> None:
         if self.format == FORMAT and self.limited:
             object.__setattr__(self, "format", FORMAT_WITH_LIMITS)
+        self._refuse_endless_work()
+
+    def _refuse_endless_work(self) -> None:
+        _refuse_more(
+            {
+                "providers": len(self.roster),
+                "accesses a round": self.per_round,
+                "stops": len(self.rules["stops"]),
+                "decimals": self.currency.decimals,
+                "prices over time": len(self.roster) * len(self.roster.change_rounds),
+            }
+        )
+        limits = [limit for name in LIMITS if (limit := getattr(self, name)) is not None]
+        if max([self.budget, *limits, *(offer.price for offer in self.roster.offers)]) > LARGEST_AMOUNT:
+            raise BazaarError("a market with amounts of 2^63 minor units or more is refused: use larger units")
+        if not 0 <= self.seed < LARGEST_SEED:
+            raise BazaarError("a market with a seed below 0, or of 2^256 or more, is refused: take a smaller one")
 
     @property
     def limited(self) -> bool:
@@ -67,10 +97,14 @@ class Terms(Displayed):
             if format not in (1, FORMAT, FORMAT_WITH_LIMITS) or isinstance(format, bool):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
             limits = {name: body[name] for name in LIMITS if name in body and format == FORMAT_WITH_LIMITS}
+            _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
             offers = tuple(_offer(given, format) for given in body["providers"])
             numbers = [body["seed"], body["budget"], body["per_round"], *limits.values(), *(o.price for o in offers)]
+            numbers.append(body["currency"].get("decimals", 0))
             if any(type(number) is not int for number in numbers):
                 raise LedgerError("entry 0 (open): seed, budget, per_round, limits and prices must be whole numbers")
+            if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
+                raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
             rules = _rules_of_format_1(body) if format == 1 else body["rules"]
             terms = cls(
                 seed=body["seed"],
@@ -84,7 +118,10 @@ class Terms(Displayed):
                 format=format,
                 market=str(body.get("market", "")),
                 consumer=str(body.get("consumer", "")),
-                data={str(name): str(digest) for name, digest in body.get("data", {}).items()},
+                layout=str(body.get("layout", "")),
+                data=_words(body.get("data", {})),
+                notes=_words(body.get("notes", {})),
+                environment=_words(body.get("environment", {})),
                 **limits,
             )
             if format == FORMAT_WITH_LIMITS and not terms.limited:
@@ -127,6 +164,21 @@ class Terms(Displayed):
     def places(self) -> dict[str, int]:
         """Every provider's place in the roster."""
         return {provider: place for place, provider in enumerate(self.roster.ids)}
+
+
+def _refuse_more(asked: dict[str, int]) -> None:
+    for name, number in asked.items():
+        if not 0 <= number <= MOST[name]:
+            raise BazaarError(f"a market with {_few(number)} {name} is refused: {MOST[name]:,} are the most")
+
+
+def _few(number: int) -> str:
+    """A number that somebody else has chosen, and that may have a thousand digits."""
+    return f"{number:,}" if number < 10**15 else "10^15 or more"
+
+
+def _words(table: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in table.items()}
 
 
 def _written(offer: Offer) -> list[Any]:

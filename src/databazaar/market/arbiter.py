@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
 from databazaar.stops import STOPS, Budget, Patience, Stop
+from databazaar.vectors import layout_digest
 
 if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
@@ -85,7 +87,9 @@ class Arbiter(Displayed):
             market=market,
             consumer=buyer,
             data=dict(data or {}),
-            **consumer.limits,
+            layout=_layout(consumer),
+            most_per_access=consumer.limits.get("most_per_access"),
+            most_per_round=consumer.limits.get("most_per_round"),
         )
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_where_nobody_is_asked()
@@ -188,7 +192,8 @@ class Arbiter(Displayed):
 
         kept = folder if isinstance(folder, RunFolder) else RunFolder.open_or_create(Path(folder))
         try:
-            ledger = Ledger(self.rules, kept.store())
+            ledger = Ledger(replace(self.rules, terms=replace(self.terms(), **kept.stated)), kept.store())
+            kept.note_begun(ledger.opening)
             with told.during(self.terms()):
                 self._begin(kept, ledger)
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
@@ -267,6 +272,12 @@ def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int
 def _models(state: State) -> tuple[Tensor, Tensor]:
     """The best model of a run and its last."""
     return state.best.params, state.params
+
+
+def _layout(consumer: Consumer) -> str:
+    """What the model is beside its numbers; nothing is said of a plain vector."""
+    layout = consumer.task.optional_layout
+    return "" if layout is None else layout_digest(zip(layout.names, layout.shapes, strict=True))
 
 
 def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
+from databazaar.files import write_whole
 from databazaar.money import Currency
 from databazaar.reports import style
 from databazaar.reports.curves import thinned
@@ -242,13 +244,14 @@ def draw_all(report: Report) -> dict[str, Figure]:
     return {name: style.laid_out(draw(report)) for name, draw in FIGURES.items()}
 
 
-def save_png(drawn: Mapping[str, Figure], folder: Path) -> list[Path]:
-    """Writes every figure to `folder` (made if need be) as NAME.png; the files' paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+def save_png(drawn: Mapping[str, Figure], folder: Path, within: Path | None = None) -> list[Path]:
+    """Writes every figure to `folder` (made if need be) as NAME.png; the files' paths. No link is followed on the way
+    from `within`."""
     paths = []
     for name, figure in drawn.items():
-        path = folder / f"{name}.png"
+        path, content = folder / f"{name}.png", io.BytesIO()
         with style.look():
-            figure.savefig(path, format="png", dpi=style.DPI, metadata={"Software": None})
+            figure.savefig(content, format="png", dpi=style.DPI, metadata={"Software": None})
+        write_whole(path, content.getvalue(), within=within)
         paths.append(path)
     return paths

@@ -11,10 +11,12 @@ import base64
 import hashlib
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
+from databazaar import __version__
 from databazaar.display import shown
 from databazaar.money import Currency
 from databazaar.reports import wording
@@ -49,6 +51,7 @@ def _environment(package: str) -> Environment:
         count=wording.count,
         date=wording.date,
         digest=digest,
+        generator=generator,
         money=money,
         number=wording.number,
         percent=wording.percent,
@@ -90,6 +93,11 @@ def money(currency: Currency, minor: int) -> Markup:
 def asset(name: str) -> Markup:
     """A file of ours that stands in the page as it is: the style or the script."""
     return Markup(resources.files("databazaar.reports").joinpath(name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def generator() -> str:
+    """What writes a page: the same one gives the same bytes."""
+    return f"databazaar {__version__}, matplotlib {version('matplotlib')}"
 
 
 def digest(script: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError, LedgerError
+from databazaar.files import read_plain
 from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.folder import LAST, LAYOUT, MODEL, RunFolder
+from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
 from databazaar.runs.model_folder import CARD, WEIGHTS, read_card, read_weights
+from databazaar.runs.names import LAST, LAYOUT, MODEL
 from databazaar.runs.report import Report
 from databazaar.vectors import unpack
 
@@ -55,21 +58,28 @@ def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArr
     they were written before a crash."""
     written, snapshot = (folder / MODEL).parent, store.snapshot()
     outline, best = Outline(), np.zeros(0)  # of a plain vector, and of a run that an earlier version began
-    if (written / CARD).exists():
-        best, outline = _written(written)
-    elif (folder / LAYOUT).exists():
-        outline = Outline.model_validate_json((folder / LAYOUT).read_bytes())
+    if os.path.lexists(written / CARD):
+        best, outline = _written(written, folder)
+    elif os.path.lexists(folder / LAYOUT):
+        outline = _noted(folder / LAYOUT)
     if snapshot is None or not snapshot.params:  # dropped once the model was written
         last = folder / LAST
-        return best, outline, _written(last)[0] if (last / CARD).exists() else best
+        return best, outline, _written(last, folder)[0] if os.path.lexists(last / CARD) else best
     final = unpack(snapshot.params)["w"]
     kept = unpack(snapshot.state).get("best")
     return (final if kept is None or not len(kept) else kept), outline, final
 
 
-def _written(folder: Path) -> tuple[NDArray[Any], Outline]:
-    card = read_card(folder)
-    weights = read_weights(folder / WEIGHTS, card.model_hash)
+def _noted(path: Path) -> Outline:
+    try:
+        return Outline.model_validate_json(read_plain(path, path.parent))
+    except (OSError, ValueError):
+        raise BazaarError(f"{path} cannot be read: put the old file back, or resume the run instead") from None
+
+
+def _written(folder: Path, within: Path) -> tuple[NDArray[Any], Outline]:
+    card = read_card(folder, within)
+    weights = read_weights(folder / WEIGHTS, card.model_hash, within)
     tensors = tuple((name, array.shape) for name, array in weights.items())
     outline = Outline(tensors=tensors, architecture=card.architecture, task=card.task)
     return np.concatenate([array.reshape(-1) for array in weights.values()]), outline

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from databazaar.files import append_lines, lines_of, write_whole
+from databazaar.errors import BazaarError
+from databazaar.files import append_lines, lines_of, read_plain, write_whole
 from databazaar.ledger import Entry
 from databazaar.ledger.replies import LONGEST_LINE, SignedReply
 
 REPLIES, CERTIFICATES, RECEIPTS = "replies.jsonl", "certificates.json", "receipts.json"
-_LARGEST = 64 * 1024 * 1024
 
 
 class RunEvidence:
@@ -39,7 +39,7 @@ class RunEvidence:
             for line in lines_of(self.folder / REPLIES, LONGEST_LINE):
                 if (reply := SignedReply.read(line)) is not None:
                     yield reply
-        except OSError:
+        except (OSError, BazaarError):
             return
 
     def note_certificates(self, authority: str, certificates: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class RunEvidence:
         every = {name: list(dict.fromkeys([*known.get(name, ()), pem])) for name, pem in certificates.items()}
         if authority != self.authority() or {**known, **every} != known:
             noted = {"authority": authority, "providers": {**known, **every}}
-            write_whole(self.folder / CERTIFICATES, json.dumps(noted, indent=2).encode())
+            write_whole(self.folder / CERTIFICATES, json.dumps(noted, indent=2).encode(), within=self.folder)
         self._noted.update(certificates.items())
 
     def certificates(self) -> dict[str, list[str]]:
@@ -68,15 +68,12 @@ class RunEvidence:
         return {str(name): seq for name, seq in self._read(RECEIPTS).items() if type(seq) is int}
 
     def note_receipts_sent(self, sent: Mapping[str, int]) -> None:
-        write_whole(self.folder / RECEIPTS, json.dumps(dict(sent), indent=2).encode())
+        write_whole(self.folder / RECEIPTS, json.dumps(dict(sent), indent=2).encode(), within=self.folder)
 
     def _read(self, name: str) -> dict[str, Any]:
-        path = self.folder / name
         try:
-            if path.is_symlink() or path.stat().st_size > _LARGEST:
-                return {}
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            found = json.loads(read_plain(self.folder / name, self.folder))
+        except (OSError, ValueError, RecursionError, BazaarError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -5,6 +5,7 @@ ledger.sqlite       the ledger, and what the next round starts from
 profile.json        what the tables were like when the run began, if it began from files
 replies.jsonl       what providers have signed, and beside it how to check that (runs/evidence.py), if they do
 privacy.json        what providers with differential privacy said that they have spent, if there are any
+begun.json          the hash of the ledger's first entry, until the summary is there
 layout.json         what is known of the model beside its numbers, until its folder is written
 model/              the best model that was reached, complete in itself (runs/model_folder.py)
 last/               the model that the last round ended with, where that is another one
@@ -14,29 +15,33 @@ summary.json        the outcome: the model's hash, the ledger's head, and a seal
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import AGGREGATORS
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.files import lock, write_whole
+from databazaar.files import lock, new_folder, read_plain, write_whole
 from databazaar.ledger import Audit, Entry, RuleBook, Terms, audit_entries
 from databazaar.ledger.replay import NO_ENTRIES
-from databazaar.ledger.sql import BEING_PLAYED, SqlStore, read_only
+from databazaar.ledger.sql import BEING_PLAYED, SqlStore
+from databazaar.ledger.sqlite_file import readable, refuse_foreign
+from databazaar.runs.audited import NOTED, noted_digest, seal_of, told_by, with_files
 from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.from_ledger import report_from
+from databazaar.runs.ledger_url import agreed_url, server_url, without_passwords
+from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, OLD_MODEL, RUN, SUMMARY
 from databazaar.runs.notes import Notes
-from databazaar.runs.recipe import contradicts
+from databazaar.runs.recipe import readable_recipe
 from databazaar.runs.report import Report
-from databazaar.vectors import hash_packed
+from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -49,34 +54,37 @@ if TYPE_CHECKING:
     from databazaar.learning.task import Task
     from databazaar.runs.model_card import Outline
 
-LEDGER, SUMMARY, RUN, MODEL = "ledger.sqlite", "summary.json", "run.json", "model/model.safetensors"
-OLD_MODEL = "model.safetensors"
-"""Where runs before 0.3.0 have their weights, and nothing beside them."""
-LAST = "last"
-"""The folder of the model that the last round ended with, where that is not the best one."""
-LAYOUT, MODEL_SCHEMA = "layout.json", "model/schema.json"
+PRIVATE = 0o600
+STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
+EMPTIED = "the ledger of {folder} is empty, though the run had begun: it was emptied, so put the old one back"
+
+__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "OLD_MODEL", "RUN", "SUMMARY", "RunFolder"]
 
 
 class RunFolder(Notes):
     """One run on disk. Every file in it is either whole or absent, whenever the process is killed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ledger: str | None = None) -> None:
+        """`ledger` is the URL of the database that the ledger is in, where it is in one: a folder may come from
+        anybody, so what it says itself is not enough to connect to anything."""
         self.path = path
         try:
-            self.recipe: dict[str, Any] = json.loads((path / RUN).read_text())
+            self.recipe = readable_recipe(read_plain(path / RUN, path))
             self.id = str(self.recipe["id"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, RecursionError):
             raise BazaarError(f"{path} is not a run's folder: give the folder that `bazaar run` made") from None
+        self._given_url = ledger
         self._store: SqlStore | None = None
         self._lock: FileIO | None = None
         self._replayed: Audit | None = None
+        self.stated: dict[str, Any] = {}
 
     @classmethod
     def create(
         cls, path: Path, recipe: dict[str, Any] | None = None, profile: MarketProfile | None = None
     ) -> RunFolder:
         """A new folder that holds the recipe, what the tables are like where that is known, and an empty ledger. It
-        appears under its name only when complete."""
+        appears under its name only when complete. The recipe is its owner's alone to read, and keeps no password."""
         if os.path.lexists(path):
             if (path / RUN).exists() and not (path / SUMMARY).exists():
                 raise BazaarError(
@@ -85,25 +93,20 @@ class RunFolder(Notes):
                 )
             raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
         recipe = {"id": uuid.uuid4().hex, "began": _now(), **(recipe or {})}
-        if recipe.get("ledger_url"):  # opens, or nothing is written
-            SqlStore(recipe["ledger_url"], recipe["id"]).dispose()
-        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+        url = recipe.get("ledger_url") or None
+        if url is not None:  # opens, or nothing is written
+            SqlStore(server_url(url), recipe["id"]).dispose()
         try:
-            draft.mkdir(parents=True)
-            write_whole(draft / RUN, json.dumps(recipe, indent=2).encode())
-            made = cls(draft)
-            if profile is not None:
-                made.note_profile(profile)
-            made.store()
-            made.dispose()
-            draft.rename(path)
-        except BazaarError:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
+            with new_folder(path) as draft:
+                write_whole(draft / RUN, json.dumps(without_passwords(recipe), indent=2).encode(), mode=PRIVATE)
+                made = cls(draft, url)
+                if profile is not None:
+                    made.note_profile(profile)
+                made.store()
+                made.dispose()
         except OSError as reason:
-            shutil.rmtree(draft, ignore_errors=True)
             raise BazaarError(f"{path} cannot be made ({reason.strerror}): give another folder with --out") from None
-        return cls(path)
+        return cls(path, url)
 
     @classmethod
     def open_or_create(cls, path: Path) -> RunFolder:
@@ -116,28 +119,49 @@ class RunFolder(Notes):
 
     @property
     def finished(self) -> bool:
-        return (self.path / SUMMARY).exists()
+        return os.path.lexists(self.path / SUMMARY)
+
+    @property
+    def database(self) -> str | None:
+        """The URL of the database that the ledger is in, as the user has given it; None for the folder's own file."""
+        return agreed_url(self.recipe.get("ledger_url"), self._given_url, self.path)
 
     def store(self) -> SqlStore:
         """The ledger's store, for writing: no other process gets it until `dispose`."""
         if self.finished:
             raise BazaarError(f"{self.path} holds a finished run: give another folder for a new one")
-        self._lock = lock(self.path / RUN, f"{self.path}: {BEING_PLAYED}")
-        url = self.recipe.get("ledger_url")
+        url = self.database
+        self._lock = lock(self.path / RUN, f"{self.path}: {BEING_PLAYED}", self.path)
         try:
+            if url is None:
+                refuse_foreign(self.path / LEDGER)
+                self._refuse_if_gone()
             self._store = SqlStore(url, self.id) if url else SqlStore.file(self.path / LEDGER, self.id)
             self._store.hold()
+            if self.begun() and next(iter(self._store.entries()), None) is None:
+                raise LedgerError(EMPTIED.format(folder=self.path))
         except BaseException:
             self.dispose()
             raise
         return self._store
 
+    def _refuse_if_gone(self) -> None:
+        if not os.path.lexists(self.path / LEDGER) and (self.begun() or self.finished):
+            raise LedgerError(f"{self.path / LEDGER} is missing, though the run had begun: put the old file back")
+
+    def state(self, environment: dict[str, str]) -> None:
+        """What the ledger's first entry is to say of this run, where it has not been written yet: what it is played
+        with, and the digests of what lies beside it."""
+        found = {name: noted_digest(self, name) for name in NOTED}
+        notes = {name: digest for name, digest in found.items() if digest is not None}
+        self.stated = {"environment": environment, "notes": notes}
+
     def note_layout(self, task: Task) -> None:
         """Keeps what only the consumer's task knows of the model, for a close that does without it."""
         from databazaar.runs.model_card import Outline
 
-        if task.model is not None and not (self.path / LAYOUT).exists():
-            write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode())
+        if task.model is not None and not os.path.lexists(self.path / LAYOUT):
+            write_whole(self.path / LAYOUT, Outline.of(task).model_dump_json().encode(), within=self.path)
 
     def finish(self, best: Tensor, task: Task, last: Tensor) -> Report:
         """Writes the best model and the last, and the summary, which seals the ledger's file.
@@ -157,56 +181,53 @@ class RunFolder(Notes):
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
         settings = self.recipe.get("market", {}).get("data", {})
-        tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        try:
+            tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        except ValueError:
+            raise BazaarError(f"{self.path / RUN} does not say how tables are written: put the old one back") from None
         schema = self._schema()
-        write_model((self.path / MODEL).parent, best, outline, schema, tables)
+        for found, named in ((best, report.model_hash), (last, report.last_model_hash)):
+            if hash_array(found) != named:
+                raise LedgerError(f"{self.path} does not hold the model that its ledger names: put the old file back")
+        write_model((self.path / MODEL).parent, best, outline, schema, tables, within=self.path)
         if report.last_model_hash != report.model_hash:
-            write_model(self.path / LAST, last, outline, schema, tables)
-        (self.path / LAYOUT).unlink(missing_ok=True)
+            write_model(self.path / LAST, last, outline, schema, tables, within=self.path)
+        for name in (LAYOUT, BEGUN):
+            (self.path / name).unlink(missing_ok=True)
         self._store.finish()
-        summary = {
-            "status": report.status,
-            "message": report.message,
-            "model_hash": report.model_hash,
-            "ledger_head": report.ledger_head,
-            "ledger_seal": self._seal(),
-            "rounds": len(report.rounds),
-            "budget": report.budget,
-            "spent": report.spent,
-            "refunded": report.refunded,
-            "final_utility": report.final_utility,
-            "final_loss": report.final_loss,
-            "settled": _now(),
-        }
-        write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode())
+        summary = {**told_by(replayed), "ledger_seal": seal_of(self.path / LEDGER, self.path), "settled": _now()}
+        write_whole(self.path / SUMMARY, json.dumps(summary, indent=2).encode(), within=self.path)
         self._replayed = replayed
         return self._completed(report)
 
     def saved_parameters(self, task: Task) -> tuple[Tensor, Tensor] | None:
         """The parameters of the best model and of the last, once the store no longer has them."""
-        from databazaar.learning.models import model_from_bytes
-
         snapshot = None if self._store is None else self._store.snapshot()
-        if (snapshot is not None and snapshot.params) or not self.weights.exists():
+        if snapshot is not None and snapshot.params:
             return None
-        last = self.path / LAST / self.weights.name
-        paths = (self.weights, last if last.exists() else self.weights)
-        best, final = (model_from_bytes(task.optional_layout, path.read_bytes()) for path in paths)
-        return best, final
+        best, last = self.weights, self.path / LAST / self.weights.name
+        return self._parameters(task, best), self._parameters(task, last if os.path.lexists(last) else best)
 
     def delivered_parameters(self, task: Task) -> Tensor:
         """The parameters of the model that the consumer has got."""
+        return self._parameters(task, self.weights)
+
+    def _parameters(self, task: Task, path: Path) -> Tensor:
         from databazaar.learning.models import model_from_bytes
 
-        return model_from_bytes(task.optional_layout, self.weights.read_bytes())
+        try:
+            return model_from_bytes(task.optional_layout, read_plain(path, self.path, LARGEST_WEIGHTS))
+        except (OSError, ValueError, KeyError) as reason:
+            why = "missing" if isinstance(reason, FileNotFoundError) else "not the model that was written"
+            raise BazaarError(f"{path} is {why}, and the ledger no longer has it: put the old file back") from None
 
     @property
     def weights(self) -> Path:
         """The file that the audit checks: in the model's folder, or where older runs have it."""
         old = self.path / OLD_MODEL
-        return old if old.exists() and not (self.path / MODEL).exists() else self.path / MODEL
+        return old if os.path.lexists(old) and not os.path.lexists(self.path / MODEL) else self.path / MODEL
 
-    def _keeps_last(self, market: str) -> bool:
+    def keeps_last(self, market: str) -> bool:
         """Runs before 0.3.0 have kept the last model, not the best one, and their ledgers name no market."""
         return self.weights.parent == self.path and not market
 
@@ -219,25 +240,18 @@ class RunFolder(Notes):
 
     def summary(self) -> dict[str, Any]:
         try:
-            summary: dict[str, Any] = json.loads((self.path / SUMMARY).read_text())
+            summary = json.loads(read_plain(self.path / SUMMARY, self.path))
+            if not isinstance(summary, dict):
+                raise ValueError
         except FileNotFoundError:
             raise BazaarError(
                 f"{self.path} holds no finished run: `bazaar resume {self.path}` goes on with it"
             ) from None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise BazaarError(
                 f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar resume {self.path}` writes it again"
             ) from None
         return summary
-
-    def _preprocessing_is_kept(self) -> bool:
-        path = self.path / MODEL_SCHEMA
-        try:
-            return not path.parent.exists() or json.loads(path.read_bytes()) == self.recipe.get("schema")
-        except FileNotFoundError:
-            return self.recipe.get("schema") is None
-        except (OSError, ValueError):
-            return False
 
     def dispose(self) -> None:
         """Lets go of the store and of the folder, also after a run that failed."""
@@ -247,56 +261,61 @@ class RunFolder(Notes):
             self._lock.close()
             self._lock = None
 
-    def _seal(self) -> str | None:
-        path = self.path / LEDGER
-        if not path.exists():
-            return None
-        with path.open("rb") as file:  # piece by piece: a long ledger is a large file
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    @contextmanager
+    def _reading(self) -> Iterator[SqlStore]:
+        """The ledger's store, for reading alone."""
+        url = self.database
+        with contextlib.ExitStack() as opened:
+            if url is None:
+                self._refuse_if_gone()
+                if not os.path.lexists(self.path / LEDGER):
+                    raise self._no_ledger_yet()
+                place = opened.enter_context(readable(self.path / LEDGER, self.path / RUN))
+            reader = SqlStore(place if url is None else url, self.id, create=False)
+            opened.callback(reader.dispose)
+            yield reader
 
-    def _reader(self) -> SqlStore:
-        url = self.recipe.get("ledger_url")
-        if not url and not (self.path / LEDGER).exists():
-            raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
-        return SqlStore(url or read_only(self.path / LEDGER), self.id, create=False)
+    def _no_ledger_yet(self) -> BazaarError:
+        return BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
 
     def entries(self) -> Iterator[Entry]:
         """The ledger's entries, as they stand."""
-        reader = self._reader()
-        try:
+        with self._reading() as reader:
             yield from reader.entries()
-        finally:
-            reader.dispose()
 
-    def need_rules(self) -> None:
-        """Says which package to install where a rule of this run is not to be had here."""
-        if not self.recipe.get("ledger_url") and not (self.path / LEDGER).exists():
-            return
-        reader = self._reader()
+    def need_rules(self) -> Terms | None:
+        """The terms that the ledger begins with. Says which package to install where a rule of them is not to be had
+        here."""
+        if self.database is None and not os.path.lexists(self.path / LEDGER):
+            return None
         try:
-            first = next(iter(reader.entries()), None)
+            with self._reading() as reader:
+                first = next(iter(reader.entries()), None)
         except LedgerError:  # who opens it to write is told why, or undoes by its journal what a crash left half done
-            first = None
-        finally:
-            reader.dispose()
-        if first is not None:
-            terms = Terms.from_body(first.body)
-            RuleBook.of(terms)
-            AGGREGATORS.build(terms.rules["aggregator"])
+            return None
+        if first is None:
+            return None
+        terms = Terms.from_body(first.body)
+        RuleBook.of(terms)
+        AGGREGATORS.build(terms.rules["aggregator"])
+        return terms
 
     def replay(self, *, record: bool = True) -> Audit:
         """The ledger as it stands, replayed once: what this folder has just finished is not gone through again. A
         report needs the `record` of its rounds."""
         if self._replayed is None or (record and self._replayed.record is None):
-            reader = self._reader()
             try:
-                replayed = audit_entries(reader.entries(), reader.snapshot(), record=record)
+                with self._reading() as reader:
+                    snapshot = reader.snapshot()
+                    replayed = audit_entries(reader.entries(), snapshot, record=record)
+                    if replayed.ok and replayed.rounds and snapshot is None and reader.snapshot() is None:
+                        replayed.first_broken = STATELESS
             except LedgerError as broken:
                 replayed = Audit(first_broken=str(broken))
-            finally:
-                reader.dispose()
-            if replayed.first_broken == NO_ENTRIES and not self.finished:
-                raise BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+            if replayed.first_broken == NO_ENTRIES and self.begun():
+                replayed.first_broken = EMPTIED.format(folder=self.path)
+            elif replayed.first_broken == NO_ENTRIES and not self.finished:
+                raise self._no_ledger_yet()
             if not self.finished:
                 return replayed  # it may go on
             self._replayed = replayed
@@ -308,15 +327,20 @@ class RunFolder(Notes):
         return "in the database of market.toml" if self.recipe.get("ledger_url") else str(self.path / LEDGER)
 
     @property
+    def named(self) -> str:
+        """What the run's market is called, empty where it has no name."""
+        market: dict[str, Any] = self.recipe.get("market", {}).get("market", {})
+        return str(self.recipe.get("title") or market.get("name") or "")
+
+    @property
     def title(self) -> str:
         """What the run is called: by its market, or else as its folder is."""
-        market: dict[str, Any] = self.recipe.get("market", {}).get("market", {})
-        return str(self.recipe.get("title") or market.get("name") or self.path.resolve().name)
+        return self.named or self.path.resolve().name
 
     def report_and_audit(self) -> tuple[Report, Audit]:
         """Both from one replay. The audit also looks at the files; the ledger itself must hold."""
         replayed = self.replay()
-        return self._completed(report_from(replayed)), self._with_files(replayed, None)
+        return self._completed(report_from(replayed)), with_files(self, replayed, None)
 
     def report(self) -> Report:
         """The report of the run, or of what has been played of it. A ledger that does not hold is refused."""
@@ -328,52 +352,16 @@ class RunFolder(Notes):
         settled = str(self.summary().get("settled", "")) if self.finished else ""
         payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
+        notes += [f"It went on with {environment}." for environment in self.resumed()]
         began = str(self.recipe.get("began", ""))
-        if self._keeps_last(report.market) and self.finished:
+        if self.keeps_last(report.market) and self.finished:
             report = replace(report, model_hash=report.last_model_hash)
         known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
         return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
 
     def audit(self, head: str | None = None) -> Audit:
         """Replays the ledger; checks the file's seal, the model's file, and a head that somebody noted down."""
-        return self._with_files(self.replay(record=False), head)
-
-    def _with_files(self, replayed: Audit, head: str | None) -> Audit:
-        return replace(replayed, first_broken=self._why_files_differ(replayed, head)) if replayed.ok else replayed
-
-    def _why_files_differ(self, audit: Audit, head: str | None) -> str | None:
-        if head is not None and head != audit.head:
-            return f"the ledger ends in {audit.head}, not in the head you gave: it is another ledger, or rewritten"
-        if audit.terms is not None and contradicts(self.recipe, audit.terms):
-            return f"{RUN} tells of another market, consumer or data than the ledger's first entry: it was changed"
-        if audit.replies and (why := self.evidence.why_replies_differ(self.entries())) is not None:
-            return why
-        if not self.finished:
-            return None
-        if not audit.closed:
-            return f"{SUMMARY} tells of a finished run, but the ledger's last entry is not its close: it was cut short"
-        summary = self.summary()
-        if summary.get("ledger_head") != audit.head:
-            return f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
-        old = self._keeps_last(audit.terms.market if audit.terms is not None else "")
-        kept = {self.weights: audit.model if old else audit.delivered}
-        if (self.path / LAST).exists():
-            kept[self.path / LAST / self.weights.name] = audit.model
-        for path, model in kept.items():
-            if not _holds(path, model):
-                return f"{path.relative_to(self.path)} does not hold the model that the ledger names: it was changed"
-        if not self._preprocessing_is_kept():
-            return f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
-        if summary.get("ledger_seal") != self._seal():
-            return f"{LEDGER} is not the file that was sealed when the run closed: bytes outside its entries changed"
-        return None
-
-
-def _holds(weights: Path, model: str | None) -> bool:
-    try:
-        return hash_packed(weights.read_bytes()) == model
-    except (OSError, ValueError):
-        return False
+        return with_files(self, self.replay(record=False), head)
 
 
 def _now() -> str:

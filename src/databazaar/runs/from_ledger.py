@@ -63,6 +63,7 @@ def report_from(audit: Audit) -> Report:
         consumer=terms.consumer,
         gains=getattr(sampler, "gains", "alone"),
         exploration=_exploration(sampler, record.purses),
+        environment=terms.environment,
     )
 
 

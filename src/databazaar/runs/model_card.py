@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from databazaar.data.schema_message import TaskKind
+from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm, ModelKind
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class Outline(_Strict):
         if not self.tensors:
             return {"w": params}
         ends = np.cumsum([math.prod(shape) for _, shape in self.tensors])
+        if ends[-1] != params.size or any(size < 0 for _, shape in self.tensors for size in shape):
+            raise BazaarError(
+                "the shapes that are noted of the model do not fit its numbers: put the old layout.json back"
+            )
         pieces = np.split(params, ends[:-1])
         return {name: piece.reshape(shape) for (name, shape), piece in zip(self.tensors, pieces, strict=True)}
 

@@ -11,6 +11,7 @@ It may come from anybody: it is data that is checked, and nothing in it is execu
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,10 @@ from pydantic import ValidationError
 
 from databazaar import __version__
 from databazaar.errors import BazaarError
-from databazaar.files import write_whole
+from databazaar.files import read_plain, write_whole
 from databazaar.learning.kinds import ModelForm
 from databazaar.runs.model_card import FORMAT, ModelCard, Outline, Tables, known_from
+from databazaar.runs.names import LARGEST_WEIGHTS
 from databazaar.vectors import hash_array, pack, unpack
 
 if TYPE_CHECKING:
@@ -45,9 +47,15 @@ class StoredModel:
 
 
 def write_model(
-    folder: Path, params: NDArray[Any], outline: Outline, schema: Schema | None = None, tables: Tables | None = None
+    folder: Path,
+    params: NDArray[Any],
+    outline: Outline,
+    schema: Schema | None = None,
+    tables: Tables | None = None,
+    within: Path | None = None,
 ) -> ModelCard:
-    """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole."""
+    """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole. No link is
+    followed on the way from `within`."""
     card = ModelCard(
         model_hash=hash_array(params),
         architecture=outline.architecture,
@@ -56,23 +64,23 @@ def write_model(
         tables=tables or Tables(),
         **({"task": outline.task} if schema is None else known_from(schema)),
     )
-    write_whole(folder / WEIGHTS, pack(outline.named(params)))
+    write_whole(folder / WEIGHTS, pack(outline.named(params)), within=within)
     if schema is not None:
-        write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode())
-    write_whole(folder / README, _readme(card).encode())
-    write_whole(folder / CARD, json.dumps(card.model_dump(), indent=2).encode())
+        write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode(), within=within)
+    write_whole(folder / README, _readme(card).encode(), within=within)
+    write_whole(folder / CARD, json.dumps(card.model_dump(), indent=2).encode(), within=within)
     return card
 
 
-def read_model(folder: Path) -> StoredModel:
+def read_model(folder: Path, within: Path | None = None) -> StoredModel:
     """What is in a model folder. What does not fit together is refused in one sentence."""
     from databazaar.data.schema import Schema
 
-    card = read_card(folder)
-    weights = read_weights(folder / WEIGHTS, card.model_hash)
+    card = read_card(folder, within)
+    weights = read_weights(folder / WEIGHTS, card.model_hash, within)
     schema = None
-    if card.target is not None or (folder / SCHEMA).exists():
-        schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA), str(folder / SCHEMA))
+    if card.target is not None or os.path.lexists(folder / SCHEMA):
+        schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA, within), str(folder / SCHEMA))
     if schema is not None and any(getattr(card, name) != value for name, value in known_from(schema).items()):
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
@@ -91,9 +99,9 @@ def _count(form: ModelForm, folder: Path) -> int:
         raise _unfit(folder / CARD, str(error).partition(":")[0]) from None
 
 
-def read_card(folder: Path) -> ModelCard:
+def read_card(folder: Path, within: Path | None = None) -> ModelCard:
     path = folder / CARD
-    content = _json(path, LARGEST_CARD)
+    content = _json(path, LARGEST_CARD, within)
     if isinstance(content, dict) and isinstance(content.get("format"), int) and content["format"] > FORMAT:
         raise BazaarError(f"{path} was written by a newer version ({content.get('by')!s:.40}): install that version")
     try:
@@ -104,10 +112,10 @@ def read_card(folder: Path) -> ModelCard:
         raise _unfit(path, f"{field}: {first['msg']}") from None
 
 
-def read_weights(path: Path, expected: str) -> dict[str, NDArray[Any]]:
+def read_weights(path: Path, expected: str, within: Path | None = None) -> dict[str, NDArray[Any]]:
     """The weights by name. Only safetensors are read, which hold numbers and nothing that could be executed."""
     try:
-        weights = unpack(path.read_bytes())
+        weights = unpack(read_plain(path, within, LARGEST_WEIGHTS))
         found = hash_array(np.concatenate([array.reshape(-1) for array in weights.values()]))
     except FileNotFoundError:
         raise BazaarError(f"{path} is missing: copy the whole model folder") from None
@@ -118,13 +126,9 @@ def read_weights(path: Path, expected: str) -> dict[str, NDArray[Any]]:
     return weights
 
 
-def _json(path: Path, most: int) -> Any:
+def _json(path: Path, most: int, within: Path | None) -> Any:
     try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise _unfit(path, f"it has more than {most:,} bytes")
-        return json.loads(content)
+        return json.loads(read_plain(path, within, most))
     except FileNotFoundError:
         raise BazaarError(f"{path} is missing: give a run's folder, or a model folder that is whole") from None
     except (OSError, ValueError, RecursionError) as reason:

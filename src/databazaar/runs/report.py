@@ -63,7 +63,8 @@ class Report(Displayed):
     The consumer gets the `best` model that was reached, by the utility: `model_hash` is its hash, and `last_model_hash`
     that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
     those that the sampler asks for, "alone", "together" or "shapley", and `exploration` the money that a draw spends in
-    the mean only to keep each provider explored, where the sampler can say. `brought` tells what came of each one's
+    the mean only to keep each provider explored, where the sampler can say. `environment` is what began the run, where
+    the ledger says so. `brought` tells what came of each one's
     pay.
     """
 
@@ -98,6 +99,7 @@ class Report(Displayed):
     worth: Worth | None = None
     gains: str = "alone"
     exploration: tuple[float, ...] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     stride: int = 1
 
     @property

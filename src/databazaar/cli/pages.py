@@ -1,0 +1,104 @@
+"""What people read of a run, the page, the statement and the figures: written, and held against the ledger."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
+from databazaar.files import read_plain, write_whole
+from databazaar.ledger import Audit
+from databazaar.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+
+    from databazaar.runs.report import Report
+
+CSV, JSON, PAGE = "statement.csv", "statement.json", "report.html"
+
+
+def write_report(folder: RunFolder, out: Path | None = None) -> Path:
+    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far. With `out`,
+    the page alone is written there, and nothing into the run's folder.
+
+    Where the audit fails the page says so, and the statement that is there is left alone.
+    """
+    from databazaar.reports import draw_all, save_png
+
+    report, found = folder.report_and_audit()
+    drawn = draw_all(report)
+    page = _page(folder, report, found, folder.title, drawn)
+    if out is not None:
+        write_whole(out, page.encode())
+    else:
+        save_png(drawn, folder.path / "figures", within=folder.path)
+        for name, text in _statements(report).items() if found.ok else ():
+            write_whole(folder.path / name, text.encode(), within=folder.path)
+        write_whole(folder.path / PAGE, page.encode(), within=folder.path)
+    written = out or folder.path / PAGE
+    if not found.ok:
+        raise LedgerError(f"{written} says that the audit fails, and no statement is made: {found.message}")
+    return written
+
+
+def _statements(report: Report) -> dict[str, str]:
+    from databazaar.reports import statement_csv, statement_dict
+
+    return {CSV: statement_csv(report), JSON: json.dumps(statement_dict(report), indent=2)}
+
+
+def _page(
+    folder: RunFolder, report: Report, found: Audit, title: str, drawn: Mapping[str, Figure] | None = None
+) -> str:
+    from databazaar.reports import AuditView, render
+
+    view = AuditView(found.ok, found.entries, found.message)
+    return render(report, title=title, audit=view, profile=folder.profile(), drawn=drawn)
+
+
+def audit(folder: RunFolder, head: str | None = None) -> Audit:
+    """The audit of a run's folder, with the page and the statement that lie in it: they are written anew in memory, and
+    must be the same to the last byte. Of an unfinished run they are of some earlier moment, and are not looked at."""
+    there = [name for name in (CSV, JSON, PAGE) if os.path.lexists(folder.path / name)]
+    if folder.finished and there:
+        folder.replay()  # once, with the rounds that a page shows
+    found = folder.audit(head)
+    if not (found.ok and folder.finished and there):
+        return found
+    from databazaar.reports.pages import generator
+
+    try:
+        texts = {name: read_plain(folder.path / name, folder.path).decode("utf-8", "replace") for name in there}
+    except UncheckableError:
+        raise
+    except BazaarError as refused:  # a link or a pipe in its place
+        return replace(found, first_broken=str(refused))
+    by_us = f'content="{html.escape(generator())}"' in texts.get(PAGE, "")
+    report = folder.report()
+    expected = _statements(report)
+    if by_us:
+        expected[PAGE] = _page(folder, report, found, _title(folder, texts[PAGE]))
+    for name, text in texts.items():
+        if text != expected.get(name) and not by_us:
+            raise UncheckableError(
+                f"all else holds, but {folder.path / name} cannot be checked, because another version wrote it, or "
+                f"somebody else: `bazaar report {folder.path}` writes it anew"
+            )
+        if text != expected[name]:
+            broken = f"{name} is not what follows from the ledger: it was changed, or is older than the run's end"
+            return replace(found, first_broken=broken)
+    return found
+
+
+def _title(folder: RunFolder, page: str) -> str:
+    """A run without a name is called as its folder was when the page was written."""
+    written = re.search(r"<title>([^<]*)</title>", page)
+    return folder.title if folder.named or written is None else html.unescape(written[1])
