@@ -70,16 +70,13 @@ def read_held(place: Path, run: str, authority: str) -> Held:
     if not path.exists():
         raise BazaarError(f"{place} holds no receipts: give a provider's kit, or its {RECEIPTS}")
     held = Held(place)
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise BazaarError(f"{path} has more than {LARGEST_FILE:,} bytes: that is not ours, and it is not read")
-        for signed in receipts_in(path):
-            if signed is None or not signed.verifies(authority):
-                held.worthless += 1
-            elif signed.receipt.run == run:
-                held.receipts.append(signed.receipt)
-    except OSError as reason:
-        raise UncheckableError(f"{path} cannot be read ({reason.strerror}): ask its owner for it") from None
+    if path.stat().st_size > LARGEST_FILE:
+        raise BazaarError(f"{path} has more than {LARGEST_FILE:,} bytes: that is not ours, and it is not read")
+    for signed in receipts_in(path):
+        if signed is None or not signed.verifies(authority):
+            held.worthless += 1
+        elif signed.receipt.run == run:
+            held.receipts.append(signed.receipt)
     held.receipts = list(dict.fromkeys(held.receipts))
     if place.is_dir():
         held.answers = [answer for answer in Record(place / ANSWERS) if answer.run == run]
