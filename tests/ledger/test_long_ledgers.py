@@ -35,9 +35,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Entry]]:
     for sampler in ("thrifty", "osmd"):
         folder = tmp_path_factory.mktemp("short") / sampler
         make(folder, 12, 5, 3, sampler)
-        reader = RunFolder(folder)._reader()
-        found[sampler] = list(reader.entries())
-        reader.dispose()
+        with RunFolder(folder)._reading() as reader:
+            found[sampler] = list(reader.entries())
     return found
 
 
@@ -117,9 +116,8 @@ def test_a_text_that_was_stored_is_hashed_as_it_stands_and_a_changed_entry_anew(
 
 
 def test_pages_are_read_one_by_one_and_the_end_is_where_it_was_when_reading_began(long: Path, tmp_path: Path) -> None:
-    source = RunFolder(long)._reader()
-    entries = list(source.entries())
-    source.dispose()
+    with RunFolder(long)._reading() as source:
+        entries = list(source.entries())
     assert len(entries) > 2 * PAGE
     store = SqlStore.file(tmp_path / "l.sqlite", "run")
     for begin in range(0, len(entries) - 10, 3000):
