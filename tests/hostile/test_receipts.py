@@ -287,6 +287,22 @@ def test_who_the_authority_is_must_be_agreed(parties: SignedParties, tmp_path: P
     assert f"none of its receipts is of the run {ID}" in audit(tmp_path / "run", stranger, code=3)
 
 
+@pytest.mark.parametrize(
+    "lie", [{"round": "x"}, {"round": None}, {"reply": []}, {"status": {}}, {"epsilon": "much"}, {"kind": [], "run": 1}]
+)
+def test_a_kit_whose_record_is_of_the_wrong_kind_frames_nobody(
+    parties: SignedParties, tmp_path: Path, lie: dict[str, object]
+) -> None:
+    """An honest ledger stays honest, whatever a provider writes down about itself."""
+    play(parties, tmp_path / "run")
+    record = parties.kits["bank1"] / "answers.jsonl"
+    line = json.loads(record.read_text().splitlines()[-1])
+    with record.open("a") as file:
+        file.write(json.dumps({**line, **lie}) + "\n")
+    assert "2 receipts of the market agree" in audit(tmp_path / "run", parties.kits["bank1"], code=0)
+    assert CliRunner().invoke(app, ["provider", "earnings", str(parties.kits["bank1"])]).exit_code == 0
+
+
 def test_receipts_that_contradict_each_other_are_told(parties: SignedParties, tmp_path: Path) -> None:
     play(parties, tmp_path / "run")
     keeper = ReceiptKeeper.of_kit(parties.kits["bank1"], "bank1", "fraud")

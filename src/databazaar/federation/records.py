@@ -33,9 +33,17 @@ class Answer:
     """The hash of what was signed, empty where nothing was."""
     kind: str = "update"
 
+    @property
+    def sound(self) -> bool:
+        """Whether its fields are what they have to be: an audit reads the files of others."""
+        texts = (self.time, self.run, self.status, self.code, self.reply, self.kind)
+        numbers = type(self.round) is int and (self.epsilon is None or type(self.epsilon) in (int, float))
+        return numbers and all(isinstance(text, str) for text in texts)
+
 
 class Record:
-    """The file of answers. A line that a crash left half-written is skipped when it is read."""
+    """The file of answers. A line that is no answer, such as one that a crash left half-written, is skipped when it is
+    read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,9 +72,11 @@ class Record:
             return
         for line in lines_of(self.path, _LONGEST_LINE):
             try:
-                yield Answer(**json.loads(line))
+                answer = Answer(**json.loads(line))
             except (ValueError, TypeError, RecursionError):
                 continue
+            if answer.sound:
+                yield answer
 
 
 @dataclass(frozen=True)
