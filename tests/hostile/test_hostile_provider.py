@@ -272,6 +272,21 @@ def test_who_does_not_read_is_not_written_to_without_end(mallory: RawProvider) -
             mallory.socket.sendall((b"\x82" + bytes([0x80 | len(ping)]) + bytes(4) + ping) * 1000)
 
 
+def test_a_flood_of_pings_is_not_answered_as_fast_as_it_comes(mallory: RawProvider) -> None:
+    """The WebSocket's own pings cost six bytes each, and their pongs are read: they kept the server from all others."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while mallory.socket.recv(65536):
+                pass
+
+    mallory.socket.settimeout(2.0)
+    threading.Thread(target=read, daemon=True).start()
+    with pytest.raises(OSError):
+        for _ in range(2500):
+            mallory.socket.sendall(b"\x89\x80\0\0\0\0" * 2000)
+
+
 # Who is not to be here
 
 

@@ -127,7 +127,7 @@ class Door(AioHttpDriver):  # type: ignore[misc]
         return True
 
     async def _websocket_handler(self, request: web.Request) -> web.StreamResponse:
-        websocket = web.WebSocketResponse(max_msg_size=LARGEST + 1, compress=False)
+        websocket = web.WebSocketResponse(max_msg_size=LARGEST + 1, compress=False, autoping=False)
         transport = request.transport
         name = self._lobby.seat(transport)
         await websocket.prepare(request)
@@ -147,6 +147,11 @@ class Door(AioHttpDriver):  # type: ignore[misc]
     async def _converse(self, seat: Seat) -> None:
         manager, connection = seat.frame_receiver.conn_manager, seat.frame_receiver.conn
         async for message in seat.websocket:
+            if message.type in (WSMsgType.PING, WSMsgType.PONG):
+                if message.type == WSMsgType.PING:
+                    await seat.websocket.pong(message.data)
+                await asyncio.sleep(seat.pause())
+                continue
             if message.type != WSMsgType.BINARY:
                 raise UnwelcomeError(f"{message.type.name}: {seat.websocket.exception() or 'it sends no frames'}")
             if seat.closing:
