@@ -287,6 +287,22 @@ def test_who_the_authority_is_must_be_agreed(parties: SignedParties, tmp_path: P
     assert f"none of its receipts is of the run {ID}" in audit(tmp_path / "run", stranger, code=3)
 
 
+def test_a_kit_with_an_authority_of_its_own_frames_nobody(parties: SignedParties, tmp_path: Path) -> None:
+    """A run that has no signed reply names no authority. The accuser's alone is not enough."""
+    play(parties, tmp_path / "run", federated(NAMES, LocalTransport(parties.workers())))
+    assert not (tmp_path / "run" / "certificates.json").exists()
+    authority_key, authority = new_authority("fraud.ca")
+    key, kit = new_key(), tmp_path / "kit"
+    certificate = pem(issue(authority_key, authority, "fraud.server", key.public_key(), ["localhost"]))
+    lie = Receipt("fraud", ID, "bank3", 10**6, "0" * 64, 10**5, ())
+    (kit / "startup").mkdir(parents=True)
+    (kit / "startup" / "rootCA.pem").write_text(pem(authority))
+    (kit / "receipts.jsonl").write_bytes(SignedReceipt(lie, Signer(key).sign(lie.text), certificate).line)
+    assert "give the market's own certificate with --authority" in audit(tmp_path / "run", kit, code=3)
+    given = ["--authority", str(parties.market / "ca" / "ca.pem")]
+    assert "1 line is not signed by the market's server" in audit(tmp_path / "run", kit, code=3, options=given)
+
+
 @pytest.mark.parametrize(
     "lie", [{"round": "x"}, {"round": None}, {"reply": []}, {"status": {}}, {"epsilon": "much"}, {"kind": [], "run": 1}]
 )

@@ -47,21 +47,22 @@ class Findings:
 
 
 def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
-    """The certificate of the market's authority, on which all parties have to agree; whoever knows better gives it."""
+    """The certificate of the market's authority, as the run names it, if no kit names another. Whoever knows better gives
+    it: a kit alone is not believed, since who accuses a market could have made the authority up."""
     if given is not None:
         try:
             return given.read_text(encoding="ascii")
         except (OSError, ValueError):
             raise BazaarError(f"{given} cannot be read as a certificate in PEM: give the market's ca.pem") from None
-    known = {of_run.strip()} if of_run.strip() else set()
+    known = {of_run.strip()}
     for kit in kits:
         if (kit / AUTHORITY).is_file():
             with (kit / AUTHORITY).open(encoding="ascii", errors="replace") as file:
                 known.add(file.read(_LONGEST_PEM).strip())
-    if len(known) == 1:
-        return known.pop()
-    why = "the run and the kits name different authorities" if known else "neither the run nor a kit names an authority"
-    raise UncheckableError(f"{why}: give the market's own certificate with --authority ca.pem")
+    if not of_run.strip() or len(known) > 1:
+        why = "the run and the kits name different authorities" if of_run.strip() else "the run names no authority"
+        raise UncheckableError(f"{why}: give the market's own certificate with --authority ca.pem")
+    return known.pop()
 
 
 def read_held(place: Path, run: str, authority: str) -> Held:
