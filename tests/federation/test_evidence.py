@@ -83,6 +83,7 @@ def test_a_receipt_is_read_as_it_was_written_and_nothing_else_is() -> None:
     assert SignedReceipt.read(signed.line) == signed
     plain = json.loads(receipt.text)
     wrong: list[object] = [{**plain, "kind": "reply"}, {**plain, "seq": True}, {**plain, "head": "x"}, [], {}, 3, None]
+    wrong += [{**plain, "seq": -1}, {**plain, "rounds": -1}]  # which no ledger could contradict
     wrong += [
         {**plain, "market": 1},
         {**plain, "more": 1},
@@ -95,6 +96,8 @@ def test_a_receipt_is_read_as_it_was_written_and_nothing_else_is() -> None:
         assert Receipt.read(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()) is None
     assert Receipt.read(json.dumps(plain).encode()) is None, "another spelling of the same"
     assert Receipt.read(b"[" * 100_000) is None
+    assert SignedReceipt.of(receipt.text.decode(), "ab", "x" * 16_385) is None, "too long for a certificate"
+    assert SignedReceipt.of(receipt.text.decode(), "ab" * 1025, "pem") is None, "too long for a signature"
 
 
 @given(st.binary(max_size=200))

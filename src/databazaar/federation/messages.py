@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
+from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
 from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
 from databazaar.ledger.replies import ReplyStatement, SignedReply
 
@@ -78,7 +79,7 @@ _Size = Annotated[int, Field(ge=1, le=10**7)]
 _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=64)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=2048)]
+_Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=LONGEST_SIGNATURE)]
 
 
 class MessageError(ValueError):
@@ -141,7 +142,7 @@ class ReceiptMessage(_Strict):
     round: _Round
     receipt: Annotated[str, Field(max_length=MAX_HEADER)]
     signature: _Signature
-    certificate: Annotated[str, Field(max_length=16_384)]
+    certificate: Annotated[str, Field(max_length=LONGEST_CERTIFICATE)]
 
 
 class Reply(_Strict):

@@ -25,6 +25,7 @@ RECEIPTS = "receipts.jsonl"
 MOST_ACCESSES = 2000
 """In one receipt; who is owed more gets several."""
 LONGEST_LINE = 2 * 1024 * 1024
+LONGEST_SIGNATURE, LONGEST_CERTIFICATE = 2048, 16_384
 LARGEST_FILE = 512 * 1024 * 1024
 """A provider keeps no more: no market has reason to send so much."""
 log = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ class Receipt:
                 return None
             receipt = cls(**{**found, "accesses": tuple(Settled(**one) for one in found["accesses"])})
             sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
-            sound &= all(type(value) is int for value in (receipt.seq, receipt.rounds)) and is_hash(receipt.head)
+            sound &= all(type(value) is int and value >= 0 for value in (receipt.seq, receipt.rounds))
+            sound &= is_hash(receipt.head)
             return receipt if sound and all(map(_sound, receipt.accesses)) and receipt.text == text else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -120,6 +122,8 @@ class SignedReceipt:
 
     @classmethod
     def of(cls, text: str, signature: str, certificate: str) -> SignedReceipt | None:
+        if len(signature) > LONGEST_SIGNATURE or len(certificate) > LONGEST_CERTIFICATE:
+            return None
         receipt = Receipt.read(text.encode("utf-8", "replace"))
         return None if receipt is None else cls(receipt, signature, certificate)
 
