@@ -257,6 +257,11 @@ def test_where_receipts_cannot_be_had_it_is_said(tmp_path: Path) -> None:
     os.truncate(tmp_path / "large.jsonl", 2**30)
     with pytest.raises(BazaarError, match="has more than 536,870,912 bytes"):
         read_held(tmp_path / "large.jsonl", SAID.run, "")
+    (tmp_path / "hoard").mkdir()
+    (tmp_path / "hoard" / "receipts.jsonl").touch()
+    (tmp_path / "large.jsonl").rename(tmp_path / "hoard" / "answers.jsonl")
+    with pytest.raises(BazaarError, match=r"answers\.jsonl has more than 536,870,912 bytes"):
+        read_held(tmp_path / "hoard", SAID.run, "")
     with pytest.raises(UncheckableError, match="the run names no authority"):
         authority_for(None, "", [tmp_path / "kit"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from databazaar.errors import BazaarError, UncheckableError
@@ -23,6 +24,7 @@ UNANSWERED = frozenset({*(str(why) for why in Lost), "set aside after repeated f
 """Reasons of voids that say there was no reply; who is set aside is not asked."""
 _SHOWN = 5
 _LONGEST_PEM = 65536
+_MOST_ANSWERS = 2**18
 
 
 @dataclass
@@ -71,8 +73,9 @@ def read_held(place: Path, run: str, authority: str) -> Held:
     if not path.exists():
         raise BazaarError(f"{place} holds no receipts: give a provider's kit, or its {RECEIPTS}")
     held = Held(place)
-    if path.stat().st_size > LARGEST_FILE:
-        raise BazaarError(f"{path} has more than {LARGEST_FILE:,} bytes: that is not ours, and it is not read")
+    for file in (path, place / ANSWERS) if place.is_dir() else (path,):
+        if file.exists() and file.stat().st_size > LARGEST_FILE:
+            raise BazaarError(f"{file} has more than {LARGEST_FILE:,} bytes: that is not ours, and it is not read")
     for signed in receipts_in(path):
         if signed is None or not signed.verifies(authority):
             held.worthless += 1
@@ -80,7 +83,8 @@ def read_held(place: Path, run: str, authority: str) -> Held:
             held.receipts.append(signed.receipt)
     held.receipts = list(dict.fromkeys(held.receipts))
     if place.is_dir():
-        held.answers = [answer for answer in Record(place / ANSWERS) if answer.run == run]
+        answers = (answer for answer in Record(place / ANSWERS) if answer.run == run)
+        held.answers = list(islice(answers, _MOST_ANSWERS))
     return held
 
 
