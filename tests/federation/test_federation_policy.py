@@ -156,7 +156,7 @@ def test_a_provider_cannot_answer_in_another_s_name(hostile: Federation) -> None
 def test_providers_cannot_talk_to_each_other(hostile: Federation) -> None:
     with FlareTransport(hostile.market) as opened:
         assert opened.request(["unguarded"], b"gossip guarded", 20)[1] == {}
-        assert eventually(lambda: "refused a message of unguarded to guarded" in server_log(hostile))
+        assert eventually(lambda: "refused a message of unguarded to 'guarded'" in server_log(hostile))
         assert opened.request(["guarded"], b"the end", 20)[1] == {}
     notes = (hostile.root / "guarded" / "notes.txt").read_text()
     assert "the end" in notes

@@ -17,7 +17,7 @@ from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, NUMBER, SECO
 from databazaar.federation.site import MarketSite, ProviderSite
 from loopback import WAIT, eventually
 
-BOUND = "refused a message of unguarded in the name of guarded"
+BOUND = "refused a message of unguarded in the name of 'guarded'"
 """What the market's server writes into its log about an answer in another's name."""
 
 

@@ -152,6 +152,13 @@ def test_who_says_nothing_of_itself_and_who_is_revoked() -> None:
     assert Guest("bank1", House()).judge(hello()) is Verdict.CHATTER, "before the server has started, no more than that"
 
 
+@pytest.mark.parametrize("key", ["cn__origin", "cn__to", "cn__channel"])
+def test_no_guest_writes_lines_of_its_own_into_the_log(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    line = "x\n2026-11-16 INFO bank2 is revoked\x1b[2J"
+    assert guest().judge(sfm(DATA, {**headers(), key: line})) is Verdict.DROP
+    assert [record.getMessage().isprintable() for record in caplog.records] == [True]
+
+
 def test_no_mutated_frame_passes_in_another_s_name() -> None:
     """Whatever is done to a frame, it is dropped, ends the connection, or says what this guest may say."""
     rng = random.Random(12)

@@ -116,7 +116,7 @@ def test_a_provider_cannot_answer_in_another_s_name_with_a_token_of_its_past(
     asking.end()
     released.unlink()
     assert asking.replies == {"victim": b"victim:hang victim", "mallory": b"my own"}
-    assert "refused a message of mallory in the name of victim" in server_log(federation)
+    assert "refused a message of mallory in the name of 'victim'" in server_log(federation)
 
 
 def test_everybody_is_asked_under_a_number_of_its_own(
@@ -169,8 +169,8 @@ def test_nothing_goes_through_the_server_or_to_its_other_ears(
     mallory.ask("heart_beat", Shareable(), project_name="fraud")
     log = server_log(federation)
     assert all(f"refused a message of mallory that is not for providers: ('{ear}'" in log for ear, _ in ears)
-    assert "refused a message of mallory to victim" in log
-    assert "refused a message of mallory in the name of server" in log
+    assert "refused a message of mallory to 'victim'" in log
+    assert "refused a message of mallory in the name of 'server'" in log
 
 
 # Memory

@@ -157,12 +157,12 @@ class Guest:
         """What in these headers is not this guest's to say; FLARE would believe all of it."""
         for key in (MessageHeaderKey.ORIGIN, MessageHeaderKey.FROM_CELL):
             if headers.get(key) != self.name:
-                return f"in the name of {str(headers.get(key))[:100]}:"
+                return f"in the name of {str(headers.get(key))[:100]!r}:"
         if headers.get(CellMessageHeaderKeys.CLIENT_NAME, self.name) != self.name:
             return "with another's registration:"
         for key in (MessageHeaderKey.DESTINATION, MessageHeaderKey.TO_CELL):
             if headers.get(key) != SERVER:
-                return f"to {str(headers.get(key))[:100]}:"
+                return f"to {str(headers.get(key))[:100]!r}:"
         match headers.get(MessageHeaderKey.ROUTE):
             case [[name, float() | int()]] if name == self.name:
                 pass
