@@ -11,15 +11,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from nvflare.apis.client import Client
 from nvflare.apis.shareable import Shareable
+from nvflare.private.fed.server.client_manager import ClientManager
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.guest import ANSWER, CODE, HERE, LARGEST, NUMBER, SMALL
 from databazaar.federation.lobby import HANDSHAKES, PER_NAME
+from databazaar.federation.site import forget_former_tokens
 from databazaar.federation.transport import FlareTransport
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 from raw_provider import CHUNK, DATA, FINAL, PING, RawProvider, ServerMemory, joined, sfm
@@ -285,6 +289,21 @@ def test_a_flood_of_pings_is_not_answered_as_fast_as_it_comes(mallory: RawProvid
     with pytest.raises(OSError):
         for _ in range(2500):
             mallory.socket.sendall(b"\x89\x80\0\0\0\0" * 2000)
+
+
+def test_who_registers_again_and_again_leaves_no_tokens_behind(mallory: RawProvider) -> None:
+    """FLARE's server and its administration each keep a token for good; here they are as FLARE leaves them."""
+    manager = ClientManager("fraud")
+    kept = {token: Client("mallory", token) for token in ("first", "second", "third")}
+    manager.clients = {"third": kept["third"]}
+    of_server, administration = dict.fromkeys(kept, {}), SimpleNamespace(clients=dict(kept))
+    administration.client_dead = administration.clients.pop
+    flare = SimpleNamespace(tokens=of_server, remove_client_data=of_server.pop, client_manager=manager)
+    flare.admin_server = administration
+    forget_former_tokens(flare)
+    assert list(of_server) == list(administration.clients) == ["third"]
+    assert len({mallory.register() for _ in range(3)}) == 3
+    mallory.ask("heart_beat", Shareable(), project_name="fraud")  # the last one still counts
 
 
 # Who is not to be here

@@ -79,6 +79,8 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
             _or_exit(self._start, fl_ctx)
+        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
+            forget_former_tokens(fl_ctx.get_engine().server)
 
     def _start(self, fl_ctx: FLContext) -> None:
         if not door.standing():
@@ -170,6 +172,13 @@ class MarketSite(FLComponent):  # type: ignore[misc]
                 channel.send({"op": "revoked", "name": name, "closed": door.show_out(name)})
             case _:
                 raise ClosedError("an unknown request")
+
+
+def forget_former_tokens(server: Any) -> None:
+    """FLARE keeps every token that a provider ever had, and a provider may register as often as it likes."""
+    for token in {*server.tokens, *server.admin_server.clients} - set(server.client_manager.clients):
+        server.remove_client_data(token)
+        server.admin_server.client_dead(token)
 
 
 def awaited(cell: Any, numbers: Any) -> bool:
