@@ -207,6 +207,9 @@ def test_a_reply_is_named_for_its_own_question_alone(tmp_path: Path) -> None:
     for run, round, provider in (("1" * 32, 3, "bank1"), (SAID.run, 4, "bank1"), (SAID.run, 3, "bank2")):
         why = RunEvidence(tmp_path, run).why_replies_differ([post(round, provider, SAID.digest)])
         assert why is not None and f"is not one of {provider} in this run" in why
+    os.truncate(tmp_path / "replies.jsonl", 2**42)  # an hour's reading, and nothing on the disk
+    without_end = evidence.why_replies_differ([post(3, "bank1", SAID.digest)])
+    assert without_end is not None and "lacks the reply of bank1" in without_end
     (tmp_path / "replies.jsonl").unlink()
     lacks = evidence.why_replies_differ([post(3, "bank1", SAID.digest)])
     assert lacks is not None and "lacks the reply of bank1 in round 3" in lacks

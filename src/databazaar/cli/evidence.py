@@ -44,7 +44,8 @@ def examine(run: RunFolder, found: Audit, kits: Sequence[Path], authority: Path 
     receipts = sum(len(held.receipts) for held in helds)
     compared = disputes.compare(run.entries(), helds)
     broken = compared.broken
-    broken += disputes.check_replies(compared.named, evidence.replies(), evidence.certificates(), trusted)
+    replies = evidence.replies(len(compared.named))
+    broken += disputes.check_replies(compared.named, replies, evidence.certificates(), trusted)
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         return Examined(replace(found, first_broken=broken[0] + more), receipts, (*broken[1:], *compared.remarks))

@@ -25,6 +25,7 @@ UNANSWERED = frozenset({*(str(why) for why in Lost), "set aside after repeated f
 _SHOWN = 5
 _LONGEST_PEM = 65536
 _MOST_ANSWERS = 2**18
+_MOST_CERTIFICATES = 64
 
 
 @dataclass
@@ -178,23 +179,22 @@ def check_replies(
     certificates: Mapping[str, Sequence[str]],
     authority: str,
 ) -> list[str]:
-    """What is wrong with the signed replies that a ledger names, by their hashes; and with what it has made of them."""
-    found, left = [], dict(named)
+    """What is wrong with the signed replies that a ledger names, by their hashes; and with what it has made of them. Of
+    several copies the first one counts, so that copies without end cost nothing."""
+    found, left, unsigned = list[str](), dict(named), dict[str, Settled]()
     for reply in replies:
         said = reply.statement
-        access = left.get(said.digest)
+        access = left.pop(said.digest, None)
         if access is None:
             continue
-        where = f"round {said.round}: the reply {said.digest[:16]} of {said.provider}"
-        keys = [issued(pem, authority, said.provider) for pem in certificates.get(said.provider, ())]
-        if not any(verifies(key, said.text, reply.signature) for key in keys):
-            continue  # another copy of it may be signed
-        del left[said.digest]
-        if (why := _misread(reply, access)) is not None:
-            found.append(f"{where} {why}")
+        pems = certificates.get(said.provider, ())[:_MOST_CERTIFICATES]
+        if not any(verifies(issued(pem, authority, said.provider), said.text, reply.signature) for pem in pems):
+            unsigned[said.digest] = access
+        elif (why := _misread(reply, access)) is not None:
+            found.append(f"round {said.round}: the reply {said.digest[:16]} of {said.provider} {why}")
     found += [
         f"round {access.round}: the reply {digest[:16]} is not signed by the provider's key as the market certified it"
-        for digest, access in left.items()
+        for digest, access in {**unsigned, **left}.items()
     ]
     return found
 

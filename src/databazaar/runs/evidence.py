@@ -20,6 +20,7 @@ from databazaar.ledger import Entry
 from databazaar.ledger.replies import LONGEST_LINE, SignedReply
 
 REPLIES, CERTIFICATES, RECEIPTS = "replies.jsonl", "certificates.json", "receipts.json"
+_SPARE = 2**26  # bytes of replies to rounds that were interrupted and asked for again
 
 
 class RunEvidence:
@@ -33,9 +34,12 @@ class RunEvidence:
     def keep_replies(self, replies: Sequence[SignedReply]) -> None:
         append_lines(self.folder / REPLIES, [reply.line for reply in replies])
 
-    def replies(self) -> Iterator[SignedReply]:
-        """Those that are kept; a line that holds none is skipped, and so is a file that is not there."""
+    def replies(self, named: int = 0) -> Iterator[SignedReply]:
+        """Those that are kept; a line that holds none is skipped, and so is a file that is not there, or that is larger
+        than the number of replies that a ledger names can account for."""
         try:
+            if (self.folder / REPLIES).stat().st_size > _SPARE + 4 * LONGEST_LINE * named:
+                return
             for line in lines_of(self.folder / REPLIES, LONGEST_LINE):
                 if (reply := SignedReply.read(line)) is not None:
                     yield reply
@@ -86,7 +90,7 @@ class RunEvidence:
                 if named.setdefault(entry.body["reply"], place) != place:
                     return f"{entry}: names a reply that is named already, to another question"
         missing = dict(named)
-        for reply in self.replies():
+        for reply in self.replies(len(named)):
             said = reply.statement
             if missing.pop(said.digest, None) is None:
                 continue
