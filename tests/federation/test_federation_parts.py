@@ -23,6 +23,7 @@ from databazaar.federation.kits import PRIVATE
 from databazaar.federation.provider import load_handler
 from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
 from databazaar.files import write_whole
+from whole_answers import hand_in
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ class Wire:
         if payload == b"broken":
             raise RuntimeError
         if payload == b"echo":
-            self.exchange.answer(name, number, "", name.encode())
+            hand_in(self.exchange, name, number, "", name.encode())
 
 
 def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked() -> None:
@@ -103,16 +104,16 @@ def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked(
         {"c": "not connected"},
     )
     assert [name for name, _ in wire.sent] == ["a", "b"]
-    assert not wire.exchange.answer("a", wire.sent[0][1], "", b"late")
+    assert not hand_in(wire.exchange, "a", wire.sent[0][1], "", b"late")
     got: dict[str, object] = {}
     thread = threading.Thread(target=lambda: got.update(result=wire.exchange.ask(["a"], b"quiet", 20.0)))
     thread.start()
     assert wire.asked.wait(20.0)
     number = wire.sent[-1][1]
-    assert not wire.exchange.answer("b", number, "", b"not asked")
-    assert not wire.exchange.answer("a", "another number", "", b"")
-    assert wire.exchange.answer("a", number, "a text of its own", b"")
-    assert not wire.exchange.answer("a", number, "", b"twice")
+    assert not hand_in(wire.exchange, "b", number, "", b"not asked")
+    assert not hand_in(wire.exchange, "a", "another number", "", b"")
+    assert hand_in(wire.exchange, "a", number, "a text of its own", b"")
+    assert not hand_in(wire.exchange, "a", number, "", b"twice")
     thread.join()
     assert got["result"] == ({}, {"a": "provider error"})
 
@@ -131,7 +132,7 @@ def test_an_answer_is_expected_once_from_those_that_were_asked() -> None:
     number = wire.sent[-1][1]
     expected = [wire.exchange.expects(*who) for who in (("a", number), ("b", number), ("a", "other"), ("a", None))]
     assert expected == [True, False, False, False]
-    assert wire.exchange.answer("a", number, "", b"here")
+    assert hand_in(wire.exchange, "a", number, "", b"here")
     assert not wire.exchange.expects("a", number)
     thread.join()
 
@@ -151,9 +152,9 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
     assert wire.both.wait(20.0)
     numbers = dict(wire.sent)
     assert numbers["a"] != numbers["b"]
-    assert not wire.exchange.answer("a", numbers["b"], "", b"in b's place")
+    assert not hand_in(wire.exchange, "a", numbers["b"], "", b"in b's place")
     assert not wire.exchange.expects("b", numbers["a"])
-    assert wire.exchange.answer("a", numbers["a"], "", b"a") and wire.exchange.answer("b", numbers["b"], "", b"b")
+    assert hand_in(wire.exchange, "a", numbers["a"], "", b"a") and hand_in(wire.exchange, "b", numbers["b"], "", b"b")
     thread.join()
 
 

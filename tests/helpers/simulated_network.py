@@ -22,6 +22,7 @@ from databazaar.federation.exchange import Exchange, Failures, Replies
 from databazaar.federation.messages import Reply, Request, decode_request, encode_reply
 from databazaar.federation.transport import Transport
 from databazaar.federation.worker import ProviderWorker
+from whole_answers import hand_in
 
 DEADLINE = 4.0
 TARGET = np.array([1.0, -1.0, 0.5])
@@ -245,5 +246,5 @@ class Network(Transport):
 
     def _deliver(self, name: str, number: str, code: str, body: bytes) -> None:
         self.delivered += 1
-        if self._exchange.answer(name, number, code, body) and not code:
+        if hand_in(self._exchange, name, number, code, body) and not code:
             self.taken.append((name, body))

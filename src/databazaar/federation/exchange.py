@@ -126,14 +126,6 @@ class Exchange:
                 return 0
             return len(found.arriving.body)
 
-    def answer(self, name: str, number: str, code: str, body: bytes) -> bool:
-        """Take one whole answer; `code` is empty for a good one. False if it belongs to no open question."""
-        with self._changed:
-            if (found := self._find(name, number)) is None:
-                return False
-            self._answer(found, Lost.TOO_LARGE if not code and len(body) > found.arriving.room else code, body)
-            return True
-
     def _find(self, name: str, number: object) -> _Open | None:
         found = self._open.get(number) if isinstance(number, str) else None
         return found if found is not None and found.name == name and name in found.question.waiting else None
