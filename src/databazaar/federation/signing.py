@@ -103,7 +103,8 @@ class MarketKeys:
         from databazaar.federation.tls import REVOKED
 
         listed = self.folder / "server" / "startup" / REVOKED
-        stamp = [dt.date.today(), *map(_stamp, (listed, self.folder / "certificates" / f"{provider}.json"))]
+        today = dt.datetime.now(dt.UTC).date()  # lists begin at midnight, UTC
+        stamp = [today, *map(_stamp, (listed, self.folder / "certificates" / f"{provider}.json"))]
         known = self._known.get(provider)
         if known is None or known[0] != stamp:
             revoked = in_force(listed)
