@@ -296,7 +296,7 @@ def test_who_registers_again_and_again_leaves_no_tokens_behind(mallory: RawProvi
     manager = ClientManager("fraud")
     kept = {token: Client("mallory", token) for token in ("first", "second", "third")}
     manager.clients = {"third": kept["third"]}
-    of_server, administration = dict.fromkeys(kept, {}), SimpleNamespace(clients=dict(kept))
+    of_server, administration = dict.fromkeys(kept, "what is known"), SimpleNamespace(clients=dict(kept))
     administration.client_dead = administration.clients.pop
     flare = SimpleNamespace(tokens=of_server, remove_client_data=of_server.pop, client_manager=manager)
     flare.admin_server = administration

@@ -196,7 +196,8 @@ def audit(
         ),
     ] = None,
     authority: Annotated[
-        Path | None, typer.Option(help="The market's ca.pem, if the run names none, or kits another.", show_default=False)
+        Path | None,
+        typer.Option(help="The market's ca.pem, if the run names none, or kits another.", show_default=False),
     ] = None,
     as_json: AsJson = False,
     ledger: Database = None,

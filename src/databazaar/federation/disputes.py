@@ -50,8 +50,8 @@ class Findings:
 
 
 def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
-    """The certificate of the market's authority, as the run names it, if no kit names another. Whoever knows better gives
-    it: a kit alone is not believed, since who accuses a market could have made the authority up."""
+    """The certificate of the market's authority, as the run names it, if no kit names another. Whoever knows better
+    gives it: a kit alone is not believed, since who accuses a market could have made the authority up."""
     if given is not None:
         try:
             return given.read_text(encoding="ascii")
