@@ -188,9 +188,11 @@ def test_what_a_reply_allows_a_ledger_to_say(
     signer, certificate, authority = bank1
     reply = SignedReply(said, signer.sign(said.text))
     noise = SignedReply(replace(said, round=9), reply.signature)
-    found = check_replies({said.digest: access}, [noise, reply], {"bank1": ["no PEM", certificate]}, authority)
-    assert found == [] if why is None else len(found) == 1 and why in found[0]
-    (unsigned,) = check_replies({said.digest: access}, [reply], {}, authority)
+    paid = Settled(3, 1, 2, "", "")
+    for accesses in ([access], [access, paid], [paid, access]) if said == SAID else ([access],):
+        found = check_replies({said.digest: accesses}, [noise, reply], {"bank1": ["no PEM", certificate]}, authority)
+        assert found == [] if why is None else len(found) == 1 and why in found[0]
+    (unsigned,) = check_replies({said.digest: [access]}, [reply], {}, authority)
     assert "is not signed by the provider's key" in unsigned
 
 

@@ -42,11 +42,11 @@ class Held:
 @dataclass
 class Findings:
     """`broken` is what contradicts the ledger, `remarks` what else there is to say. `named` are the signed replies that
-    the ledger names, and how it has settled them."""
+    the ledger names, and how it has settled them: whoever was drawn twice in a round was asked once."""
 
     broken: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    named: dict[str, Settled] = field(default_factory=dict)
+    named: dict[str, list[Settled]] = field(default_factory=dict)
 
 
 def authority_for(given: Path | None, of_run: str, kits: Sequence[Path]) -> str:
@@ -105,7 +105,7 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
             if entry.provider in providers:
                 settled[how.round, how.draw] = entry.provider, how
             if how.reply:
-                found.named[how.reply] = how
+                found.named.setdefault(how.reply, []).append(how)
     found.broken = [*_heads(receipts, heads, length), *_accesses(receipts, settled), *contradictions(receipts)]
     found.remarks = [remark for held in helds for remark in _remarks(held, settled)]
     return found
@@ -174,27 +174,26 @@ def _in_rounds(rounds: Sequence[int]) -> str:
 
 
 def check_replies(
-    named: Mapping[str, Settled],
+    named: Mapping[str, Sequence[Settled]],
     replies: Iterable[SignedReply],
     certificates: Mapping[str, Sequence[str]],
     authority: str,
 ) -> list[str]:
     """What is wrong with the signed replies that a ledger names, by their hashes; and with what it has made of them. Of
     several copies the first one counts, so that copies without end cost nothing."""
-    found, left, unsigned = list[str](), dict(named), dict[str, Settled]()
+    found, left, unsigned = list[str](), dict(named), dict[str, Sequence[Settled]]()
     for reply in replies:
         said = reply.statement
-        access = left.pop(said.digest, None)
-        if access is None:
+        if (accesses := left.pop(said.digest, None)) is None:
             continue
         pems = certificates.get(said.provider, ())[:_MOST_CERTIFICATES]
         if not any(verifies(issued(pem, authority, said.provider), said.text, reply.signature) for pem in pems):
-            unsigned[said.digest] = access
-        elif (why := _misread(reply, access)) is not None:
+            unsigned[said.digest] = accesses
+        elif (why := next(filter(None, (_misread(reply, access) for access in accesses)), None)) is not None:
             found.append(f"round {said.round}: the reply {said.digest[:16]} of {said.provider} {why}")
     found += [
-        f"round {access.round}: the reply {digest[:16]} is not signed by the provider's key as the market certified it"
-        for digest, access in {**unsigned, **left}.items()
+        f"round {one.round}: the reply {digest[:16]} is not signed by the provider's key as the market certified it"
+        for digest, (one, *_) in {**unsigned, **left}.items()
     ]
     return found
 
