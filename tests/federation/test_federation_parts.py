@@ -314,7 +314,7 @@ def test_a_certificate_is_of_the_authority_that_signed_it_and_of_no_namesake() -
 
 
 def test_a_private_file_is_private_whatever_lay_in_its_place(tmp_path: Path) -> None:
-    for name in ("key", "key.partial"):
+    for name in ("key", ".key.0123456789abcdef.partial"):
         (tmp_path / name).write_text("readable by everybody")
         (tmp_path / name).chmod(0o644)
     write_whole(tmp_path / "key", b"secret", PRIVATE)

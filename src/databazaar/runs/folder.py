@@ -292,6 +292,8 @@ class RunFolder(Notes):
             with self._reading() as reader:
                 first = next(iter(reader.entries()), None)
         except LedgerError:  # who opens it to write is told why, or undoes by its journal what a crash left half done
+            if self.database is None:
+                refuse_foreign(self.path / LEDGER)
             return None
         if first is None:
             return None
