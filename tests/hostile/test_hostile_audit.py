@@ -209,6 +209,37 @@ def test_preprocessing_cannot_be_rewritten_even_in_both_places(run: Path) -> Non
     assert "run.json has another schema than the ledger's first entry names" in broken(run)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tables": {"separator": None, "decimal": ",", "encoding": None, "missing": []}},
+        {"classes": ["1", "0"]},
+        {"model_hash": "0" * 64},
+        {"architecture": {"kind": "mlp", "inputs": [3], "outputs": 2, "hidden": [7]}},
+        {"format": "none"},
+    ],
+    ids=["tables", "classes", "hash", "architecture", "format"],
+)
+def test_how_the_model_is_used_cannot_be_rewritten(run: Path, changes: dict[str, Any]) -> None:
+    """Another decimal sign, or other classes, and the same weights answer something else."""
+    change_json(run / "model/model.json", **changes)
+    assert "model.json" in broken(run)
+
+
+def test_a_card_that_is_gone_and_one_of_a_later_version(run: Path) -> None:
+    change_json(run / "model/model.json", format=2)
+    assert bazaar("audit", run).code == 3
+    (run / "model/model.json").unlink()
+    assert "model.json is missing" in broken(run)
+
+
+def test_the_last_model_is_looked_at_like_the_best(run: Path) -> None:
+    shutil.copytree(run / "model", run / "last")
+    assert RunFolder(run).audit().ok  # here they are the same
+    change_json(run / "last/schema.json", target="another")
+    assert broken(run).startswith("last/schema.json is not the preprocessing")
+
+
 def test_digests_of_data_cannot_be_rewritten(run: Path) -> None:
     recipe = json.loads((run / "run.json").read_text())
     change_json(run / "run.json", digests=dict.fromkeys(recipe["digests"], "0" * 64))
