@@ -190,6 +190,27 @@ def test_a_page_by_somebody_else_cannot_be_checked(run: Path) -> None:
     assert done.code == 1 and "statement.csv is no plain file" in done.out
 
 
+def test_pages_of_a_run_without_its_summary_are_not_taken_for_checked(run: Path) -> None:
+    """Without the summary the run looked unfinished, and its pages as if of an earlier moment."""
+    (run / "summary.json").unlink()
+    (run / "statement.csv").write_text("all to me")
+    done = bazaar("audit", run)
+    assert done.code == 3 and "statement.csv, statement.json, report.html cannot be checked" in done.err
+
+
+def test_pages_of_an_unfinished_run_are_said_not_to_be_compared_and_old_ones_are_no_lie(open_run: Path) -> None:
+    assert bazaar("report", open_run).code == 0
+    done = bazaar("audit", open_run)
+    assert done.code == 0 and "not compared, because the run is not finished: statement.csv" in done.out
+    old = {name: (open_run / name).read_text() for name in ("statement.csv", "statement.json", "report.html")}
+    assert bazaar("close", open_run, "--quiet").code == 0
+    assert bazaar("audit", open_run).code == 0
+    for name, text in old.items():  # as if it had been killed before it wrote them
+        (open_run / name).write_text(text)
+    done = bazaar("audit", open_run)
+    assert done.code == 3 and "it is older than the run's end" in done.err
+
+
 def test_the_folder_may_be_called_otherwise(run: Path) -> None:
     assert bazaar("audit", run.rename(run.with_name("elsewhere"))).code == 0
 
