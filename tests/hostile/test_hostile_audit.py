@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_markets import bazaar, edit
 
+from databazaar.cli.pages import alike
 from databazaar.ledger import Entry
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import pack, unpack
@@ -209,6 +212,29 @@ def test_pages_of_an_unfinished_run_are_said_not_to_be_compared_and_old_ones_are
         (open_run / name).write_text(text)
     done = bazaar("audit", open_run)
     assert done.code == 3 and "it is older than the run's end" in done.err
+
+
+def test_another_machines_last_digits_are_no_lie(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors differ in the last digit of exp: on another one every honest run was called changed."""
+    exact, here = np.exp, (run / "statement.json").read_text()
+    monkeypatch.setattr(np, "exp", lambda x, *more, **how: exact(x, *more, **how) * (1 + 4e-16))
+    assert bazaar("report", run).code == 0
+    written = (run / "statement.json").read_text()
+    monkeypatch.undo()
+    assert written != here and bazaar("audit", run).code == 0
+    paid = re.search(r'"share_at_end": 0\.(\d{4})', written)
+    assert paid is not None
+    lie = f"0.{(int(paid[1]) + 1) % 10_000:04d}"
+    (run / "statement.json").write_text(written.replace(f"0.{paid[1]}", lie, 1))
+    assert bazaar("audit", run).code == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("pay 31", "pay 32"), ("31.00", "31.01"), ("5e999", "6e999"), ("0.5716434", "0.5716435"), ("a 1.5", "b 1.5")],
+)
+def test_other_numbers_are_not_alike(one: str, other: str) -> None:
+    assert alike(one, one) and not alike(one, other)
 
 
 def test_the_folder_may_be_called_otherwise(run: Path) -> None:

@@ -14,6 +14,7 @@ from databazaar.display import listed
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import read_plain, write_whole
 from databazaar.ledger import Audit
+from databazaar.ledger.replay import TOLERANCE
 from databazaar.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 CSV, JSON, PAGE = "statement.csv", "statement.json", "report.html"
 NOT_FINAL = {JSON: '"closed": false', PAGE: "nothing on this page is final"}
 """How a statement and a page say themselves that they were written before the run's end."""
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?(?![\w.])")
+_COMPUTED = 6
+"""Decimals from which on a number may be a computed one."""
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
@@ -76,7 +80,7 @@ def audit(folder: RunFolder, head: str | None = None) -> Audit:
 
 def compared(folder: RunFolder, found: Audit) -> Audit:
     """An audit together with the page and the statement that lie in the run's folder: they are written anew in memory,
-    and must be the same to the last byte. Of an unfinished run they are of some earlier moment: `not_compared` says so.
+    and must be the same but for last digits. Those of an unfinished run are of some earlier moment: see `not_compared`.
     """
     there = _there(folder)
     if not (found.ok and found.closed and there):
@@ -115,7 +119,7 @@ def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str])
     if by_us:
         expected[PAGE] = _page(folder, report, found, _title(folder, texts[PAGE]))
     for name, text in texts.items():
-        if text == expected.get(name):
+        if name in expected and alike(text, expected[name]):
             continue
         if by_us and final:
             return f"{name} is not what follows from the ledger: it was changed"
@@ -125,6 +129,30 @@ def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str])
             f"`bazaar report {folder.path}` writes it anew"
         )
     return None
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether texts are the same but for the last digits of computed numbers, which another machine's exp gives
+    otherwise. Whole numbers, and amounts of a few decimals, have to be the same; drawings have coordinates of six.
+
+    >>> alike("share 0.57164340246352970", "share 0.57164340246352981"), alike("paid 31.00", "paid 31.01")
+    (True, False)
+    """
+    if one == other:
+        return True
+    if _NUMBER.split(one) != _NUMBER.split(other):
+        return False
+    return all(map(_close, _NUMBER.findall(one), _NUMBER.findall(other)))
+
+
+def _close(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    decimals = max(len(number.partition(".")[2]) for number in (one, other))
+    if decimals < _COMPUTED and "e" not in one + other:
+        return False
+    apart = abs(float(one) - float(other))
+    return apart <= (1.5e-6 if decimals == _COMPUTED else 1e-15 + TOLERANCE * abs(float(other)))
 
 
 def _title(folder: RunFolder, page: str) -> str:
