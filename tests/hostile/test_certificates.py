@@ -32,22 +32,10 @@ from databazaar.federation.tls import client_context, server_context
 from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from tls_party import TlsServer, plain_server, talks
-from two_banks import SHORT, two_banks
 
 KEY = pki.new_key()
 SYSTEM = authority.Authority(*pki.new_authority("public.ca"))
 """An authority that the machine trusts, and that certifies whoever pays."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return two_banks(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pki, "KEY_BITS", SHORT)
-    return Path(shutil.copytree(made, tmp_path / "root"))
 
 
 def ours(root: Path) -> authority.Authority:

@@ -21,17 +21,7 @@ from databazaar.cli.pages import alike
 from databazaar.ledger import Entry
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import pack, unpack
-from hostile_folders import change_json, finished_run, rewrite_ledger, stopped_run
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished_run(tmp_path_factory.mktemp("finished"))
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stopped_run(tmp_path_factory.mktemp("stopped"))
+from hostile_folders import change_json, rewrite_ledger
 
 
 @pytest.fixture

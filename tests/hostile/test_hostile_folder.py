@@ -20,17 +20,7 @@ from databazaar.errors import BazaarError
 from databazaar.files import open_plain, read_plain, write_whole
 from databazaar.reports import save_png
 from databazaar.runs.folder import RunFolder
-from hostile_folders import at_most, change_json, finished_run, stopped_run
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished_run(tmp_path_factory.mktemp("finished"))
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stopped_run(tmp_path_factory.mktemp("stopped"))
+from hostile_folders import at_most, change_json
 
 
 @pytest.fixture

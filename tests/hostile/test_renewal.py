@@ -14,20 +14,8 @@ from databazaar.cli.app import app
 from databazaar.errors import BazaarError
 from databazaar.federation import authority, onboarding, pki, renewal, revocations, server
 from databazaar.federation.check import check
-from two_banks import SHORT, two_banks
 
 MINUTE = 1 / 24 / 60
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return two_banks(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pki, "KEY_BITS", SHORT)
-    return Path(shutil.copytree(made, tmp_path / "root"))
 
 
 def bazaar(*arguments: object) -> tuple[int, str]:

@@ -72,7 +72,7 @@ class Terms(Displayed):
             {
                 "providers": len(self.roster),
                 "accesses a round": self.per_round,
-                "stops": len(self.rules["stops"]),
+                "stops": len(self.rules.get("stops", ())),
                 "decimals": self.currency.decimals,
                 "prices over time": len(self.roster) * len(self.roster.change_rounds),
             }
