@@ -275,6 +275,8 @@ def test_the_last_model_is_looked_at_like_the_best(run: Path) -> None:
     assert RunFolder(run).audit().ok  # here they are the same
     change_json(run / "last/schema.json", target="another")
     assert broken(run).startswith("last/schema.json is not the preprocessing")
+    (run / "last/schema.json").write_text("{")
+    assert broken(run).startswith("last/schema.json is not the preprocessing")
 
 
 def test_digests_of_data_cannot_be_rewritten(run: Path) -> None:
