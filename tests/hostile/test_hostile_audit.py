@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_markets import bazaar, edit
 
+from databazaar.cli.pages import alike
 from databazaar.ledger import Entry
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import pack, unpack
@@ -180,6 +183,50 @@ def test_a_page_by_somebody_else_cannot_be_checked(run: Path) -> None:
     assert done.code == 1 and "statement.csv is no plain file" in done.out
 
 
+def test_pages_of_a_run_without_its_summary_are_not_taken_for_checked(run: Path) -> None:
+    """Without the summary the run looked unfinished, and its pages as if of an earlier moment."""
+    (run / "summary.json").unlink()
+    (run / "statement.csv").write_text("all to me")
+    done = bazaar("audit", run)
+    assert done.code == 3 and "statement.csv, statement.json, report.html cannot be checked" in done.err
+
+
+def test_pages_of_an_unfinished_run_are_said_not_to_be_compared_and_old_ones_are_no_lie(open_run: Path) -> None:
+    assert bazaar("report", open_run).code == 0
+    done = bazaar("audit", open_run)
+    assert done.code == 0 and "not compared, because the run is not finished: statement.csv" in done.out
+    old = {name: (open_run / name).read_text() for name in ("statement.csv", "statement.json", "report.html")}
+    assert bazaar("close", open_run, "--quiet").code == 0
+    assert bazaar("audit", open_run).code == 0
+    for name, text in old.items():  # as if it had been killed before it wrote them
+        (open_run / name).write_text(text)
+    done = bazaar("audit", open_run)
+    assert done.code == 3 and "it is older than the run's end" in done.err
+
+
+def test_another_machines_last_digits_are_no_lie(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors differ in the last digit of exp: on another one every honest run was called changed."""
+    exact, here = np.exp, (run / "statement.json").read_text()
+    monkeypatch.setattr(np, "exp", lambda x, *more, **how: exact(x, *more, **how) * (1 + 4e-16))
+    assert bazaar("report", run).code == 0
+    written = (run / "statement.json").read_text()
+    monkeypatch.undo()
+    assert written != here and bazaar("audit", run).code == 0
+    paid = re.search(r'"share_at_end": 0\.(\d{4})', written)
+    assert paid is not None
+    lie = f"0.{(int(paid[1]) + 1) % 10_000:04d}"
+    (run / "statement.json").write_text(written.replace(f"0.{paid[1]}", lie, 1))
+    assert bazaar("audit", run).code == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("pay 31", "pay 32"), ("31.00", "31.01"), ("5e999", "6e999"), ("0.5716434", "0.5716435"), ("a 1.5", "b 1.5")],
+)
+def test_other_numbers_are_not_alike(one: str, other: str) -> None:
+    assert alike(one, one) and not alike(one, other)
+
+
 def test_the_folder_may_be_called_otherwise(run: Path) -> None:
     assert bazaar("audit", run.rename(run.with_name("elsewhere"))).code == 0
 
@@ -197,6 +244,39 @@ def test_preprocessing_cannot_be_rewritten_even_in_both_places(run: Path) -> Non
     change_json(run / "run.json", schema=schema)
     (run / "model/schema.json").write_text(json.dumps(schema))
     assert "run.json has another schema than the ledger's first entry names" in broken(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tables": {"separator": None, "decimal": ",", "encoding": None, "missing": []}},
+        {"classes": ["1", "0"]},
+        {"model_hash": "0" * 64},
+        {"architecture": {"kind": "mlp", "inputs": [3], "outputs": 2, "hidden": [7]}},
+        {"format": "none"},
+    ],
+    ids=["tables", "classes", "hash", "architecture", "format"],
+)
+def test_how_the_model_is_used_cannot_be_rewritten(run: Path, changes: dict[str, Any]) -> None:
+    """Another decimal sign, or other classes, and the same weights answer something else."""
+    change_json(run / "model/model.json", **changes)
+    assert "model.json" in broken(run)
+
+
+def test_a_card_that_is_gone_and_one_of_a_later_version(run: Path) -> None:
+    change_json(run / "model/model.json", format=2)
+    assert bazaar("audit", run).code == 3
+    (run / "model/model.json").unlink()
+    assert "model.json is missing" in broken(run)
+
+
+def test_the_last_model_is_looked_at_like_the_best(run: Path) -> None:
+    shutil.copytree(run / "model", run / "last")
+    assert RunFolder(run).audit().ok  # here they are the same
+    change_json(run / "last/schema.json", target="another")
+    assert broken(run).startswith("last/schema.json is not the preprocessing")
+    (run / "last/schema.json").write_text("{")
+    assert broken(run).startswith("last/schema.json is not the preprocessing")
 
 
 def test_digests_of_data_cannot_be_rewritten(run: Path) -> None:

@@ -96,6 +96,26 @@ def test_a_ledger_that_is_somebody_elses_database_is_not_written(
     assert contents(victim) == before
 
 
+@pytest.mark.parametrize("command", ["audit", "report", "statement", "resume", "close"])
+def test_a_journal_that_names_a_file_elsewhere_does_not_remove_it(
+    finished: Path, stopped: Path, victim: Path, tmp_path: Path, command: str
+) -> None:
+    """SQLite removes the file that a journal of several databases names, once it has undone what the journal says."""
+    run = Path(shutil.copytree(stopped if command in ("resume", "close") else finished, tmp_path / "run"))
+    ledger, magic = (run / "ledger.sqlite").read_bytes(), bytes.fromhex("d9d505f920a163d7")
+    page = int.from_bytes(ledger[16:18])
+    name = str(victim / "precious.txt").encode()
+    numbers = [0, 1, len(ledger) // page, 512, page]
+    head = magic + b"".join(number.to_bytes(4) for number in numbers)
+    tail = bytes(4) + name + len(name).to_bytes(4) + sum(name).to_bytes(4) + magic
+    (run / "ledger.sqlite-journal").write_bytes(head.ljust(512, b"\0") + tail)
+    (run / "ledger.sqlite-wal").unlink(missing_ok=True)
+    before = contents(victim)
+    done = bazaar(command, run, *(["--quiet"] if command in ("resume", "close") else []))
+    assert contents(victim) == before
+    assert done.code == 1 and "names a file elsewhere" in one_sentence(done)
+
+
 @pytest.mark.parametrize(
     "name", ["run.json", "summary.json", "privacy.json", "worth.json", "profile.json", "begun.json"]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,21 +213,22 @@ def audit(
     run = RunFolder(folder, ledger)
     try:
         examined = examine(run, pages.audit(run, head), receipts or [], authority)
+        examined = replace(examined, audit=pages.compared(run, examined.audit))
     except UncheckableError as reason:
         if as_json:
             typer.echo(json.dumps({"ok": None, "message": str(reason)}))
         else:
             say(f"bazaar: {reason}", err=True)
         raise typer.Exit(CANNOT_CHECK) from None
-    found = examined.audit
+    found, remarks = examined.audit, [*examined.remarks, *pages.not_compared(run)]
     if as_json:
         counts = {"ok": found.ok, "entries": found.entries, "rounds": found.rounds, "closed": found.closed}
         environment = {} if found.terms is None else found.terms.environment
         told = {**counts, "ledger_head": found.head, "message": examined.message, "environment": environment}
-        typer.echo(json.dumps({**told, "receipts": examined.receipts, "remarks": list(examined.remarks)}))
+        typer.echo(json.dumps({**told, "receipts": examined.receipts, "remarks": remarks}))
     else:
         say(f"{'ok' if found.ok else 'BROKEN'}: {examined.message}")
-        for remark in examined.remarks:
+        for remark in remarks:
             say(f"  {remark}")
     raise typer.Exit(0 if found.ok else 1)
 

@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from databazaar.display import listed
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import read_plain, write_whole
 from databazaar.ledger import Audit
+from databazaar.ledger.replay import TOLERANCE
 from databazaar.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
 CSV, JSON, PAGE = "statement.csv", "statement.json", "report.html"
+NOT_FINAL = {JSON: '"closed": false', PAGE: "nothing on this page is final"}
+"""How a statement and a page say themselves that they were written before the run's end."""
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?(?![\w.])")
+_COMPUTED = 6
+"""Decimals from which on a number may be a computed one."""
 
 
 def write_report(folder: RunFolder, out: Path | None = None) -> Path:
@@ -65,37 +72,87 @@ def _page(
 
 
 def audit(folder: RunFolder, head: str | None = None) -> Audit:
-    """The audit of a run's folder, with the page and the statement that lie in it: they are written anew in memory, and
-    must be the same to the last byte. Of an unfinished run they are of some earlier moment, and are not looked at."""
-    there = [name for name in (CSV, JSON, PAGE) if os.path.lexists(folder.path / name)]
-    if folder.finished and there:
-        folder.replay()  # once, with the rounds that a page shows
-    found = folder.audit(head)
-    if not (found.ok and folder.finished and there):
-        return found
-    from databazaar.reports.pages import generator
+    """The audit of a run's folder but for its pages, replayed once for both."""
+    if folder.finished and _there(folder):
+        folder.replay()  # with the rounds that a page shows
+    return folder.audit(head)
 
+
+def compared(folder: RunFolder, found: Audit) -> Audit:
+    """An audit together with the page and the statement that lie in the run's folder: they are written anew in memory,
+    and must be the same but for last digits. Those of an unfinished run are of some earlier moment: see `not_compared`.
+    """
+    there = _there(folder)
+    if not (found.ok and found.closed and there):
+        return found
+    if not folder.finished:
+        raise UncheckableError(
+            f"all else holds, but {listed(there)} cannot be checked before the summary is written: "
+            f"`bazaar resume {folder.path}` writes it"
+        )
     try:
         texts = {name: read_plain(folder.path / name, folder.path).decode("utf-8", "replace") for name in there}
     except UncheckableError:
         raise
     except BazaarError as refused:  # a link or a pipe in its place
         return replace(found, first_broken=str(refused))
+    return replace(found, first_broken=_why_pages_differ(folder, found, texts))
+
+
+def not_compared(folder: RunFolder) -> list[str]:
+    """What to say of a page and a statement that an audit does not look at."""
+    there = [] if folder.finished else _there(folder)
+    return [f"not compared, because the run is not finished: {listed(there)}"] if there else []
+
+
+def _there(folder: RunFolder) -> list[str]:
+    return [name for name in (CSV, JSON, PAGE) if os.path.lexists(folder.path / name)]
+
+
+def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str]) -> str | None:
+    from databazaar.reports.pages import generator
+
     by_us = f'content="{html.escape(generator())}"' in texts.get(PAGE, "")
+    final = not any(sign in texts.get(name, "") for name, sign in NOT_FINAL.items())
     report = folder.report()
     expected = _statements(report)
     if by_us:
         expected[PAGE] = _page(folder, report, found, _title(folder, texts[PAGE]))
     for name, text in texts.items():
-        if text != expected.get(name) and not by_us:
-            raise UncheckableError(
-                f"all else holds, but {folder.path / name} cannot be checked, because another version wrote it, or "
-                f"somebody else: `bazaar report {folder.path}` writes it anew"
-            )
-        if text != expected[name]:
-            broken = f"{name} is not what follows from the ledger: it was changed, or is older than the run's end"
-            return replace(found, first_broken=broken)
-    return found
+        if name in expected and alike(text, expected[name]):
+            continue
+        if by_us and final:
+            return f"{name} is not what follows from the ledger: it was changed"
+        why = "another version wrote it, or somebody else" if final else "it is older than the run's end"
+        raise UncheckableError(
+            f"all else holds, but {folder.path / name} cannot be checked, because {why}: "
+            f"`bazaar report {folder.path}` writes it anew"
+        )
+    return None
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether texts are the same but for the last digits of computed numbers, which another machine's exp gives
+    otherwise. Whole numbers, and amounts of a few decimals, have to be the same; drawings have coordinates of six.
+
+    >>> alike("share 0.57164340246352970", "share 0.57164340246352981"), alike("paid 31.00", "paid 31.01")
+    (True, False)
+    """
+    if one == other:
+        return True
+    if _NUMBER.split(one) != _NUMBER.split(other):
+        return False
+    return all(map(_close, _NUMBER.findall(one), _NUMBER.findall(other)))
+
+
+def _close(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    decimals = max(len(number.partition(".")[2]) for number in (one, other))
+    if decimals < _COMPUTED and "e" not in one + other:
+        return False
+    apart = abs(float(one) - float(other))
+    return apart <= (1.5e-6 if decimals == _COMPUTED else 1e-15 + TOLERANCE * abs(float(other)))
 
 
 def _title(folder: RunFolder, page: str) -> str:

@@ -29,6 +29,9 @@ LARGEST_BODY = 2**26
 LOGS = ("-wal", "-journal")
 """What a process that was killed leaves beside the file: the last entries, or how to take a half step back."""
 PIECE = 2**20
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
+"""How a journal ends that names a file to be removed with it, as SQLite writes it where several databases change at
+once. A ledger is one."""
 
 
 @contextlib.contextmanager
@@ -82,13 +85,20 @@ def _size(path: Path) -> int:
 
 def _refuse_odd_files(path: Path) -> None:
     for end in ("", "-shm", *LOGS):
-        with contextlib.suppress(FileNotFoundError):
-            open_plain(_beside(path, end), path.parent).close()
+        place = _beside(path, end)
+        with contextlib.suppress(FileNotFoundError), open_plain(place, path.parent) as file:
+            if _ends_in(file, _NAMES_ANOTHER):
+                raise LedgerError(f"{place} names a file elsewhere, which SQLite would remove: it is not ours")
     size = sum(_size(_beside(path, end)) for end in ("", *LOGS))
     if size > LARGEST_FILE:
         raise UncheckableError(
             f"{path} has {size:,} bytes, and ledgers of up to {LARGEST_FILE:,} are read: ask its owner for the real one"
         )
+
+
+def _ends_in(file: FileIO, end: bytes) -> bool:
+    size = os.fstat(file.fileno()).st_size
+    return size >= len(end) and os.pread(file.fileno(), len(end), size - len(end)) == end
 
 
 def _copy(source: Path, target: Path, within: Path) -> None:

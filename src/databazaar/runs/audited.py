@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger import Audit, Terms
-from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LEDGER, MODEL_SCHEMA, RUN, SUMMARY
+from databazaar.runs.model_folder import CARD, SCHEMA, read_description, refuse_other_size
+from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LEDGER, RUN, SUMMARY
 from databazaar.runs.recipe import contradicts
-from databazaar.vectors import layout_digest, measure_packed
+from databazaar.vectors import Tensors, layout_digest, measure_packed
 
 if TYPE_CHECKING:
     from databazaar.runs.folder import RunFolder
@@ -118,21 +120,27 @@ def _why_models_differ(folder: RunFolder, audit: Audit, terms: Terms) -> Iterato
             return
         if terms.layout and layout_digest(tensors) != terms.layout:
             yield f"{where} has other names, shapes or another order of tensors than the ledger names: it was changed"
-    if not _preprocessing_is_kept(folder):
-        yield f"{MODEL_SCHEMA} is not the preprocessing that {RUN} names: one of them was changed"
+        if weights.parent != path and (folder.finished or os.path.lexists(weights.parent / CARD)):
+            yield from _why_card_differs(folder, weights.parent, model, tensors)
 
 
-def _preprocessing_is_kept(folder: RunFolder) -> bool:
-    path = folder.path / MODEL_SCHEMA
+def _why_card_differs(folder: RunFolder, place: Path, model: str | None, tensors: Tensors) -> Iterator[str]:
+    """What stands beside the weights decides what they answer: how they are built, and how a table is read."""
+    path = place / SCHEMA
     try:
-        if not os.path.lexists(path.parent) or not (folder.finished or os.path.lexists(path)):
-            return True
-        kept: bool = json.loads(read_plain(path, folder.path)) == folder.recipe.get("schema")
-        return kept
+        kept = json.loads(read_plain(path, folder.path))
     except FileNotFoundError:
-        return folder.recipe.get("schema") is None
+        kept = None
     except (OSError, ValueError, RecursionError):
-        return False
+        kept = "unreadable"
+    if kept != folder.recipe.get("schema"):
+        yield f"{path.relative_to(folder.path)} is not the preprocessing that {RUN} names: one of them was changed"
+        return
+    card, _ = read_description(place, folder.path)
+    refuse_other_size(card, sum(math.prod(shape) for _, shape in tensors), place)
+    if card.model_hash != model or card.tables != folder.tables():
+        where = (place / CARD).relative_to(folder.path)
+        yield f"{where} tells of another model than the ledger, or of other tables than {RUN}: one of them was changed"
 
 
 def noted_digest(folder: RunFolder, name: str) -> str | None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from databazaar.data.profile_record import MarketProfile
     from databazaar.data.schema import Schema
     from databazaar.learning.task import Task
-    from databazaar.runs.model_card import Outline
+    from databazaar.runs.model_card import Outline, Tables
 
 PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
@@ -174,18 +174,12 @@ class RunFolder(Notes):
 
     def finish_with(self, best: NDArray[Any], outline: Outline, last: NDArray[Any]) -> Report:
         """The same without torch."""
-        from databazaar.runs.model_card import Tables
         from databazaar.runs.model_folder import write_model
 
         assert self._store is not None
         replayed = audit_entries(self._store.entries(), self._store.snapshot())
         report = report_from(replayed)
-        settings = self.recipe.get("market", {}).get("data", {})
-        try:
-            tables = Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
-        except ValueError:
-            raise BazaarError(f"{self.path / RUN} does not say how tables are written: put the old one back") from None
-        schema = self._schema()
+        tables, schema = self.tables(), self._schema()
         for found, named in ((best, report.model_hash), (last, report.last_model_hash)):
             if hash_array(found) != named:
                 raise LedgerError(f"{self.path} does not hold the model that its ledger names: put the old file back")
@@ -230,6 +224,16 @@ class RunFolder(Notes):
     def keeps_last(self, market: str) -> bool:
         """Runs before 0.3.0 have kept the last model, not the best one, and their ledgers name no market."""
         return self.weights.parent == self.path and not market
+
+    def tables(self) -> Tables:
+        """How the market's text files are written."""
+        from databazaar.runs.model_card import Tables
+
+        settings = self.recipe.get("market", {}).get("data", {})
+        try:
+            return Tables(**{name: settings[name] for name in Tables.model_fields if name in settings})
+        except ValueError:
+            raise BazaarError(f"{self.path / RUN} does not say how tables are written: put the old one back") from None
 
     def _schema(self) -> Schema | None:
         """How the market's tables become numbers; a run from Python has no tables."""

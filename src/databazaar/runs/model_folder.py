@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from databazaar import __version__
-from databazaar.errors import BazaarError
+from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain, write_whole
 from databazaar.learning.kinds import ModelForm
 from databazaar.runs.model_card import FORMAT, ModelCard, Outline, Tables, known_from
@@ -74,22 +74,34 @@ def write_model(
 
 def read_model(folder: Path, within: Path | None = None) -> StoredModel:
     """What is in a model folder. What does not fit together is refused in one sentence."""
+    card, schema = read_description(folder, within)
+    weights = read_weights(folder / WEIGHTS, card.model_hash, within)
+    refuse_other_size(card, sum(array.size for array in weights.values()), folder)
+    return StoredModel(card, weights, schema)
+
+
+def read_description(folder: Path, within: Path | None = None) -> tuple[ModelCard, Schema | None]:
+    """What a model folder says of its weights, which are not looked at."""
     from databazaar.data.schema import Schema
 
     card = read_card(folder, within)
-    weights = read_weights(folder / WEIGHTS, card.model_hash, within)
     schema = None
     if card.target is not None or os.path.lexists(folder / SCHEMA):
         schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA, within), str(folder / SCHEMA))
     if schema is not None and any(getattr(card, name) != value for name, value in known_from(schema).items()):
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
     form = card.form
-    if form is not None:
-        if _count(form, folder) != sum(array.size for array in weights.values()):
-            raise _unfit(folder / WEIGHTS, f"it has other parameters than the {form.kind} of {CARD}")
-        if schema is not None and (schema.width, schema.outputs) != (int(np.prod(form.inputs)), form.outputs):
+    if form is not None and schema is not None:
+        sizes = int(np.prod(form.inputs)), form.outputs
+        if (schema.width, schema.outputs) != sizes:
             raise _unfit(folder / SCHEMA, f"it does not fit the inputs and outputs of {CARD}")
-    return StoredModel(card, weights, schema)
+    return card, schema
+
+
+def refuse_other_size(card: ModelCard, parameters: int, folder: Path) -> None:
+    """Refuses weights that a built-in model of this card does not have."""
+    if card.form is not None and _count(card.form, folder) != parameters:
+        raise _unfit(folder / WEIGHTS, f"it has other parameters than the {card.form.kind} of {CARD}")
 
 
 def _count(form: ModelForm, folder: Path) -> int:
@@ -103,7 +115,9 @@ def read_card(folder: Path, within: Path | None = None) -> ModelCard:
     path = folder / CARD
     content = _json(path, LARGEST_CARD, within)
     if isinstance(content, dict) and isinstance(content.get("format"), int) and content["format"] > FORMAT:
-        raise BazaarError(f"{path} was written by a newer version ({content.get('by')!s:.40}): install that version")
+        raise UncheckableError(
+            f"{path} was written by a newer version ({content.get('by')!s:.40}): install that version"
+        )
     try:
         return ModelCard.model_validate(content)
     except ValidationError as error:

@@ -5,6 +5,6 @@ OLD_MODEL = "model.safetensors"
 """Where runs before 0.3.0 have their weights, and nothing beside them."""
 LAST = "last"
 """The folder of the model that the last round ended with, where that is not the best one."""
-LAYOUT, BEGUN, MODEL_SCHEMA = "layout.json", "begun.json", "model/schema.json"
+LAYOUT, BEGUN = "layout.json", "begun.json"
 LARGEST_WEIGHTS = 4 * 2**30
 """Bytes of a model's file: more is not read."""
