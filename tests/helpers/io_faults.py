@@ -158,7 +158,7 @@ class Stage:
             found = RunFolder(self.run).audit()
         except BazaarError as early:
             return None if "no ledger yet" in str(early) else str(early)
-        return None if found.ok or "in the middle of sealing it: resume the run" in found.message else found.message
+        return None if found.ok else found.message
 
     def _outcome(self) -> dict[str, Any]:
         summary = json.loads((self.run / "summary.json").read_text())

@@ -175,10 +175,6 @@ class SqlStore(Store):
         """A file that cannot be read is damaged; a server that does not answer says nothing about the ledger."""
         if self._engine.dialect.name != "sqlite" and isinstance(reason, OperationalError):
             return _unreachable(reason)
-        if "readonly database" in str(reason):  # a journal is there, and only who may write can undo by it
-            return LedgerError(
-                "the ledger cannot be read, because the run was stopped in the middle of sealing it: resume the run"
-            )
         return LedgerError(f"the ledger cannot be read ({brief(reason)}): its file is damaged")
 
     def dispose(self) -> None:
