@@ -1,7 +1,7 @@
 """Compares what no test ran with the places that tests/uncovered.toml names: python scripts/uncovered.py [REPORT]
 
-REPORT is coverage's JSON, build/coverage.json by default, as `make test` writes it. A function with lines that no test
-ran must be named there, with a reason; otherwise this ends with 1 and lists what is missing.
+REPORT is coverage's JSON, build/coverage.json by default, as `make coverage` writes it. A function with lines that no
+test ran must be named there, with a reason; otherwise this ends with 1 and lists what is missing.
 """
 
 from __future__ import annotations
