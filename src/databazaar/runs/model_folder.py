@@ -82,11 +82,11 @@ def read_model(folder: Path, within: Path | None = None) -> StoredModel:
 
 def read_description(folder: Path, within: Path | None = None) -> tuple[ModelCard, Schema | None]:
     """What a model folder says of its weights, which are not looked at."""
-    from databazaar.data.schema import Schema
-
     card = read_card(folder, within)
     schema = None
     if card.target is not None or os.path.lexists(folder / SCHEMA):
+        from databazaar.data.schema import Schema
+
         schema = Schema.from_dict(_json(folder / SCHEMA, LARGEST_SCHEMA, within), str(folder / SCHEMA))
     if schema is not None and any(getattr(card, name) != value for name, value in known_from(schema).items()):
         raise _unfit(folder / SCHEMA, f"it is of another model than {CARD}")
