@@ -3,7 +3,9 @@ each process of the tests; a test spoils a copy of its own."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,10 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(banks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pki, "KEY_BITS", SHORT)
     return Path(shutil.copytree(banks, tmp_path / "root"))
+
+
+@pytest.fixture
+def run_of(tmp_path: Path) -> Callable[[Path], Path]:
+    """A copy of a run, to be spoilt."""
+    numbers = itertools.count()
+    return lambda run: Path(shutil.copytree(run, tmp_path / f"run{next(numbers)}"))

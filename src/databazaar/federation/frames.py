@@ -32,8 +32,6 @@ class Channel:
         self.max_bytes = max_bytes
         self._socket = connection
         self._sending = threading.Lock()
-        if connection.family in (socket.AF_INET, socket.AF_INET6):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, header: Header, body: bytes | bytearray | memoryview = b"") -> None:
         text = json.dumps(header, separators=(",", ":")).encode()
