@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -72,7 +73,8 @@ def main() -> int:
     first, last = map(int, asked.calls.split("-"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        stages = [Stage(Path(folder) / str(number)) for number in range(asked.jobs)]
+        with ThreadPoolExecutor(asked.jobs) as pool:  # each is a process that plays the run once
+            stages = list(pool.map(lambda number: Stage(Path(folder) / str(number)), range(asked.jobs)))
         calls = [call for call in stages[0].calls if first <= call.number <= last]
         points = [(fault, call) for fault in chosen for call in calls if fault.hits(call)]
         found = play(stages, points[:: asked.every])
