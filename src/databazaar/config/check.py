@@ -67,11 +67,16 @@ def check_market(path: Path) -> Checked:
 
 
 def market_profile(path: Path) -> MarketProfile | None:
-    """The profile of the tables alone, None where the hold-out cannot be used."""
-    return _profile(read_settings(path), path.resolve().parent, Faults())
+    """The profile of the tables of a market that can be run, None where there is nothing to profile.
+
+    The ledger's first entry names it. So a table that could be read a moment ago, and now cannot, ends it.
+    """
+    return _profile(read_settings(path), path.resolve().parent, Faults(), needs_all=True)
 
 
-def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> MarketProfile | None:
+def _profile(
+    settings: Mapping[str, Any], folder: Path, faults: Faults, needs_all: bool = False
+) -> MarketProfile | None:
     """Reads every table that the settings name, notes what cannot be used, and profiles the rest."""
     data = _section(DataSettings, settings.get("data"))
     if data is None:
@@ -84,6 +89,8 @@ def _profile(settings: Mapping[str, Any], folder: Path, faults: Faults) -> Marke
         for provider in _sellers(settings)
         if provider.file is not None
     )
+    if needs_all and faults.found:
+        raise BazaarError(faults.found[0])
     if holdout is None:
         return None
     columns = reader.columns(holdout)
