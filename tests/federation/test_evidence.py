@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_messages import PARAMS, a_reply, a_request
 from typer.testing import CliRunner
 
 import databazaar.federation
 from databazaar import Arbiter, BazaarError
 from databazaar.cli.app import app
 from databazaar.errors import UncheckableError
-from databazaar.federation import messages
+from databazaar.federation import message_faults
 from databazaar.federation.disputes import authority_for, check_replies, read_held
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
-    MessageError,
     ReceiptMessage,
     decode_receipt,
     decode_reply,
@@ -40,6 +39,7 @@ from databazaar.ledger.replies import ReplyStatement, SignedReply
 from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.folder import RunFolder
 from forging import reseal
+from sample_messages import PARAMS, a_reply, a_request
 from small_markets import vector_market
 
 SAID = ReplyStatement("0" * 32, 3, "bank1", "a" * 64, "ok", "", "b" * 64)
@@ -116,16 +116,16 @@ def test_a_receipt_is_no_question_and_a_question_no_receipt() -> None:
     assert is_receipt(sent) and not is_receipt(asked) and not is_receipt(b"")
     assert decode_receipt(sent) == a_receipt_message()
     for read, data in ((decode_request, sent), (decode_receipt, asked)):
-        with pytest.raises(MessageError, match=messages.BAD_HEADER):
+        with pytest.raises(MessageError, match=message_faults.BAD_HEADER):
             read(data)
-    with pytest.raises(MessageError, match=messages.BAD_TENSOR):
+    with pytest.raises(MessageError, match=message_faults.BAD_TENSOR):
         decode_receipt(sent + b"\0")
 
 
 def test_who_says_which_question_it_answers_must_say_the_right_one() -> None:
     data = encode_reply(a_reply(question="a" * 64), PARAMS)
     assert decode_reply(data, a_request(), "bank1", PARAMS, "a" * 64).reply.question == "a" * 64
-    with pytest.raises(MessageError, match=messages.OTHER_QUESTION):
+    with pytest.raises(MessageError, match=message_faults.OTHER_QUESTION):
         decode_reply(data, a_request(), "bank1", PARAMS, "b" * 64)
 
 
@@ -133,9 +133,9 @@ def test_the_signature_is_under_all_that_counts() -> None:
     """A reply that is changed in any of its parts is another statement."""
     texts = set()
 
-    def note(provider: str, text: bytes, signature: str) -> bool:
+    def note(provider: str, text: bytes, signature: str) -> str:
         texts.add(text)
-        return True
+        return "the provider's certificate"
 
     changes: list[dict[str, object]] = [{}, {"status": "refused", "code": "task not allowed"}, {"question": "b" * 64}]
     for change in changes:

@@ -16,7 +16,7 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import messages
+from databazaar.federation import message_faults, messages
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import (
@@ -136,16 +136,16 @@ def broken(payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("handler", "why"),
     [
-        (lies(update=lambda w: w * torch.nan), messages.NOT_FINITE),
-        (lies(update=lambda w: w + torch.inf), messages.NOT_FINITE),
+        (lies(update=lambda w: w * torch.nan), message_faults.NOT_FINITE),
+        (lies(update=lambda w: w + torch.inf), message_faults.NOT_FINITE),
         (lies(update=lambda w: w + 1e38), "the update holds a number beyond ±1e+15"),
-        (lies(update=lambda w: w[1:]), messages.OTHER_SHAPE),
-        (lies(update=lambda w: w.double()), messages.OTHER_SHAPE),
-        (lies(round=7), messages.OTHER_ROUND),
-        (lies(run="f" * 32), messages.OTHER_ROUND),
-        (lies(provider="bank2"), messages.OTHER_PROVIDER),
-        (lambda payload: b"garbage", messages.NOT_A_MESSAGE),
-        (lambda payload: payload, messages.BAD_HEADER),
+        (lies(update=lambda w: w[1:]), message_faults.OTHER_SHAPE),
+        (lies(update=lambda w: w.double()), message_faults.OTHER_SHAPE),
+        (lies(round=7), message_faults.OTHER_ROUND),
+        (lies(run="f" * 32), message_faults.OTHER_ROUND),
+        (lies(provider="bank2"), message_faults.OTHER_PROVIDER),
+        (lambda payload: b"garbage", message_faults.NOT_A_MESSAGE),
+        (lambda payload: payload, message_faults.BAD_HEADER),
         (broken, "provider error"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: 
 
 def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
     worker = ProviderWorker("bank1", examples("bank1"))
-    with pytest.raises(messages.MessageError):
+    with pytest.raises(message_faults.MessageError):
         worker(b"garbage")
     assert encode_request(decode_request(encode_request(_describe())).request) == encode_request(_describe())
 

@@ -10,22 +10,19 @@ import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load
 
-from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.federation import messages
+from databazaar.federation import message_faults, messages
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
     MAX_HEADER,
-    MessageError,
     ModelMessage,
     OracleMessage,
-    Reply,
     Request,
     TaskMessage,
     decode_reply,
@@ -34,30 +31,13 @@ from databazaar.federation.messages import (
     encode_request,
 )
 from mutations import mutants
+from sample_messages import PARAMS, a_reply, a_request, a_table
 
-RUN = "0123456789abcdef" * 2
 FIXED = {
     value
-    for name, value in vars(messages).items()
+    for name, value in vars(message_faults).items()
     if name.isupper() and isinstance(value, str) and not name.startswith("_")
 }
-
-
-def a_table() -> SchemaMessage:
-    frame = pd.DataFrame({"amount": [1.0, 3.5], "channel": ["web", "größe"], "fraud": [0, 1]})
-    return SchemaMessage.model_validate(Schema.fit(frame, target="fraud", task="classification").to_dict())
-
-
-def a_request(kind: str = "update", round: int = 3, table: SchemaMessage | None = None) -> Request:
-    oracle = OracleMessage(kind="local-sgd", step=0.1, batch_size=32, epochs=1, momentum=0.0)
-    model = ModelMessage(kind="mlp", inputs=(4,), outputs=2, hidden=(8,))
-    task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=table)
-    return Request.model_validate({"protocol": 2, "kind": kind, "run": RUN, "round": round, "seed": 7, "task": task})
-
-
-def a_reply(**changes: object) -> Reply:
-    header = {"protocol": 2, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
-    return Reply.model_validate({**header, "epsilon": None, "delta": None, **changes})
 
 
 def test_a_header_that_nobody_would_read_is_not_sent() -> None:
@@ -65,11 +45,8 @@ def test_a_header_that_nobody_would_read_is_not_sent() -> None:
     categories = [f"{place:04}" + "x" * 1500 for place in range(1000)]
     column = {"name": "channel", "categories": categories, "other": False, "missing": False}
     table = SchemaMessage.model_validate({**a_table().model_dump(), "categorical": [column]})
-    with pytest.raises(MessageError, match=messages.BAD_HEADER):
+    with pytest.raises(MessageError, match=message_faults.BAD_HEADER):
         encode_request(a_request(table=table))
-
-
-PARAMS = torch.linspace(-1, 1, 9)
 
 
 def read_reply(data: bytes) -> object:
@@ -165,24 +142,24 @@ def test_the_vector_is_plain_safetensors() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (encode_reply(a_reply(round=2), PARAMS), messages.OTHER_ROUND),
-        (encode_reply(a_reply(run="f" * 32), PARAMS), messages.OTHER_ROUND),
-        (encode_reply(a_reply(provider="bank2"), PARAMS), messages.OTHER_PROVIDER),
-        (encode_reply(a_reply(), PARAMS[:-1]), messages.OTHER_SHAPE),
-        (encode_reply(a_reply(), PARAMS.double()), messages.OTHER_SHAPE),
-        (encode_reply(a_reply(), PARAMS * torch.inf), messages.NOT_FINITE),
-        (encode_reply(a_reply(), PARAMS * torch.nan), messages.NOT_FINITE),
-        (encode_reply(a_reply()), messages.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS.to(torch.float16)), messages.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS[:, None]), messages.BAD_TENSOR),
-        (encode_reply(a_reply(), PARAMS) + b"\0", messages.BAD_TENSOR),
-        (encode_reply(a_reply(status="refused", code="privacy budget spent"), PARAMS), messages.BAD_TENSOR),
-        (encode_reply(a_reply(status="refused")), messages.BAD_HEADER),
-        (encode_reply(a_reply(code="computation failed"), PARAMS), messages.BAD_HEADER),
-        (encode_reply(a_reply(), PARAMS).replace(b'"code":""', b'"code":"secret"'), messages.BAD_HEADER),
-        (b"", messages.NOT_A_MESSAGE),
-        (b"DBZ1\xff\xff\xff\xff{}", messages.NOT_A_MESSAGE),
-        (b"\x80\x04\x95" + bytes(40), messages.NOT_A_MESSAGE),
+        (encode_reply(a_reply(round=2), PARAMS), message_faults.OTHER_ROUND),
+        (encode_reply(a_reply(run="f" * 32), PARAMS), message_faults.OTHER_ROUND),
+        (encode_reply(a_reply(provider="bank2"), PARAMS), message_faults.OTHER_PROVIDER),
+        (encode_reply(a_reply(), PARAMS[:-1]), message_faults.OTHER_SHAPE),
+        (encode_reply(a_reply(), PARAMS.double()), message_faults.OTHER_SHAPE),
+        (encode_reply(a_reply(), PARAMS * torch.inf), message_faults.NOT_FINITE),
+        (encode_reply(a_reply(), PARAMS * torch.nan), message_faults.NOT_FINITE),
+        (encode_reply(a_reply()), message_faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS.to(torch.float16)), message_faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS[:, None]), message_faults.BAD_TENSOR),
+        (encode_reply(a_reply(), PARAMS) + b"\0", message_faults.BAD_TENSOR),
+        (encode_reply(a_reply(status="refused", code="privacy budget spent"), PARAMS), message_faults.BAD_TENSOR),
+        (encode_reply(a_reply(status="refused")), message_faults.BAD_HEADER),
+        (encode_reply(a_reply(code="computation failed"), PARAMS), message_faults.BAD_HEADER),
+        (encode_reply(a_reply(), PARAMS).replace(b'"code":""', b'"code":"secret"'), message_faults.BAD_HEADER),
+        (b"", message_faults.NOT_A_MESSAGE),
+        (b"DBZ1\xff\xff\xff\xff{}", message_faults.NOT_A_MESSAGE),
+        (b"\x80\x04\x95" + bytes(40), message_faults.NOT_A_MESSAGE),
     ],
 )
 def test_a_reply_that_is_not_one_is_refused_in_fixed_words(data: bytes, why: str) -> None:
@@ -216,7 +193,7 @@ def test_a_header_of_any_other_spelling_is_refused(change: Callable[[bytes], byt
     text = a_request("describe").model_dump_json().encode()
     assert decode_request(headed(text)).request == a_request("describe")
     assert change(text) != text
-    with pytest.raises(MessageError, match=re.escape(messages.BAD_HEADER)):
+    with pytest.raises(MessageError, match=re.escape(message_faults.BAD_HEADER)):
         decode_request(headed(change(text)))
 
 

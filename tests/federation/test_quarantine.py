@@ -15,7 +15,7 @@ from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.engines import Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.engines.quarantine import Quarantine, Standing
-from databazaar.federation import messages
+from databazaar.federation import message_faults
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Failures, Lost, Replies
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind
@@ -123,7 +123,7 @@ def test_pauses_double_and_an_answer_clears_the_slate() -> None:
 
 EVERY = [
     *(Failure(Kind.LOST, why) for why in Lost),
-    *(Failure(Kind.INVALID, fault) for fault in (*messages.FAULTS, BEYOND_LIMIT)),
+    *(Failure(Kind.INVALID, fault) for fault in (*message_faults.FAULTS, BEYOND_LIMIT)),
     Failure(Kind.REFUSED, "task not allowed"),
     Failure(Kind.REFUSED, "task does not fit the data"),
     Failure(Kind.REFUSED, "privacy budget spent"),

@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import torch
 from pydantic import ValidationError
 
 from databazaar import Arbiter
@@ -31,14 +29,9 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.federation import onboarding
 from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
     MAGIC,
-    MessageError,
-    ModelMessage,
-    OracleMessage,
-    Reply,
-    Request,
-    TaskMessage,
     decode_reply,
     decode_request,
     encode_reply,
@@ -51,10 +44,9 @@ from databazaar.registry import MissingRuleError
 from databazaar.vectors import pack, unpack
 from forging import reseal
 from mutations import mutants, nested, twisted
+from sample_messages import PARAMS, a_reply, a_request, a_table
 from small_markets import vector_market
 
-RUN = "0123456789abcdef" * 2
-PARAMS = torch.linspace(-1, 1, 9)
 MEASURED = 100
 """Of so many mutants the memory of one is measured: doing so is slow."""
 MOST_MEMORY = 2 << 30
@@ -150,32 +142,18 @@ def _why_wrong(target: Target, data: bytes, measured: bool, outcomes: Counter[st
     return f"took {peak:,} bytes of memory for {len(data):,}" if peak > BASE + TIMES * len(data) else None
 
 
-def a_request(kind: str = "update", table: SchemaMessage | None = None) -> Request:
-    oracle = OracleMessage(kind="local-sgd", step=0.1, batch_size=32, epochs=1, momentum=0.0)
-    model = ModelMessage(kind="mlp", inputs=(4,), outputs=2, hidden=(8,))
-    task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=table)
-    return Request.model_validate({"protocol": 2, "kind": kind, "run": RUN, "round": 3, "seed": 7, "task": task})
-
-
-def a_table() -> SchemaMessage:
-    frame = pd.DataFrame({"amount": [1.0, 3.5], "channel": ["web", "größe"], "fraud": [0, 1]})
-    return SchemaMessage.model_validate(Schema.fit(frame, target="fraud", task="classification").to_dict())
-
-
 def _requests() -> list[bytes]:
     described = encode_request(a_request("describe"))
     return [encode_request(a_request(), PARAMS), encode_request(a_request(table=a_table()), PARAMS.double()), described]
 
 
 def _replies() -> list[bytes]:
-    header = {"protocol": 2, "run": RUN, "round": 3, "provider": "bank1", "status": "ok", "code": ""}
-    good = Reply.model_validate({**header, "epsilon": 1.25, "delta": 1e-5})
-    no = {"status": "refused", "code": "privacy budget spent", "epsilon": None, "delta": None}
+    good = a_reply(epsilon=1.25, delta=1e-5)
     signed = good.model_copy(update={"question": "0f" * 32, "signature": "ab" * 384})
     return [
         encode_reply(good, PARAMS),
         encode_reply(signed, PARAMS),
-        encode_reply(Reply.model_validate({**header, **no})),
+        encode_reply(a_reply(status="refused", code="privacy budget spent")),
     ]
 
 

@@ -19,7 +19,8 @@ from databazaar.engines.protocol import LIMIT
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.failures import is_honest
-from databazaar.federation.messages import MessageError, OracleMessage, Request, TaskMessage, decode_reply
+from databazaar.federation.message_faults import MessageError
+from databazaar.federation.messages import OracleMessage, Request, TaskMessage, decode_reply
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, audit_entries
 from databazaar.market.driver import play
 from databazaar.market.run import Progress

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from databazaar import Arbiter, Ask, Report, Uniform
-from databazaar.federation import messages, onboarding, renewal
-from databazaar.federation.messages import Reply, decode_request, encode_reply, encode_vector, question_hash
+from databazaar.federation import message_faults, onboarding, renewal
+from databazaar.federation.message_vector import encode_vector
+from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
 from databazaar.federation.pki import new_key
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import MarketKeys, Signer, issued, verifies
@@ -80,16 +81,16 @@ def of_kit(parties: SignedParties, name: str) -> Signer:
 
 
 FORGERIES: dict[str, tuple[Callable[[SignedParties], Handler], str]] = {
-    "unsigned": (lambda parties: poison(), messages.NOT_SIGNED),
-    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), messages.NOT_SIGNED),
-    "with a made-up key": (lambda parties: poison(Signer(new_key())), messages.NOT_SIGNED),
-    "another's honest answer": (lambda parties: parties.worker("bank2"), messages.OTHER_PROVIDER),
+    "unsigned": (lambda parties: poison(), message_faults.NOT_SIGNED),
+    "with another provider's key": (lambda parties: poison(of_kit(parties, "bank2")), message_faults.NOT_SIGNED),
+    "with a made-up key": (lambda parties: poison(Signer(new_key())), message_faults.NOT_SIGNED),
+    "another's honest answer": (lambda parties: parties.worker("bank2"), message_faults.OTHER_PROVIDER),
     "to another question": (
         lambda parties: poison(of_kit(parties, "bank1"), question="0" * 64),
-        messages.OTHER_QUESTION,
+        message_faults.OTHER_QUESTION,
     ),
-    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), messages.OTHER_QUESTION),
-    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), messages.OTHER_ROUND),
+    "to no question": (lambda parties: poison(of_kit(parties, "bank1"), question=""), message_faults.OTHER_QUESTION),
+    "to another round": (lambda parties: poison(of_kit(parties, "bank1"), round=99), message_faults.OTHER_ROUND),
 }
 
 
@@ -117,12 +118,12 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
         reply, params = honest(payload), decode_request(payload).params
         return reply if params is None else reply[: -len(encode_vector(params))] + encode_vector(params + 1)
 
-    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {messages.NOT_SIGNED, ASIDE}
+    assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {message_faults.NOT_SIGNED, ASIDE}
 
 
 @pytest.mark.parametrize(
     ("relabelled", "why"),
-    [(False, messages.OTHER_ROUND), (True, messages.OTHER_QUESTION)],
+    [(False, message_faults.OTHER_ROUND), (True, message_faults.OTHER_QUESTION)],
     ids=["as it was", "renumbered"],
 )
 def test_an_older_reply_is_void(parties: SignedParties, relabelled: bool, why: str) -> None:
@@ -166,7 +167,7 @@ def test_a_mess_under_a_signature_is_named_too(parties: SignedParties, tmp_path:
     }
     report = played(parties, forged, tmp_path / "run")
     by_provider = {a.provider: a for a in report.rounds[0].accesses}
-    assert (by_provider[0].failure, by_provider[1].failure) == (messages.BAD_TENSOR, messages.BAD_HEADER)
+    assert (by_provider[0].failure, by_provider[1].failure) == (message_faults.BAD_TENSOR, message_faults.BAD_HEADER)
     run = RunFolder(tmp_path / "run")
     assert all("reply" in entry.body for entry in run.entries() if entry.round == 0 and entry.kind in ("post", "void"))
     assert run.audit().ok
@@ -205,7 +206,7 @@ def test_a_line_is_a_reply_or_none() -> None:
 
 def test_a_provider_without_a_certificate_has_no_key(parties: SignedParties) -> None:
     keys = MarketKeys.of(parties.market)
-    assert keys.certificates_of("stranger") == [] and not keys.verifies("stranger", b"x", "00")
+    assert keys.certificates_of("stranger") == [] and not keys.signed_with("stranger", b"x", "00")
     server = (parties.market / "server" / "startup" / "server.crt").read_text()
     assert issued(server, keys.authority, "fraud.server") is None, "a server's certificate is no provider's"
     assert issued(server, keys.authority, "fraud.server", server=True) is not None
@@ -219,14 +220,14 @@ def test_a_key_counts_until_it_is_revoked(tmp_path: Path) -> None:
     parties = SignedParties(tmp_path, ["bank1"])
     market, kit, keys = parties.market, parties.kits["bank1"], parties.keys
     early, first = parties.signers["bank1"].sign(b"x"), keys.certificates_of("bank1")
-    assert keys.verifies("bank1", b"x", early) and len(first) == 1
+    assert keys.signed_with("bank1", b"x", early) and len(first) == 1
     onboarding.complete(kit, onboarding.sign(market, renewal.renew(kit, new_key=True)))
     late = Signer.of_kit(kit).sign(b"x")
-    assert keys.verifies("bank1", b"x", early) and keys.verifies("bank1", b"x", late)
+    assert keys.signed_with("bank1", b"x", early) and keys.signed_with("bank1", b"x", late)
     assert keys.certificates_of("bank1")[1:] == first
     renewal.revoke_certificates(market, "bank1")
     assert keys.certificates_of("bank1") == []
-    assert not keys.verifies("bank1", b"x", early) and not keys.verifies("bank1", b"x", late)
+    assert not keys.signed_with("bank1", b"x", early) and not keys.signed_with("bank1", b"x", late)
 
 
 def test_nothing_is_named_that_is_kept_nowhere(parties: SignedParties) -> None:

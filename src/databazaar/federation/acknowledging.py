@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
-    MessageError,
     ReceiptMessage,
     encode_request,
     hear_reply,
@@ -133,7 +133,7 @@ class ReceiptSender:
         if name not in replies:
             return False
         try:
-            heard = hear_reply(replies[name], message, name, None, question_hash(payload), self._keys.verifies)
+            heard = hear_reply(replies[name], message, name, None, question_hash(payload), self._keys.signed_with)
         except MessageError:
             return False
         return heard.reply.status == "ok" and not heard.fault

@@ -15,8 +15,8 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind, is_honest
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
-    MessageError,
     Request,
     TaskMessage,
     decode_reply,
@@ -36,12 +36,13 @@ IN_MEMORY = "0" * 32
 """The id under which providers record the asks of a run that is kept nowhere."""
 
 
-class Judged(NamedTuple):
+class JudgedReply(NamedTuple):
     """A provider's update, the failure that stands in its place, or None for a yes to a description; and what it has
-    signed, where that was checked."""
+    signed, with the certificate by which it has, where that was checked."""
 
     answer: Tensor | Failure | None
     signed: SignedReply | None = None
+    certificate: str = ""
 
 
 class FederatedEngine(Engine):
@@ -122,25 +123,17 @@ class FederatedEngine(Engine):
             self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
         return replace(checked, signed=self._keep(ask, judged))
 
-    def _keep(self, ask: Ask, judged: dict[str, Judged]) -> dict[int, str]:
+    def _keep(self, ask: Ask, judged: dict[str, JudgedReply]) -> dict[int, str]:
         """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""
         if self._evidence is None or self._keys is None:
             return {}
-        signed = {
-            index: reply
-            for index in ask.providers
-            if (reply := judged.get(self._names[index], Judged(None)).signed) is not None
-        }
-        if signed:
-            by = {
-                reply.statement.provider: self._keys.signed_with(
-                    reply.statement.provider, reply.statement.text, reply.signature
-                )
-                for reply in signed.values()
-            }
-            self._evidence.note_certificates(self._keys.authority, by)
-            self._evidence.keep_replies(list(signed.values()))
-        return {index: reply.statement.digest for index, reply in signed.items()}
+        kept = {i: one for i in ask.providers if (one := judged.get(self._names[i])) is not None and one.signed}
+        replies = {i: one.signed for i, one in kept.items() if one.signed is not None}
+        if replies:
+            certificates = {self._names[i]: one.certificate for i, one in kept.items()}
+            self._evidence.note_certificates(self._keys.authority, certificates)
+            self._evidence.keep_replies(list(replies.values()))
+        return {i: reply.statement.digest for i, reply in replies.items()}
 
     def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Failure]:
         """Who would not take the task now, and why: a question that costs nobody anything."""
@@ -177,32 +170,36 @@ class FederatedEngine(Engine):
             }
         )
 
-    def _ask(self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float) -> dict[str, Judged]:
+    def _ask(
+        self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float
+    ) -> dict[str, JudgedReply]:
         payload = encode_request(request, params)
         replies, lost = self._transport.request(names, payload, timeout)
         question = question_hash(payload)
         return {
             name: self._judge(name, replies[name], request, params, question)
             if name in replies
-            else Judged(Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER)))
+            else JudgedReply(Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER)))
             for name in names
         }
 
-    def _judge(self, name: str, data: bytes, request: Request, params: Tensor | None, question: str) -> Judged:
-        fault, signed = "", None
+    def _judge(self, name: str, data: bytes, request: Request, params: Tensor | None, question: str) -> JudgedReply:
+        fault, signed, certificate = "", None, ""
         try:
             if self._keys is None:
                 reply, update = decode_reply(data, request, name, params, question)
             else:
-                reply, update, fault, signed = hear_reply(data, request, name, params, question, self._keys.verifies)
+                heard = hear_reply(data, request, name, params, question, self._keys.signed_with)
+                reply, update, fault, signed, certificate = heard
         except MessageError as wrong:
-            return Judged(Failure(Kind.INVALID, str(wrong)))
+            return JudgedReply(Failure(Kind.INVALID, str(wrong)))
         if fault:
-            return Judged(Failure(Kind.INVALID, fault), signed)
+            return JudgedReply(Failure(Kind.INVALID, fault), signed, certificate)
         if reply.epsilon is not None and reply.delta is not None:
             self.privacy[name] = reply.epsilon, reply.delta
             if self._note_privacy is not None:
                 self._note_privacy(name, reply.epsilon, reply.delta)
         if reply.status != "ok":
-            return Judged(Failure(Kind.REFUSED if reply.status == "refused" else Kind.FAILED, reply.code), signed)
-        return Judged(update, signed)
+            kind = Kind.REFUSED if reply.status == "refused" else Kind.FAILED
+            return JudgedReply(Failure(kind, reply.code), signed, certificate)
+        return JudgedReply(update, signed, certificate)

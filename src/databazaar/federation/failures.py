@@ -13,7 +13,8 @@ from typing import get_args
 from databazaar.engines import quarantine
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.federation.exchange import Lost
-from databazaar.federation.messages import FAULTS, Code
+from databazaar.federation.message_faults import FAULTS
+from databazaar.federation.messages import Code
 
 
 class Kind(Enum):

@@ -10,56 +10,32 @@ spelling, no repeated key. Nothing is unpickled, and no name from the other side
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
-import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
+from databazaar.federation.message_faults import (
+    BAD_HEADER,
+    BAD_TENSOR,
+    NOT_A_MESSAGE,
+    NOT_SIGNED,
+    OTHER_PROVIDER,
+    OTHER_QUESTION,
+    OTHER_ROUND,
+    MessageError,
+)
+from databazaar.federation.message_vector import decode_vector, encode_vector
 from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
 from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
 from databazaar.ledger.replies import ReplyStatement, SignedReply
 
 MAGIC = b"DBZ1"
 MAX_HEADER = 1024 * 1024
-MAX_NUMBERS = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
-_TENSOR_LENGTH = struct.Struct("<Q")
-_MAX_TENSOR_HEADER = 256
-_TENSOR_HEADER = re.compile(
-    rb'\{"w":\{"dtype":"(F32|F64)","shape":\[([1-9]\d{0,9})\],"data_offsets":\[0,([1-9]\d{0,11})\]\}\} {0,7}'
-)
-_TYPES: dict[bytes, tuple[np.dtype[Any], torch.dtype]] = {
-    b"F32": (np.dtype("<f4"), torch.float32),
-    b"F64": (np.dtype("<f8"), torch.float64),
-}
-
-NOT_A_MESSAGE = "not a message of this protocol"
-BAD_HEADER = "the message's header is not valid"
-BAD_TENSOR = "the message's vector is not valid"
-NOT_FINITE = "the vector holds NaN or infinity"
-OTHER_SHAPE = "the update is not shaped like the parameters"
-OTHER_ROUND = "the reply belongs to another round or run"
-OTHER_PROVIDER = "the reply bears another provider's name"
-OTHER_QUESTION = "the reply answers another question"
-NOT_SIGNED = "the reply is not signed by the provider's key"
-FAULTS = (
-    NOT_A_MESSAGE,
-    BAD_HEADER,
-    BAD_TENSOR,
-    NOT_FINITE,
-    OTHER_SHAPE,
-    OTHER_ROUND,
-    OTHER_PROVIDER,
-    OTHER_QUESTION,
-    NOT_SIGNED,
-)
-"""All that can be wrong with a message: the texts of MessageError."""
 
 Status = Literal["ok", "refused", "error"]
 Code = Literal[
@@ -80,10 +56,6 @@ _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=64)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=LONGEST_SIGNATURE)]
-
-
-class MessageError(ValueError):
-    """Bytes that are no message of ours. Its text is one of FAULTS."""
 
 
 class _Strict(BaseModel):
@@ -168,8 +140,8 @@ class Reply(_Strict):
         return ReplyStatement(*said)
 
 
-Verify = Callable[[str, bytes, str], bool]
-"""Whether a provider, by name, has signed these bytes."""
+SignedWith = Callable[[str, bytes, str], str]
+"""The certificate by which a provider, by name, has signed these bytes; empty where it has not."""
 
 
 class Asked(NamedTuple):
@@ -183,12 +155,14 @@ class Answered(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A reply that a provider has signed; `fault` is what is wrong with its update, empty where nothing is."""
+    """A reply that a provider has signed, and the certificate by which it has; `fault` is what is wrong with its
+    update, empty where nothing is."""
 
     reply: Reply
     update: Tensor | None
     fault: str
     signed: SignedReply
+    certificate: str
 
 
 def encode_request(request: Request | ReceiptMessage, params: Tensor | None = None) -> bytes:
@@ -203,7 +177,7 @@ def question_hash(data: bytes) -> str:
 def decode_request(data: bytes) -> Asked:
     """A request and, where it asks for an update, the parameters; or MessageError."""
     request, at = _header(data, Request)
-    params = _tensor(data, at)
+    params = decode_vector(data, at)
     if (params is not None) != (request.kind == "update"):
         raise MessageError(BAD_TENSOR)
     return Asked(request, params)
@@ -239,7 +213,12 @@ def decode_reply(
 
 
 def hear_reply(
-    data: bytes, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str, verify: Verify
+    data: bytes,
+    asked: Request | ReceiptMessage,
+    provider: str,
+    params: Tensor | None,
+    question: str,
+    signed_with: SignedWith,
 ) -> Heard:
     """The same of a reply that the provider must have signed, and by it the question and the update; or MessageError.
 
@@ -249,12 +228,13 @@ def hear_reply(
     if reply.question != question:
         raise MessageError(OTHER_QUESTION)
     signed = SignedReply(reply.statement(data[at:]), reply.signature)
-    if not reply.signature or not verify(provider, signed.statement.text, reply.signature):
+    certificate = signed_with(provider, signed.statement.text, reply.signature) if reply.signature else ""
+    if not certificate:
         raise MessageError(NOT_SIGNED)
     try:
-        return Heard(reply, _update(reply, asked, data, at, params), "", signed)
+        return Heard(reply, _update(reply, asked, data, at, params), "", signed, certificate)
     except MessageError as fault:
-        return Heard(reply, None, str(fault), signed)
+        return Heard(reply, None, str(fault), signed, certificate)
 
 
 def _addressed(data: bytes, asked: Request | ReceiptMessage, provider: str) -> tuple[Reply, int]:
@@ -273,7 +253,7 @@ def _update(
     """The update, where there has to be one."""
     if (reply.status == "ok") != (reply.code == ""):
         raise MessageError(BAD_HEADER)
-    update = _tensor(data, at, params)
+    update = decode_vector(data, at, params)
     if (update is not None) != (reply.status == "ok" and asked.kind == "update"):
         raise MessageError(BAD_TENSOR)
     return update
@@ -304,36 +284,3 @@ def _header(data: bytes, kind: type[Header]) -> tuple[Header, int]:
     if header.model_dump_json().encode() != text:
         raise MessageError(BAD_HEADER)
     return header, start + length
-
-
-def encode_vector(vector: Tensor | None) -> bytes:
-    """The vector as it is sent, nothing where there is none."""
-    from safetensors.torch import save
-
-    if vector is None:
-        return b""
-    return save({"w": vector.detach().cpu().contiguous()})
-
-
-def _tensor(data: bytes, at: int, like: Tensor | None = None) -> Tensor | None:
-    """The vector that fills `data` from `at` on to its last byte; None where nothing is there."""
-    if at == len(data):
-        return None
-    if len(data) - at < _TENSOR_LENGTH.size:
-        raise MessageError(BAD_TENSOR)
-    (length,) = _TENSOR_LENGTH.unpack_from(data, at)
-    at += _TENSOR_LENGTH.size
-    found = _TENSOR_HEADER.fullmatch(data[at : at + length]) if length <= _MAX_TENSOR_HEADER else None
-    if found is None:
-        raise MessageError(BAD_TENSOR)
-    written, kept = _TYPES[found[1]]
-    count, size = int(found[2]), int(found[3])
-    at += length
-    if count > MAX_NUMBERS or size != count * written.itemsize or size != len(data) - at:
-        raise MessageError(BAD_TENSOR)
-    if like is not None and (list(like.shape) != [count] or like.dtype != kept):
-        raise MessageError(OTHER_SHAPE)
-    vector = torch.from_numpy(np.frombuffer(data, written, count, at).astype(written.newbyteorder("=")))
-    if not bool(torch.isfinite(vector).all()):
-        raise MessageError(NOT_FINITE)
-    return vector

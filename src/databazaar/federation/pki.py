@@ -143,20 +143,30 @@ def read_request(text: str, name: str) -> rsa.RSAPublicKey:
     return key
 
 
+def sign(key: rsa.RSAPrivateKey, text: bytes) -> str:
+    """The signature under these bytes in hexadecimal: RSA-PSS with SHA-256."""
+    return key.sign(text, _PSS, hashes.SHA256()).hex()
+
+
+def verifies(key: rsa.RSAPublicKey, text: bytes, signature: str) -> bool:
+    """Whether the signature is this key's, under these bytes."""
+    try:
+        key.verify(bytes.fromhex(signature), text, _PSS, hashes.SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
 def prove(key: rsa.RSAPrivateKey, market: str, name: str, request: str) -> str:
     """The holder of `name`'s present key asks for a certificate of another one, or of the same."""
-    return key.sign(_renewal(market, name, request), _PSS, hashes.SHA256()).hex()
+    return sign(key, _renewal(market, name, request))
 
 
 def proves(certificate: x509.Certificate, market: str, name: str, request: str, proof: str) -> bool:
     """Was the request made by the holder of this certificate's key?"""
     key = certificate.public_key()
     assert isinstance(key, rsa.RSAPublicKey)  # `issue` takes no other
-    try:
-        key.verify(bytes.fromhex(proof), _renewal(market, name, request), _PSS, hashes.SHA256())
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    return verifies(key, _renewal(market, name, request), proof)
 
 
 def _renewal(market: str, name: str, request: str) -> bytes:

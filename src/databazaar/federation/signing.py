@@ -14,13 +14,10 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from databazaar.federation import pki
-
-_PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 
 
 class Signer:
@@ -36,7 +33,7 @@ class Signer:
 
     def sign(self, text: bytes) -> str:
         """The signature in hexadecimal."""
-        return self._key.sign(text, _PADDING, hashes.SHA256()).hex()
+        return pki.sign(self._key, text)
 
 
 @lru_cache(maxsize=4096)
@@ -59,14 +56,8 @@ def issued(certificate: str, authority: str, name: str, *, server: bool = False)
 
 
 def verifies(key: rsa.RSAPublicKey | None, text: bytes, signature: str) -> bool:
-    """Whether the signature is this key's, under these bytes."""
-    if key is None:
-        return False
-    try:
-        key.verify(bytes.fromhex(signature), text, _PADDING, hashes.SHA256())
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    """Whether there is a key, and the signature is its, under these bytes."""
+    return key is not None and pki.verifies(key, text, signature)
 
 
 @dataclass
@@ -119,10 +110,6 @@ class MarketKeys:
             if verifies(issued(certificate, self.authority, provider), text, signature):
                 return certificate
         return ""
-
-    def verifies(self, provider: str, text: bytes, signature: str) -> bool:
-        """Whether this provider has signed these bytes."""
-        return bool(self.signed_with(provider, text, signature))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

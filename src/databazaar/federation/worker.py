@@ -18,6 +18,7 @@ from torch import Tensor
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
+from databazaar.federation.message_vector import encode_vector
 from databazaar.federation.messages import (
     Code,
     ModelMessage,
@@ -29,7 +30,6 @@ from databazaar.federation.messages import (
     decode_receipt,
     decode_request,
     encode_reply,
-    encode_vector,
     is_receipt,
     question_hash,
 )
