@@ -15,7 +15,6 @@ import numpy as np
 from databazaar.defence import Arms, Defence, Findings, Verdict, judge
 from databazaar.defence.judge import doubted
 from databazaar.defence.shares import Accesses, now_and_held
-from databazaar.defence.shares import now_and_held
 from databazaar.errors import BazaarError
 from databazaar.ledger.book import Book
 from databazaar.ledger.terms import Terms
