@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator, Mean
+from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
@@ -237,8 +238,12 @@ def conclude(
     proposed: Proposed,
     scores: Scores,
     step: float,
+    findings: Findings | None = None,
 ) -> Concluded:
-    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
+    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility.
+
+    `findings` are what a defence has measured in the replies.
+    """
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
     reasons = dict(replies.failures)
@@ -256,18 +261,23 @@ def conclude(
     if good != proposed.good:
         params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
         known = None
+    probabilities = drawn.probabilities.tolist()
+    settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
     settlement = Settlement(
         gains=gains,
         failures=[reasons.get(i) for i in draws],
-        probabilities=drawn.probabilities.tolist(),
-        paid=rules.pay(drawn, gains),  # line 7
+        probabilities=probabilities,
+        paid=settled.paid,
         utility=state.utility,
         loss=state.loss,
         reached=None,
         reached_loss=None,
+        held=settled.held,
+        released=settled.released,
+        returned=settled.returned,
+        findings=findings,
     )
-    learned = rules.learn(state.sampler, drawn, gains)  # lines 8 and 9
-    return Concluded(params, learned, combined, settlement, known)
+    return Concluded(params, settled.state, combined, settlement, known)
 
 
 def _split(scores: Scores) -> tuple[Scores, Scores]:
