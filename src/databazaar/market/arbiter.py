@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
-from databazaar.defence import Defence, defence_of
+from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
@@ -48,8 +48,9 @@ class Arbiter(Displayed):
     Without rules of your own, `Thrifty` decides whom to ask, the mean of the valid updates moves the model, every valid
     reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
     market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
-    of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
+    end. `engine` is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play
+    for the money: "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the
+    `market` and of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -232,10 +233,11 @@ class Arbiter(Displayed):
             "model": self.consumer._facts()["model"],
             "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
             "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
-            "sampler": str(rules.sampler),
+            "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, Arms) else rules.sampler),
             "aggregator": str(self.aggregator),
             "payment": str(rules.payment),
             "stops": ", ".join(map(str, rules.stops)),
+            **({} if rules.defence.off else {"defence": str(rules.defence)}),
             "engine": f"{type(self.engine).__name__} on {self.engine.device}",
             "seed": str(terms.seed),
         }

@@ -191,10 +191,11 @@ class MarketRun:
             self.on_round(progress)
 
     def close(self) -> None:
-        """Settles the whole run: what is left goes back to the consumer."""
+        """Settles the whole run: what is held back goes where it belongs, and what is left back to the consumer."""
         book = self.accounts.book
         stopped = self.rules.stopped(book)
         assert stopped is not None
+        self.accounts.settle_held_back(self.rules.returned_at_close(self.state.sampler))
         message = message_of(stopped, book, self.rules.terms.currency)
         self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
         self._tell()
