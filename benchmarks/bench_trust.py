@@ -113,6 +113,7 @@ def cases() -> dict[str, Case]:
         "backdoor": Case(Backdoor()),
         "backdoor-3": Case(Backdoor(factor=3.0)),
         "sign-30%": Case(Sign(), CROWD),
+        "sign-5-30%": Case(Sign(5.0), CROWD),
         "flip-30%": Case(Flip(), CROWD),
         "noise-30%": Case(Noise(1.0), CROWD),
         "alternate-30%": Case(Alternate(), CROWD),
@@ -210,6 +211,15 @@ def spread(values: Sequence[float], sign: str = "") -> str:
     return f"{np.mean(values):{sign}.1f} ± {error:.1f}"
 
 
+def chosen(attacks: str, parser: argparse.ArgumentParser) -> list[str]:
+    """The cases that are asked for, and the clean market that they are compared with."""
+    begun = [""] if attacks == "all" else attacks.split(",")
+    for begin in begun:
+        if not any(name.startswith(begin) for name in cases()):
+            parser.error(f"no case begins with {begin!r}: there are {', '.join(cases())}")
+    return [name for name in cases() if name == CLEAN or name.startswith(tuple(begun))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--market", nargs="+", choices=MARKETS, default=["logistic"])
@@ -226,19 +236,12 @@ def main() -> None:
     if given.table is not None:
         runs = read(given.table)
     else:
-        chosen = [
-            n for n in cases() if given.attack == "all" or n.startswith(tuple(given.attack.split(","))) or n == CLEAN
-        ]
-        if given.attack != "all" and (
-            unknown := [a for a in given.attack.split(",") if not any(n.startswith(a) for n in cases())]
-        ):
-            parser.error(f"no case begins with {', '.join(unknown)}: there are {', '.join(cases())}")
         jobs = [
             (market, name, sampler, defence, seed, given.data)
             for seed in range(given.seeds)
             for market in given.market
             for sampler in given.sampler
-            for name in chosen
+            for name in chosen(given.attack, parser)
             for defence in given.defence
         ]
         runs = play_all(jobs, given.jobs, given.json)

@@ -125,8 +125,8 @@ def shifted(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a market departs from the plain one, with nobody attacking it: `sizes` are the rows of good providers, in turn;
-    `shift` moves the inputs of each of them; `private` is the noise on their updates, in lengths of the update."""
+    """How good providers may differ: `sizes` are their rows, in turn; `shift` moves the inputs of each; `private` is
+    the noise on their updates, in lengths of the update."""
 
     sizes: tuple[int, ...] = (100,)
     shift: float = 0.0
@@ -144,12 +144,15 @@ SHAPES = {
 
 
 def logistic(seed: int, shape: Shape, places: int, bad_place: bool, data: str = "") -> Market:
-    """Ten classes in twenty dimensions, which a linear model can tell apart in four rows of five."""
+    """Ten classes in twenty dimensions, which a linear model can tell apart in four rows of five; four more inputs say
+    nothing and are small."""
     rng = np.random.default_rng(seed)
-    weight = 3.0 * rng.normal(size=(20, CLASSES))
+    weight = 3.0 * rng.normal(size=(24, CLASSES))
+    weight[20:] = 0
 
     def sample(count: int) -> Rows:
-        x = rng.normal(size=(count, 20)).astype(np.float32)
+        x = rng.normal(size=(count, 24)).astype(np.float32)
+        x[:, 20:] *= 0.1
         return x, (x @ weight + rng.gumbel(size=(count, CLASSES))).argmax(1)
 
     holdout, test = sample(300), sample(3_000)
@@ -186,7 +189,7 @@ MARKETS = {"logistic": logistic, "mnist": mnist}
 def parties(
     rng: np.random.Generator, sample: Sample, oracle: LocalSGD, shape: Shape, places: int, bad_place: bool
 ) -> tuple[list[Provider], list[Provider]]:
-    """The honest providers, good ones first, and those whose places may be taken: good ones, or one with wrong labels."""
+    """The honest providers, good ones first, and those whose places may be taken: good ones, or with wrong labels."""
 
     def good(name: str, i: int) -> Provider:
         rows = shifted(rng, sample(shape.sizes[i % len(shape.sizes)]), shape.shift)

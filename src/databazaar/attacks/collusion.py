@@ -18,68 +18,59 @@ from databazaar.parties import Provider
 
 @dataclass(frozen=True)
 class Collude:
-    """Pairs of owners that take turns. For the same parameters one sends v and the other −v, so that together they do
-    nothing; next time the roles change. v is `factor` times what the data of whoever was asked first say."""
+    """Pairs of owners that take turns: one breaks something, and whichever of them is asked next repairs it and looks
+    useful. What is broken is `factor` times what the data of the first say, turned round."""
 
     factor: float = 1.0
     kind: ClassVar[str] = "collude"
 
     def join(self, known: Known) -> list[Provider]:
         pairs: dict[int, dict[str, Any]] = {}
-        return [
-            impostor(Insider(known, own, pairs.setdefault(k // 2, {})), (self.good if k % 2 == 0 else self.bad))
-            for k, own in enumerate(known.own)
-        ]
+        insiders = (Insider(known, own, pairs.setdefault(k // 2, {})) for k, own in enumerate(known.own))
+        return [impostor(insider, self.answer) for insider in insiders]
 
-    def good(self, insider: Insider, params: Vector) -> Vector:
-        return self._agreed(insider, params)
-
-    def bad(self, insider: Insider, params: Vector) -> Vector:
-        return -self._agreed(insider, params)
-
-    def _agreed(self, insider: Insider, params: Vector) -> Vector:
-        """What the first of the two sends for these parameters."""
-        memory = insider.memory
-        if "params" not in memory or not np.array_equal(memory["params"], params):
-            turn = -memory.get("turn", -1)
-            agreed = insider.honest(params) * params.dtype.type(turn * self.factor)
-            memory.update(params=params, turn=turn, agreed=agreed)
-        agreed_now: Vector = memory["agreed"]
-        return agreed_now
+    def answer(self, insider: Insider, params: Vector) -> Vector:
+        broken: Vector | None = insider.memory.pop("broken", None)
+        if broken is not None:
+            return -broken
+        breaks = insider.memory["broken"] = insider.honest(params) * -self.factor
+        return breaks
 
 
 @dataclass(frozen=True)
 class Alie:
-    """ "A little is enough" (Baruch, Baruch and Goldberg, 2019): the mean of what the attackers' data say, moved against
-    itself by `z` of their standard deviations in every coordinate; without a z, by as many as most of the market's
-    others would lie beyond."""
+    """A little is enough (Baruch, Baruch and Goldberg, 2019): the mean of what the attackers' data say, moved against
+    itself in every coordinate by `z` of their standard deviations; without a z, by as many as the paper counts to be
+    hidden among the honest."""
 
     z: float | None = None
     kind: ClassVar[str] = "alie"
 
     def join(self, known: Known) -> list[Provider]:
         memory: dict[str, Any] = {}
-        crowd = [Insider(known, own, memory) for own in known.own]
-        memory["crowd"] = [Insider(known, own) for own in known.own]
-        return [impostor(one, self.answer) for one in crowd]
+        memory["crowd"] = [Insider(known, own, memory) for own in known.own]
+        return [impostor(one, self.answer) for one in memory["crowd"]]
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
         memory = insider.memory
         if "params" not in memory or not np.array_equal(memory["params"], params):
-            honest = np.stack([one.honest(params) for one in memory["crowd"]])
-            mean, spread = honest.mean(axis=0), honest.std(axis=0)
-            z = self.hidden(insider.known.providers, len(honest)) if self.z is None else self.z
-            moved = mean - np.sign(mean) * spread * params.dtype.type(z)
-            memory.update(params=params, moved=moved.astype(params.dtype))
-        answer: Vector = memory["moved"]
+            said = np.stack([one.honest(params) for one in memory["crowd"]])
+            z = hidden_within(insider.known.providers, len(said)) if self.z is None else self.z
+            agreed = said.mean(axis=0) - z * np.sign(said.mean(axis=0)) * said.std(axis=0)
+            memory.update(params=params, agreed=agreed)
+        answer: Vector = memory["agreed"]
         return answer
 
-    @staticmethod
-    def hidden(providers: int, attackers: int) -> float:
-        """How many standard deviations still pass for one of the crowd, by the paper's count."""
-        honest = max(providers - attackers, 1)
-        supporters = min(max(providers // 2 + 1 - attackers, 1), honest - 1) if honest > 1 else 0
-        return max(NormalDist().inv_cdf(min(max((honest - supporters) / honest, 0.5), 0.99)), 0.3)
+
+def hidden_within(providers: int, attackers: int) -> float:
+    """How many standard deviations off so many attackers can be, and still be nearer to the mean than enough honest
+    providers to make a majority with.
+
+    >>> round(hidden_within(50, 12), 2)
+    0.34
+    """
+    honest, needed = max(1, providers - attackers), providers // 2 + 1 - attackers
+    return NormalDist().inv_cdf(min(max((honest - needed) / honest, 0.5), 0.99))
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ class Clones:
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
         honest = insider.honest(params)
-        drift = insider.memory.setdefault("drift", insider.noise(honest, 1.0))
+        drift: Vector = insider.memory.setdefault("drift", insider.noise(honest, 1.0))
         size = length(honest)
-        return honest + insider.noise(honest, self.noise * size) + drift * honest.dtype.type(self.bias * size)
+        return honest + insider.noise(honest, self.noise * size) + drift * (self.bias * size)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from databazaar.attacks.known import Alone, Insider, Vector, length, scaled
 class Replay(Alone):
     """Sends public changes of the model back: the last that it has seen, or all of them since its first ask.
 
-    `factor` makes the answer longer, or turns it round where it is negative; `noise` is added, in lengths of the answer.
+    `factor` makes the answer longer, or turns it round; `noise` is added to it, in lengths of the answer.
     """
 
     what: Literal["last", "all"] = "last"
@@ -25,7 +25,7 @@ class Replay(Alone):
             return insider.noise(params, 1e-3)
         last = params - insider.last
         change = last if self.what == "last" else scaled(params - insider.first, length(last))
-        sent = change * params.dtype.type(self.factor)
+        sent = change * self.factor
         return sent + insider.noise(sent, self.noise * length(sent))
 
 
@@ -51,4 +51,4 @@ class Zero(Alone):
     kind: ClassVar[str] = "zero"
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
-        return insider.honest(params) * params.dtype.type(self.factor)
+        return insider.honest(params) * self.factor

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from databazaar.errors import BazaarError
-from databazaar.learning.inputs import Examples, as_dataset
+from databazaar.learning.inputs import Examples, Inputs, as_dataset
+from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.parties import Provider
@@ -45,6 +47,10 @@ class Known:
         x, y = as_dataset(data, "attack")
         return self.task.inputs(x), self.task.targets(y)
 
+    def rng(self, id: str) -> np.random.Generator:
+        """All the randomness of one attacker."""
+        return np.random.default_rng([self.seed, int(provider_tags([id])[0])])
+
     def secret(self) -> Examples:
         """The rows of the hold-out that have leaked."""
         if self.leaked is None:
@@ -72,7 +78,7 @@ class Insider:
     def __init__(self, known: Known, own: Provider, memory: dict[str, Any] | None = None) -> None:
         self.known, self.own = known, own
         self.memory: dict[str, Any] = {} if memory is None else memory
-        self.rng = np.random.default_rng([known.seed, int(provider_tags([own.id])[0])])
+        self.rng = known.rng(own.id)
         self.rows = None if own.data is None else known.rows(own.data)
         self.first: Vector | None = None
         self.last: Vector | None = None
@@ -99,12 +105,8 @@ class Insider:
 
     def loss(self, params: Vector, rows: Examples) -> float:
         """The mean loss of these parameters."""
-        task = self.known.task
-        assert task.model is not None
-        with torch.no_grad():
-            named = task.layout.unflatten(torch.from_numpy(params))
-            outputs = torch.func.functional_call(task.model.eval(), named, (rows[0],))
-            return float(task.loss(outputs, rows[1]).mean())
+        found = outputs(self.known.task, torch.from_numpy(params), rows[0])
+        return float(self.known.task.loss(found, rows[1]).mean())
 
     def noise(self, like: Vector, length: float) -> Vector:
         """A random direction of this length."""
@@ -141,6 +143,23 @@ class Alone:
         raise NotImplementedError
 
 
+def outputs(task: Task, params: Tensor, x: Inputs) -> Tensor:
+    """What the model says with these parameters."""
+    if task.model is None:
+        raise BazaarError("this attack needs a torch model: the consumer brought a plain vector")
+    with torch.no_grad():
+        return caller(task.model.eval())(task.layout.unflatten(params), x)
+
+
+def classes_of(known: Known, own: Provider) -> int:
+    """How many classes the model tells apart."""
+    x, y = known.rows(own.dataset)
+    if y.is_floating_point() or y.dim() != 1 or known.task.model is None:
+        raise BazaarError("this attack needs a model that tells classes apart")
+    found = outputs(known.task, known.task.layout.flatten(known.task.model), x[:1])
+    return max(2, int(found.shape[-1]) if found.dim() == 2 else 2)
+
+
 def length(vector: Vector) -> float:
     return float(np.linalg.norm(vector.astype(np.float64)))
 
@@ -148,4 +167,4 @@ def length(vector: Vector) -> float:
 def scaled(vector: Vector, to: float) -> Vector:
     """The same direction at another length; nothing stays nothing."""
     now = length(vector)
-    return vector * vector.dtype.type(to / now) if now else vector
+    return vector * (to / now) if now else vector

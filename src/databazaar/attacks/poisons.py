@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from databazaar.attacks.known import Alone, Insider, Known, Vector
+from databazaar.attacks.known import Alone, Insider, Known, Vector, classes_of
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.parties import Provider
@@ -26,14 +26,14 @@ class Boost(Alone):
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
         honest = insider.honest(params)
-        return honest * params.dtype.type(self.factor or _best_factor(insider, params, honest))
+        return honest * (self.factor or _best_factor(insider, params, honest))
 
 
 def _best_factor(insider: Insider, params: Vector, honest: Vector) -> float:
     rows = insider.rows
     if rows is None:
         raise BazaarError(f"provider {insider.own.id} answers by a callable: without data there is no line to search")
-    return min(FACTORS, key=lambda factor: insider.loss(params + honest * params.dtype.type(factor), rows))
+    return min(FACTORS, key=lambda factor: insider.loss(params + honest * factor, rows))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sign(Alone):
     kind: ClassVar[str] = "sign"
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
-        return insider.honest(params) * params.dtype.type(-self.factor)
+        return insider.honest(params) * -self.factor
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Alternate(Alone):
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
         honest = insider.honest(params)
-        return honest if insider.asked % 2 == 0 else honest * params.dtype.type(-self.factor)
+        return honest if insider.asked % 2 == 0 else honest * -self.factor
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Flip:
         flipped = []
         for own in known.own:
             x, y = own.dataset
-            last = class_count(known, own) - 1
+            last = classes_of(known, own) - 1
             flipped.append(replace(own, data=(x, last - known.task.targets(y))))
         return flipped
 
@@ -102,13 +102,3 @@ def _parted(insider: Insider) -> tuple[Examples, Examples]:
         return (x, y), insider.known.secret()
     kept = torch.arange(len(y)) % 3 == 0
     return (x[~kept], y[~kept]), (x[kept], y[kept])
-
-
-def class_count(known: Known, own: Provider) -> int:
-    """How many classes the model tells apart."""
-    x, y = known.rows(own.dataset)
-    if y.is_floating_point() or y.dim() != 1 or known.task.model is None:
-        raise BazaarError("this attack needs a model that tells classes apart")
-    with torch.no_grad():
-        outputs = known.task.model.eval()(x[:1])
-    return max(2, int(outputs.shape[-1]) if outputs.dim() == 2 else 2)
