@@ -113,8 +113,10 @@ def wrong_labels(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
 
 
 def noisy(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
-    x, y = rows
-    return ((1 - share) * x + share * 2 * x.std() * rng.normal(size=x.shape)).astype(np.float32), y
+    x = rows[0].copy()
+    lost = rng.random(len(x)) < share
+    x[lost] = x.mean() + x.std() * rng.normal(size=x[lost].shape)
+    return x, rows[1]
 
 
 def shifted(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
@@ -180,7 +182,7 @@ def mnist(seed: int, shape: Shape, places: int, bad_place: bool, data: str = "")
     test = (x_test[tested].reshape(3_000, -1) / 255).astype(np.float32), y_test[tested].astype(np.int64)
     holdout = sample(300)
     honest, own = parties(rng, sample, LocalSGD(0.1, 16), shape, places, bad_place)
-    return Market(honest, own, holdout, test, 80 * PER_ROUND * PRICE, Trigger(4, 1.0))
+    return Market(honest, own, holdout, test, 80 * PER_ROUND * PRICE, Trigger(56, 1.0))
 
 
 MARKETS = {"logistic": logistic, "mnist": mnist}
@@ -198,7 +200,7 @@ def parties(
     honest = [good(f"good-{i}", i) for i in range(GOOD)]
     for i in range(GOOD, HONEST):
         spoil = (wrong_labels, noisy, shifted)[i % 3]
-        honest.append(Provider(f"bad-{i}", spoil(rng, sample(100), 0.4 + 0.5 * rng.random()), oracle, price=PRICE))
+        honest.append(Provider(f"bad-{i}", spoil(rng, sample(100), 0.5 + 0.4 * rng.random()), oracle, price=PRICE))
     own = [good(f"place-{k}", k) for k in range(places)]
     if bad_place:
         own = [replace(one, data=wrong_labels(rng, sample(100), 0.8)) for one in own]
