@@ -113,10 +113,8 @@ def wrong_labels(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
 
 
 def noisy(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
-    x = rows[0].copy()
-    lost = rng.random(len(x)) < (1 + share) / 2  # noise teaches little, but nothing wrong
-    x[lost] = x.mean() + x.std() * rng.normal(size=x[lost].shape)
-    return x, rows[1]
+    x, y = wrong_labels(rng, rows, share)
+    return (x + x.std() * rng.normal(size=x.shape)).astype(np.float32), y
 
 
 def shifted(rng: np.random.Generator, rows: Rows, share: float) -> Rows:
