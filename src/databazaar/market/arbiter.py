@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
+from databazaar.defence import Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
@@ -27,6 +28,7 @@ from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, first_state
+from databazaar.market.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
@@ -63,6 +65,7 @@ class Arbiter(Displayed):
         device: str = "auto",
         seed: int = 0,
         patience: int = 10,
+        defence: str | Defence | None = None,
         market: str = "",
         buyer: str = "",
         data: Mapping[str, str] | None = None,
@@ -81,7 +84,7 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=_settings(sampler, self.aggregator, payment, every_stop),
+            rules=_settings(sampler, self.aggregator, payment, every_stop, defence_of(defence)),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -144,6 +147,8 @@ class Arbiter(Displayed):
         )
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        defence = self.rules.defence
+        watch = Watch.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
         return MarketRun(
             self.rules,
             self.aggregator,
@@ -154,6 +159,7 @@ class Arbiter(Displayed):
             on_round=on_round,
             own_update=own,
             quarantine=quarantine,
+            watch=watch,
         )
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:
@@ -280,7 +286,9 @@ def _layout(consumer: Consumer) -> str:
     return "" if layout is None else layout_digest(zip(layout.names, layout.shapes, strict=True))
 
 
-def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop]) -> dict[str, Any]:
+def _settings(
+    sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop], defence: Defence
+) -> dict[str, Any]:
     """Every rule as the terms hold it. A rule of the user's own becomes known by its `kind`."""
     for registry, rules in ((SAMPLERS, [sampler]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]), (STOPS, stops)):
         for rule in rules:
@@ -291,6 +299,7 @@ def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops:
         "aggregator": AGGREGATORS.settings_of(aggregator),
         "payment": PAYMENTS.settings_of(payment),
         "stops": [STOPS.settings_of(stop) for stop in stops],
+        **({} if defence.off else {"defence": defence.settings()}),
     }
 
 
