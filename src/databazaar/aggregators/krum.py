@@ -19,8 +19,8 @@ class Krum:
     lowest scores is taken: without a number, of all but f; 1 is Krum itself. Equal scores are kept together.
 
     Breakdown: f, with the paper's guarantee where m ≥ 2f + 3. Rounds may be shorter than that. Then the nearest f are
-    looked at, which still keeps out what is far from everybody: of three updates, the two that are nearest to each other
-    are kept. Of two updates or one nobody can tell which is wrong, and the mean is taken.
+    looked at, which still keeps out what is far from everybody: of three updates, the two that are nearest to each
+    other are kept. Of two updates or one nobody can tell which is wrong, and the mean is taken.
 
     Blanchard, El Mhamdi, Guerraoui, Stainer: Machine learning with adversaries, NIPS 2017.
     """

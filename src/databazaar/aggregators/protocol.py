@@ -49,8 +49,8 @@ class Aggregator(Protocol):
 
 @runtime_checkable
 class Guided(Aggregator, Protocol):
-    """An aggregator that compares the updates of a round with a reference: what the consumer would have answered itself,
-    from the rows by which it scores, had it been asked like a provider.
+    """An aggregator that compares the updates of a round with a reference: what the consumer would have answered
+    itself, from the rows by which it scores, had it been asked like a provider.
 
     The market computes the reference before every round, and hands it in by the state.
     """
