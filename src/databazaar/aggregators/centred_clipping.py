@@ -24,8 +24,8 @@ class CentredClipping:
     any model and any rate, and who wants to widen it must send half of the recent updates. The state is v, and those
     distances.
 
-    Breakdown: what a round takes from a minority is bounded by τ, and the paper proves convergence with up to a tenth of
-    arbitrary updates. It works with rounds of a single update, where no rule without a memory can tell anything.
+    Breakdown: what a round takes from a minority is bounded by τ, and the paper proves convergence with up to a tenth
+    of arbitrary updates. It works with rounds of a single update, where no rule without a memory can tell anything.
 
     Karimireddy, He, Jaggi: Learning from history for Byzantine robust optimization, ICML 2021.
     """

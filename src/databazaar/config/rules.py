@@ -207,9 +207,7 @@ class GeometricMedianSettings(Section):
 
 class CentredClippingSettings(Section):
     kind: Literal["centred-clipping"]
-    radius: Positive = Field(
-        default=1.0, description="the most of an update, in median distances from the last average"
-    )
+    radius: Positive = Field(default=1.0, description="how far an update counts, in median distances")
 
 
 class FLTrustSettings(Section):

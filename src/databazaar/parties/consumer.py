@@ -212,10 +212,8 @@ class Consumer(Displayed):
     ) -> Callable[[Tensor, int], Tensor]:
         """The updates that an oracle makes of rows of the consumer's, under a name of their own for its randomness."""
         assert isinstance(self.model, nn.Module)
-        task, data = (
-            Task(copy.deepcopy(self.model).to(device), self.task.loss),
-            (rows[0].to(device), rows[1].to(device)),
-        )
+        task = Task(copy.deepcopy(self.model).to(device), self.task.loss)
+        data = rows[0].to(device), rows[1].to(device)
 
         def update(params: Tensor, round: int) -> Tensor:
             return compute_update(oracle, task, data, params, round, oracle_key(seed, round, name))
