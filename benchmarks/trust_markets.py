@@ -13,11 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from databazaar.attacks import Attack, Backdoor, Clones, Known, MixedEngine, Trigger
+from databazaar.defence import Arms
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
+from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
 
@@ -90,12 +92,16 @@ class Market:
 
 def scoring_rows(count: int, seed: int) -> NDArray[np.int64]:
     """The rows of the hold-out that are the scoring part of a defended market."""
-    return np.random.default_rng([seed, 7]).permutation(count)[: (count + 1) // 2]
+    return halves(count, seed).scoring
 
 
 def flagged(run: Any) -> tuple[str, ...]:
     """Whom the market has flagged."""
-    return ()
+    rules = run.rules
+    if not isinstance(rules.sampler, Arms):
+        return ()
+    court = rules.sampler.court(run.state.sampler, len(rules.terms.roster))
+    return tuple(id for id, is_flagged in zip(rules.terms.roster.ids, court.flagged, strict=True) if is_flagged)
 
 
 def accuracy(task: Task, params: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor]) -> float:
