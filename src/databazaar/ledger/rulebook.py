@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from databazaar.defence import Arms, Defence, Findings, Verdict, judge
 from databazaar.defence.judge import doubted
@@ -219,6 +220,11 @@ class RuleBook:
         returned = [i for i in changed if court.flagged[i]]
         learned = self.sampler.with_court(learned, before, court)
         return Settled(learned, paid, held, released, returned, judged.verdicts)
+
+    def arms(self, state: Vector) -> NDArray[np.int64]:
+        """Who shares an arm with whom: for each provider the place of its arm."""
+        providers = len(self.terms.roster)
+        return self.sampler.court(state, providers).arm if isinstance(self.sampler, Arms) else np.arange(providers)
 
     def returned_at_close(self, state: Vector) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""

@@ -28,6 +28,7 @@ from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, first_state
+from databazaar.market.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
@@ -65,10 +66,10 @@ class Arbiter(Displayed):
         device: str = "auto",
         seed: int = 0,
         patience: int = 10,
+        defence: str | Defence | None = None,
         market: str = "",
         buyer: str = "",
         data: Mapping[str, str] | None = None,
-        defence: str | Defence | None = None,
     ) -> None:
         self.consumer = consumer
         self.providers = list(providers)
@@ -147,6 +148,8 @@ class Arbiter(Displayed):
         )
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        defence = self.rules.defence
+        watch = Watch.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
         return MarketRun(
             self.rules,
             self.aggregator,
@@ -157,6 +160,7 @@ class Arbiter(Displayed):
             on_round=on_round,
             own_update=own,
             quarantine=quarantine,
+            watch=watch,
         )
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:

@@ -27,6 +27,7 @@ from databazaar.market.round import (
     reach,
     without_longest,
 )
+from databazaar.market.watch import Watch, Watched
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,6 +79,8 @@ class MarketRun:
     on_round: OnRound | None = None
     own_update: OwnUpdate | None = None
     quarantine: Quarantine | None = None
+    watch: Watch | None = None
+    _watched: Watched | None = None
     _untold: Progress | None = None
     _signed: Mapping[int, str] = field(default_factory=dict)
 
@@ -103,7 +106,16 @@ class MarketRun:
         return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
 
     def hear(self, drawn: Drawn, replies: Replies) -> Replies:
-        """Replies for all that were drawn; those set aside failed without being asked. Notes who failed."""
+        """Replies for all that were drawn, as the watch lets them pass, where there is one."""
+        replies = self._for_all(drawn, replies)
+        if self.watch is None:
+            return replies
+        arms = self.rules.arms(self.state.sampler)
+        self._watched = self.watch(self.state.watch, self.state.params, drawn.asked, replies, self.step_size, arms)
+        return self._watched.replies
+
+    def _for_all(self, drawn: Drawn, replies: Replies) -> Replies:
+        """Those set aside failed without being asked. Notes who failed."""
         self._signed = replies.signed
         if self.quarantine is None:
             return replies
@@ -126,16 +138,23 @@ class MarketRun:
         state = self.state
         own = None if self.own_update is None else self.own_update(state.params, state.round)
         gains = getattr(self.rules.sampler, "gains", "alone")
-        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains)
+        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains, self._left_out)
+
+    @property
+    def _left_out(self) -> frozenset[int]:
+        return frozenset() if self._watched is None else self._watched.left_out
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
         """What is paid and learned, and the model that the round comes to, which has a finite utility."""
         step = self.step_size
         if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
-            proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own)
+            proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own, left_out=self._left_out)
             scores = self.evaluator.score(proposed.models)
         while True:
-            concluded = conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
+            findings = None if self._watched is None else self._watched.findings
+            concluded = conclude(
+                self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step, findings
+            )
             reached = concluded.scores or self.evaluator.score(concluded.params[None])
             if np.isfinite(reached.utility[0]):
                 return replace(concluded, scores=reached)
@@ -153,6 +172,8 @@ class MarketRun:
         """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
         self.state, settlement = reach(self.state, concluded)
+        if self._watched is not None:
+            self.state = replace(self.state, watch=self._watched.kept)
         settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
