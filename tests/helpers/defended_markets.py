@@ -99,9 +99,9 @@ def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: 
     settled = rules.settle(state, drawn, gains, chances, findings)
     failures = ["no reply" if gain is None else None for gain in gains]
     scores = before.utility, None, after.utility, None
-    result = Settlement(gains, failures, chances, settled.paid, *scores)
-    more = {"held": settled.held, "released": settled.released, "returned": settled.returned, "findings": findings}
-    accounts.settle(round, drawn, replace(result, **more), replace(after, sampler=settled.state))
+    later = settled.held, settled.released, settled.returned, findings
+    result = Settlement(gains, failures, chances, settled.paid, *scores, (), *later)
+    accounts.settle(round, drawn, result, replace(after, sampler=settled.state))
     return settled.state
 
 
