@@ -11,6 +11,7 @@ import numpy as np
 
 from databazaar.defence import Verdict
 from databazaar.ledger.chain import Entry
+from databazaar.ledger.figures import Figures
 from databazaar.ledger.rounds import Line, Numbers, Places, Rounds, Scores
 from databazaar.roster import Amounts, Purse
 
@@ -127,13 +128,16 @@ class Freed(NamedTuple):
 
 class Record:
     """All of a replay that a report is made of. `verdicts` stand with their rounds, in which providers have the numbers
-    of their places in the roster."""
+    of their places in the roster; `entries` has the number and the hash of the entry that ends such a round, and
+    `figures` what was measured of every answer."""
 
     def __init__(self) -> None:
         self.rounds = Rounds()
         self.purses = Purses(self.rounds)
         self.verdicts: list[tuple[int, Verdict]] = []
         self.freed: list[Freed] = []
+        self.entries: dict[int, tuple[int, str]] = {}
+        self.figures = Figures()
         self._chances = Thinned()
         self._next: Numbers | None = None
 

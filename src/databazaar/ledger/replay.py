@@ -242,13 +242,15 @@ class _Replay:
         if not _alike(body["probabilities"], drawn.probabilities.tolist()):
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
         self._check_scores(entry, gains)
-        settled = self.rules.settle(self.state, drawn, gains, body["probabilities"], self._findings(entry, drawn))
+        findings = self._findings(entry, drawn)
+        settled = self.rules.settle(self.state, drawn, gains, body["probabilities"], findings)
         self._check_payments(entry, settled)
         self.state = self.audit.state = settled.state
         self._note_best(body)
         self.audit.model = body["model"]
         self.audit.rounds += 1
         self._note_round(body, drawn, settled)
+        self._note_figures(entry, drawn, findings, settled)
         self.book.assert_sound()
         if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
             self._check_snapshot(self.snapshot)
@@ -314,6 +316,17 @@ class _Replay:
                 settled.held,
             )
             self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts, self.freed)
+
+    def _note_figures(self, entry: Entry, drawn: Drawn, findings: Findings | None, settled: Settled) -> None:
+        """What verdicts are made of, for people who look at them."""
+        record = self.audit.record
+        if record is None or self.rules.defence.off:
+            return
+        gained, round = dict(zip(self.order, entry.body["gains"], strict=True)), entry.round or 0
+        valid = [gained[i] is not None for i in drawn.asked]
+        record.figures.add(round, drawn.asked, valid, findings or Findings())
+        if settled.verdicts:
+            record.entries[round] = entry.seq, entry.hash
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body

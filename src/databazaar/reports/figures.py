@@ -19,6 +19,7 @@ from databazaar.files import write_whole
 from databazaar.money import Currency
 from databazaar.reports import style
 from databazaar.reports.curves import thinned
+from databazaar.reports.defence_figures import evidence, panels
 from databazaar.reports.gain_figures import gain_per_coin, shares
 from databazaar.reports.wording import amount, count, number, percent
 from databazaar.runs.report import Payout, Report
@@ -236,12 +237,15 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
     "payouts": payouts,
     "shares": shares,
     "gain-per-coin": gain_per_coin,
+    "defence": evidence,
 }
 
 
 def draw_all(report: Report) -> dict[str, Figure]:
-    """Every figure of a run by its name, laid out for good: as PNG or as SVG, each can be written many times."""
-    return {name: style.laid_out(draw(report)) for name, draw in FIGURES.items()}
+    """Every figure of a run by its name, that of its defence where it has measured anything. They are laid out for good:
+    as PNG or as SVG, each can be written many times."""
+    shown = [name for name in FIGURES if name != "defence" or (report.defended and panels(report.defended))]
+    return {name: style.laid_out(FIGURES[name](report)) for name in shown}
 
 
 def save_png(drawn: Mapping[str, Figure], folder: Path, within: Path | None = None) -> list[Path]:

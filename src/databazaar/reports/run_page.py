@@ -14,15 +14,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from databazaar.data.profile_record import MarketProfile
+from databazaar.defence.words import rules_of
 from databazaar.registry import MODULE
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
 from databazaar.reports.per_coin import PerCoin
 from databazaar.reports.statement import by_pay, owner_totals
 from databazaar.reports.svg import inline_svg
+from databazaar.runs.defended import Defended
 from databazaar.runs.report import Payout, Report
 
 MOST_REASONS = 20
+MOST_RULINGS = 200
 NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop"}
 """The rules of a market as a report holds them, and what one of each is called."""
 
@@ -94,7 +97,23 @@ def render(
         rules=rules(report),
         worth=report.worth,
         profile=profile,
+        **defence(report.defended),
     )
+
+
+def defence(defended: Defended | None) -> dict[str, Any]:
+    """What the section on the defence shows: flags first, and everybody of whom there is something to say."""
+    if defended is None:
+        return {"defended": None}
+    kinds = ("leak", "no data", "in doubt", "alike", "cleared")
+    return {
+        "defended": defended,
+        "rulings": sorted(defended.rulings, key=lambda one: kinds.index(one.what))[:MOST_RULINGS],
+        "touched": [one for one in defended.stands if one.left_out or one.void or one.standing != "open" or one.held],
+        "lost": sum(one.lost for one in defended.stands),
+        "held_back": sum(one.held for one in defended.stands),
+        "defence_rules": rules_of(defended.defence),
+    }
 
 
 def standing(report: Report) -> Literal["good", "bad", "open"]:

@@ -12,6 +12,7 @@ from databazaar.ledger.record import Record
 from databazaar.ledger.replay import Audit
 from databazaar.ledger.terms import Terms
 from databazaar.roster import Purse
+from databazaar.runs.defended import defended_by
 from databazaar.runs.report import Payout, Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler
 
@@ -64,6 +65,7 @@ def report_from(audit: Audit) -> Report:
         gains=getattr(sampler, "gains", "alone"),
         exploration=_exploration(sampler, record.purses),
         environment=terms.environment,
+        defended=defended_by(audit),
     )
 
 

@@ -19,6 +19,7 @@ from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
 from databazaar.roster import Purse
 from databazaar.runs.brought import NUMBERS, Brought, brought_by
+from databazaar.runs.defended import Defended
 from databazaar.runs.worth import Worth
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ class Report(Displayed):
     that of the last one. `worth` says, on rows that no part of the market has looked at, what it was worth. `gains` are
     those that the sampler asks for, "alone", "together" or "shapley", and `exploration` the money that a draw spends in
     the mean only to keep each provider explored, where the sampler can say. `environment` is what began the run, where
-    the ledger says so. `brought` tells what came of each one's
-    pay.
+    the ledger says so. `defended` is what the market's defence came to, where it has one. `brought` tells what came of
+    each one's pay.
     """
 
     status: Status
@@ -101,6 +102,7 @@ class Report(Displayed):
     exploration: tuple[float, ...] | None = None
     environment: dict[str, str] = field(default_factory=dict)
     stride: int = 1
+    defended: Defended | None = None
 
     @property
     def closed(self) -> bool:
@@ -187,8 +189,8 @@ class Report(Displayed):
         return list(amounts) if unit == 1 else [amount / unit for amount in amounts]
 
     def plot(self, figure: str = "learning") -> Figure:
-        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares" or
-        "gain-per-coin"."""
+        """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares",
+        "gain-per-coin" or "defence"."""
         # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
         figures = resolve_name("databazaar.reports.figures:FIGURES")
         if figure not in figures:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.defence import Defence, Findings
+from databazaar.defence.findings import NOT_NEW
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.watch.memory import Memory
@@ -32,7 +33,6 @@ from databazaar.market.watch.sketch import Sketch
 
 Floats = NDArray[np.float64]
 Kept = Mapping[str, NDArray[np.generic]]
-NOT_NEW = "the update says nothing that the model's public changes or the provider's last answer did not say"
 LENGTHS = 64
 """Of so many updates the lengths are remembered."""
 CHANGES = 6

@@ -1,0 +1,247 @@
+"""What a market's defence came to: who was flagged, cleared or merged, by which figure, and where the money went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from databazaar.defence import Arms, Defence
+from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence.findings import NOT_NEW
+from databazaar.defence.judge import IN_DOUBT
+from databazaar.ledger.figures import Curve
+from databazaar.ledger.record import Record
+from databazaar.ledger.replay import Audit
+from databazaar.ledger.rounds import Places, Rounds
+from databazaar.ledger.rulebook import RuleBook
+
+What = Literal["leak", "no data", "cleared", "alike", "in doubt"]
+Standing = Literal["open", "cleared", "flagged"]
+STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "flagged", NO_DATA: "flagged"}
+ANOTHER = "another provider"
+"""Whom a provider is told that its answers are like."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """One verdict: what was found of a provider, by a `figure` beside its `limit`, after so many of its `answers`.
+
+    `round` is None at the close. `entry` and `hash` are the number and the hash of the ledger's entry that bears the
+    figure. `other` is whom it is like. `released` and `returned` are the held-back pay that was settled by it; the
+    figure is None where there were too few answers for one.
+    """
+
+    what: What
+    provider: str
+    round: int | None
+    figure: float | None
+    limit: float
+    answers: int
+    entry: int
+    hash: str
+    other: str = ""
+    released: int = 0
+    returned: int = 0
+
+    @property
+    def flags(self) -> bool:
+        return self.what in ("leak", "no data")
+
+    @property
+    def title(self) -> str:
+        return {"leak": "flagged", "no data": "flagged", "alike": "merged", "in doubt": "not cleared"}.get(
+            self.what, self.what
+        )
+
+    def sentence(self, like: str | None = None) -> str:
+        """What was found, in words; `like` is how whom it is like is called."""
+        figure, limit = 0.0 if self.figure is None else self.figure, f"{self.limit:.3g}"
+        after = f"after {self.answers:,} answer{'' if self.answers == 1 else 's'}"
+        if self.what == "leak":
+            part = "scoring" if figure > 0 else "control"
+            return (
+                f"its answers gained on the {part} part of the hold-out and not as much on the other, by "
+                f"{abs(figure):.3g} standard errors {after}, where chance alone stays below {limit}: it seems to have "
+                "seen rows of the hold-out"
+            )
+        if self.what == "no data":
+            return (
+                f"what persists in its answers is, with two standard errors, {max(figure, 0.0):.3g} of what persists "
+                f"in an ordinary provider's {after}, and {limit} is the least: there seems to be no data behind them"
+            )
+        if self.what == "cleared":
+            return (
+                f"what persists in its answers stood {figure:.3g} standard errors above nothing {after}, and {limit} "
+                "are asked for: its pay is not held back any more"
+            )
+        if self.what == "alike":
+            return (
+                f"its answers are like those of {self.other if like is None else like}, by a cosine of {figure:.3g} "
+                f"where {limit} is the limit: both share one arm from then on, and so what one alone would earn"
+            )
+        if self.figure is None:
+            return f"{after} nobody could tell whether there is data behind them"
+        return (
+            f"in the end what persists in its answers stood {figure:.3g} standard errors above nothing {after}, and "
+            f"{limit} are asked for: nobody could tell whether there is data behind them"
+        )
+
+
+@dataclass(frozen=True)
+class Stand:
+    """How one provider stands. `left_out` of its answers did harm and are not in the average, `void` were not new to
+    anybody. `held`, `released` and `returned` are pay that was held back: still, paid later, or back to the consumer.
+    `cut` is what else an answer was paid less than it was quoted for: because it was left out, or flagged.
+    `shares_with` are those in whose arm it is."""
+
+    provider: str
+    standing: Standing
+    answers: int
+    left_out: int
+    void: int
+    held: int
+    released: int
+    returned: int
+    cut: int
+    shares_with: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """What the verdicts have cost the provider, and the consumer has back."""
+        return self.returned + self.cut
+
+
+@dataclass(frozen=True, eq=False)
+class Defended:
+    """The defence of a run, with the verdicts in their order. `stands` and `curves` are in the market's order."""
+
+    defence: Defence
+    rulings: tuple[Ruling, ...]
+    stands: tuple[Stand, ...]
+    curves: Sequence[Curve]
+
+    @cached_property
+    def flagged(self) -> tuple[Ruling, ...]:
+        return tuple(ruling for ruling in self.rulings if ruling.flags)
+
+    @property
+    def merged(self) -> tuple[Ruling, ...]:
+        return tuple(ruling for ruling in self.rulings if ruling.what == "alike")
+
+    @property
+    def doubted(self) -> tuple[Ruling, ...]:
+        return tuple(ruling for ruling in self.rulings if ruling.what == "in doubt")
+
+    def of(self, provider: str) -> tuple[Ruling, ...]:
+        """The rulings that are about a provider: of those who are alike, both."""
+        return tuple(one for one in self.rulings if provider == one.provider or provider == one.other)
+
+    @property
+    def summary(self) -> str:
+        """Who was flagged and merged, in one line; empty where nobody was."""
+        parts = []
+        if self.flagged:
+            parts.append("flagged: " + ", ".join(f"{one.provider} ({one.what})" for one in self.flagged))
+        if self.merged:
+            parts.append("merged: " + ", ".join(f"{one.provider} with {one.other}" for one in self.merged))
+        if self.doubted:
+            parts.append("not cleared: " + ", ".join(one.provider for one in self.doubted))
+        return "; ".join(parts)
+
+
+def defended_by(audit: Audit) -> Defended | None:
+    """What the defence of a replayed ledger came to; None where its terms have none."""
+    assert audit.terms is not None and audit.book is not None and audit.state is not None
+    rules = RuleBook.of(audit.terms)
+    if not isinstance(rules.sampler, Arms):
+        return None
+    record, book, ids = audit.record or Record(), audit.book, audit.terms.roster.ids
+    court = rules.sampler.court(audit.state, len(ids))
+    curves = record.figures.curves(len(ids))
+    rulings = [*_rulings(record, ids, curves), *_in_doubt(audit, rules.defence, court, record)]
+    void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
+    stands = [
+        Stand(
+            provider,
+            STANDINGS[float(court.standing[i])],
+            int(court.answers[i]),
+            len(_left_out(rules.defence, curves[i])),
+            void[i],
+            book.held_back.get(provider, 0),
+            book.released.get(provider, 0),
+            book.returned.get(provider, 0),
+            _cut(rules.defence, record.rounds, i, curves[i], flags.get(provider)),
+            tuple(ids[j] for j in range(len(ids)) if j != i and court.arm[j] == court.arm[i]),
+        )
+        for i, provider in enumerate(ids)
+    ]
+    return Defended(rules.defence, tuple(rulings), tuple(stands), curves)
+
+
+def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> list[Ruling]:
+    freed = {(one.round, one.provider): one for one in record.freed}
+    found = []
+    for round, verdict in record.verdicts:
+        who, curve = ids[verdict.provider], curves[verdict.provider]
+        money = freed.get((round, who)) if verdict.what != "alike" else None
+        found.append(
+            Ruling(
+                _what(verdict.what),
+                who,
+                round,
+                verdict.figure,
+                verdict.limit,
+                int((curve.rounds <= round).sum()),
+                *record.entries[round],
+                other="" if verdict.other is None else ids[verdict.other],
+                released=money.amount if money is not None and money.released else 0,
+                returned=money.amount if money is not None and not money.released else 0,
+            )
+        )
+    return found
+
+
+def _what(said: str) -> What:
+    known: dict[str, What] = {"leak": "leak", "no data": "no data", "cleared": "cleared", "alike": "alike"}
+    return known[said]
+
+
+def _in_doubt(audit: Audit, defence: Defence, court: Court, record: Record) -> list[Ruling]:
+    """Whose held-back pay went to the consumer at the close, because nobody could tell whether it was earned."""
+    assert audit.terms is not None
+    ids, limit = list(audit.terms.roster.ids), IN_DOUBT if defence.doubt else 2 * IN_DOUBT
+    found = []
+    for one in record.freed:
+        place = ids.index(one.provider)
+        if one.round is None and not one.released:
+            shown, answers = float(court.shown[place]), int(court.answers[place])
+            figure, last = None if shown == UNKNOWN else shown, (audit.entries - 1, audit.head)
+            found.append(
+                Ruling("in doubt", one.provider, None, figure, limit, answers, *last, returned=one.amount)
+            )
+    return found
+
+
+def _left_out(defence: Defence, curve: Curve) -> Places:
+    """The rounds in which a provider's answer did so much harm that it is not in the average."""
+    return curve.rounds[curve.harm > defence.screen] if defence.screen is not None else curve.rounds[:0]
+
+
+def _void(rounds: Rounds, providers: int) -> list[int]:
+    """How many answers of each were not new to anybody; who was drawn twice has answered once."""
+    found = {(round, i) for round, i, reason in rounds.failures if reason == NOT_NEW}
+    return np.bincount(np.array([i for _, i in found], dtype=np.int64), minlength=providers).tolist()
+
+
+def _cut(defence: Defence, rounds: Rounds, place: int, curve: Curve, flagged: int | None) -> int:
+    """What a provider was paid less than quoted, beside what was held back: from the round on in which it was flagged,
+    and where those left out get the floor alone."""
+    less = set() if defence.pay_left_out else set(_left_out(defence, curve).tolist())
+    if flagged is not None:
+        less |= set(curve.rounds[curve.rounds >= flagged].tolist())
+    accesses = (access for round in less for access in rounds[round].accesses if access.provider == place)
+    return sum(access.quoted - access.paid - access.held for access in accesses)
