@@ -71,7 +71,8 @@ class Output:
             def show(round: Progress) -> None:
                 paid = round.paid[0] + (" …" if len(round.paid) > 1 else "") if round.paid else "nobody"
                 money = f"{currency.amount(round.spent)}/{currency.amount(round.budget)}"
-                news = shown(f"{money} utility {round.utility:.4f} paying {paid}", max(room, 1))
+                flagged = f" flagged {', '.join(round.flagged)}" if round.flagged else ""
+                news = shown(f"{money} utility {round.utility:.4f} paying {paid}{flagged}", max(room, 1))
                 bar.update(task, total=round.budget, completed=round.asked, news=news)
 
             yield show
@@ -178,6 +179,8 @@ def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
 
 def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
+    if report.defended is not None and report.defended.summary:
+        lines.append(report.defended.summary)
     if report.regret_bound is not None:
         accesses = max(1, len(report.rounds) * report.per_round)
         lines.append(

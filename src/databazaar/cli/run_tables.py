@@ -18,6 +18,7 @@ from databazaar.runs.worth import Judged, Worth
 WIDEST = 16
 WHY: dict[Kind, str] = {
     "only": "the only one",
+    "flagged": "flagged",
     "used-up": "used up",
     "too-dear": "too dear",
     "alike": "all asked alike",
@@ -40,7 +41,9 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
         title=Text(f"Who was paid what, in {shown(report.currency.name)}"), title_justify="left", box=SIMPLE_HEAD
     )
     table.add_column("provider", no_wrap=True)
-    for name in ("accesses", "pay"):
+    kept = {} if report.defended is None else {one.provider: one for one in report.defended.stands}
+    back = ("returned",) if report.closed else ("held", "returned")
+    for name in ("accesses", "pay", *(back if kept else ())):
         table.add_column(name, justify="right", no_wrap=True)
     per_coin = PerCoin.of(report)
     if notes:
@@ -52,7 +55,8 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     for payout in by_pay(report):
         one = brought[payout.provider]
         why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
-        cells = (payout.provider, payout.accesses, report.currency.amount(payout.pay), *why)
+        amounts = [getattr(kept[payout.provider], name) for name in back] if kept else []
+        cells = (payout.provider, payout.accesses, *map(report.currency.amount, (payout.pay, *amounts)), *why)
         table.add_row(*(Text(shown(cell)) for cell in cells))
     return table
 

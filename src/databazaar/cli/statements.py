@@ -13,6 +13,7 @@ from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.reports import by_pay, statement_csv, statement_dict
+from databazaar.reports.defence_statement import own_defence
 from databazaar.reports.statement import heading, table_csv
 from databazaar.runs.report import Report
 
@@ -35,6 +36,8 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
         f"{name:<{width}}  {payout.accesses:>8} accesses  {money(payout.pay):>16}"
         for name, payout in zip(names, payouts, strict=True)
     ]
+    if report.defended is not None and report.defended.summary:
+        lines.append(report.defended.summary)
     rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
     lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
     if not report.closed:
@@ -69,6 +72,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             "draw": a.draw,
             "paid": a.paid,
             "paid_amount": report.currency.amount(a.paid),
+            **({} if report.defended is None else {"held": a.held, "held_amount": report.currency.amount(a.held)}),
             "failure": a.failure or "",
         }
         for round in report.rounds
@@ -87,6 +91,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
         "pay_text": report.currency.format(payout.pay),
         **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
         "why": report.brought[place].why.sentence,
+        **own_defence(report, provider),
         "status": report.status,
         "closed": report.closed,
         "ledger_head": report.ledger_head,
@@ -124,5 +129,32 @@ def file_names(providers: Sequence[str]) -> list[str]:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
-    return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
+    """One line an access; with a defence, also one for every time that held-back pay was settled, so that the column
+    `paid` sums to the pay."""
+    if "defence" not in statement:
+        columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
+        return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
+    columns = ["round", "draw", "what", "paid", "paid_amount", "held", "held_amount", "failure", "why"]
+    lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
+    return table_csv(report, columns, [*lines, *_freed(report, statement)])
+
+
+def _freed(report: Report, statement: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line for every time that held-back pay was settled: it is held no more, and paid where it was released."""
+    lines, amount = [], report.currency.amount
+    for one in statement["defence"]["settlements"]:
+        paid = one["amount"] if one["released"] else 0
+        lines.append(
+            {
+                "round": "" if one["round"] is None else one["round"],
+                "draw": "",
+                "what": "release" if one["released"] else "return",
+                "paid": paid,
+                "paid_amount": amount(paid),
+                "held": -one["amount"],
+                "held_amount": amount(-one["amount"]),
+                "failure": "",
+                "why": one["why"],
+            }
+        )
+    return lines

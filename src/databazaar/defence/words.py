@@ -8,8 +8,8 @@ from databazaar.defence.settings import Defence
 def rules_of(defence: Defence) -> list[tuple[str, str]]:
     """The setting and the meaning of every rule that is on.
 
-    >>> rules_of(Defence(owners=True, cap=0.25))
-    [('owners', 'Providers of one owner share one arm.'), ('cap', 'One owner’s accesses cost 25 % of the budget at most.')]
+    >>> rules_of(Defence(cap=0.25))
+    [('cap', 'Accesses to one owner cost 25 % of the budget at most.')]
     """
     given = defence.settings()
     numbers = {
@@ -24,13 +24,16 @@ def rules_of(defence: Defence) -> list[tuple[str, str]]:
 
 WORDS = {
     "owners": "Providers of one owner share one arm.",
-    "alike": "So do those whose answers are alike, by a cosine of {:.3g} or more.",
+    "alike": "Those whose answers are alike, by a cosine of {:.3g} or more, share one arm.",
     "clip": "No update counts for more than {:.3g} times the usual length.",
-    "screen": "An update that worsens a part of the hold-out by more than {:.3g} standard errors is left out of the model.",
+    "screen": "An update that worsens a part of the hold-out by more than {:.3g} standard errors is left out.",
     "leak": "Who gains on one part of the hold-out alone is flagged: by accident in {:.3g} % of markets.",
     "new": "An update of which less than {:.3g} % is new is void.",
-    "data": "Pay beyond the floor is held back until what persists in a provider’s answers stands {:.3g} standard errors above nothing; who shows nothing is flagged.",
-    "cap": "One owner’s accesses cost {:.3g} % of the budget at most.",
+    "data": (
+        "Pay beyond the floor is held back until what persists in a provider’s answers stands {:.3g} standard errors "
+        "above nothing; who shows nothing is flagged."
+    ),
+    "cap": "Accesses to one owner cost {:.3g} % of the budget at most.",
 }
 WHEN_OFF = {
     "pay_left_out": "Answers that are left out of the model are paid the floor alone.",

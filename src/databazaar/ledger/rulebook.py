@@ -226,6 +226,13 @@ class RuleBook:
         providers = len(self.terms.roster)
         return self.sampler.court(state, providers).arm if isinstance(self.sampler, Arms) else np.arange(providers)
 
+    def flagged(self, state: Vector) -> list[int]:
+        """The places of those who are flagged."""
+        if not isinstance(self.sampler, Arms):
+            return []
+        found: list[int] = np.flatnonzero(self.sampler.court(state, len(self.terms.roster)).flagged).tolist()
+        return found
+
     def returned_at_close(self, state: Vector) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
         if not isinstance(self.sampler, Arms):

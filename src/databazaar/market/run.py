@@ -36,7 +36,8 @@ class Progress(Displayed):
 
     `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
     `paid` are the ids of those whom this round paid. `utility` and `loss` are those of the model now, of whose
-    parameters `params` is a copy; `loss` is None where the utility says nothing about one.
+    parameters `params` is a copy; `loss` is None where the utility says nothing about one. `flagged` are the ids of
+    those whom the market's defence has flagged so far.
 
     It is told once the round is committed: whoever reads the ledger then finds the round in it.
     """
@@ -50,11 +51,13 @@ class Progress(Displayed):
     params: Tensor
     loss: float | None = None
     pay: Mapping[str, int] = field(default_factory=dict)
+    flagged: tuple[str, ...] = ()
 
     def _facts(self) -> dict[str, str]:
         losses = {} if self.loss is None else {"loss": f"{self.loss:.4g}"}
         money = {"spent": f"{self.spent} of {self.budget}", "paid now": listed(self.paid) or "nobody"}
-        return {"rounds played": f"{self.round:,}", "utility": f"{self.utility:.4g}", **losses, **money}
+        flagged = {"flagged": listed(self.flagged)} if self.flagged else {}
+        return {"rounds played": f"{self.round:,}", "utility": f"{self.utility:.4g}", **losses, **money, **flagged}
 
 
 OnRound = Callable[[Progress], None]
@@ -186,7 +189,8 @@ class MarketRun:
             book, state = self.accounts.book, self.state
             money = book.spent, book.asked, book.budget
             params, pay = state.params.clone(), dict(book.pay)
-            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay)
+            flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
+            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged)
 
     def _tell(self) -> None:
         """Reports the last round, which the transaction that was just made holds."""

@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from databazaar.defence.judge import FIRST_LOOK, LEAST, leak_limit
-from databazaar.errors import BazaarError
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.rounds import Numbers
 from databazaar.reports import style
@@ -67,9 +66,8 @@ def _left_out(defended: Defended) -> Callable[[int], int]:
 def evidence(report: Report) -> Figure:
     """A panel for each test that has spoken: those it has found in colour, all others in grey, limits dashed."""
     defended = report.defended
-    drawn = [] if defended is None else panels(defended)
-    if defended is None or not drawn:
-        raise BazaarError('plot("defence"): nothing was measured of this market\'s answers, so there is nothing to draw')
+    assert defended is not None
+    drawn = panels(defended)
     coloured = list(dict.fromkeys(place for panel in drawn for place in panel.coloured))[: len(style.OWNER_COLOURS)]
     colours = dict(zip(coloured, style.OWNER_COLOURS, strict=False))
     figure = style.new_figure(PANEL * len(drawn) + 0.9)
@@ -108,7 +106,7 @@ def _draw(axes: Axes, panel: Panel, defended: Defended, colours: dict[int, str])
 def _line(values: Numbers) -> tuple[Numbers, Numbers]:
     """The answers that have a figure, counted from 1, and the figures; of many, those that stand out."""
     known = np.flatnonzero(np.isfinite(values))
-    places, heights = thinned(values[known], MOST_POINTS) if len(known) else (known, values[known])
+    places, heights = thinned(values[known].tolist(), MOST_POINTS) if len(known) else (known, values[known])
     return (known[places] + 1).astype(np.float64), heights
 
 

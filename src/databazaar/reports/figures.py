@@ -237,15 +237,18 @@ FIGURES: dict[str, Callable[[Report], Figure]] = {
     "payouts": payouts,
     "shares": shares,
     "gain-per-coin": gain_per_coin,
-    "defence": evidence,
 }
 
 
+def figures_of(report: Report) -> dict[str, Callable[[Report], Figure]]:
+    """The figures that a run has, by name: that of its defence where that has measured anything."""
+    measured = report.defended is not None and panels(report.defended)
+    return {**FIGURES, **({"defence": evidence} if measured else {})}
+
+
 def draw_all(report: Report) -> dict[str, Figure]:
-    """Every figure of a run by its name, that of its defence where it has measured anything. They are laid out for good:
-    as PNG or as SVG, each can be written many times."""
-    shown = [name for name in FIGURES if name != "defence" or (report.defended and panels(report.defended))]
-    return {name: style.laid_out(FIGURES[name](report)) for name in shown}
+    """Every figure of a run by its name, laid out for good: as PNG or as SVG, each can be written many times."""
+    return {name: style.laid_out(draw(report)) for name, draw in figures_of(report).items()}
 
 
 def save_png(drawn: Mapping[str, Figure], folder: Path, within: Path | None = None) -> list[Path]:

@@ -105,11 +105,13 @@ def defence(defended: Defended | None) -> dict[str, Any]:
     """What the section on the defence shows: flags first, and everybody of whom there is something to say."""
     if defended is None:
         return {"defended": None}
-    kinds = ("leak", "no data", "in doubt", "alike", "cleared")
+    kinds = ("leak", "no data", "in doubt", "alike")
+    told = sorted((one for one in defended.rulings if one.what in kinds), key=lambda one: kinds.index(one.what))
     return {
         "defended": defended,
-        "rulings": sorted(defended.rulings, key=lambda one: kinds.index(one.what))[:MOST_RULINGS],
-        "touched": [one for one in defended.stands if one.left_out or one.void or one.standing != "open" or one.held],
+        "rulings": told[:MOST_RULINGS],
+        "all_rulings": len(told),
+        "cleared": {one.provider: one.round for one in defended.rulings if one.what == "cleared"},
         "lost": sum(one.lost for one in defended.stands),
         "held_back": sum(one.held for one in defended.stands),
         "defence_rules": rules_of(defended.defence),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from databazaar.reports.defence_statement import defence_dict, standing_columns, standing_of
 from databazaar.reports.spreadsheet import csv_text
 from databazaar.runs.brought import NUMBERS, Brought
 from databazaar.runs.report import Payout, Report
@@ -61,11 +62,13 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "pay_amount": plain(payout.pay),
                 "pay_text": write(payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
+                **standing_of(report, payout.provider),
                 **_brought(brought[payout.provider]),
             }
             for payout in by_pay(report)
         ],
         "owners": owner_totals(report),
+        **defence_dict(report),
     }
 
 
@@ -101,7 +104,7 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
 def statement_csv(report: Report) -> str:
     """One line a provider; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
-    columns += [*NUMBERS, "reason", "why"]
+    columns += [*standing_columns(report), *NUMBERS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
 
 

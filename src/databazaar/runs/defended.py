@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
-
-import numpy as np
 
 from databazaar.defence import Arms, Defence
 from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import IN_DOUBT
 from databazaar.ledger.figures import Curve
-from databazaar.ledger.record import Record
+from databazaar.ledger.record import Freed, Record
 from databazaar.ledger.replay import Audit
 from databazaar.ledger.rounds import Places, Rounds
 from databazaar.ledger.rulebook import RuleBook
@@ -117,10 +116,12 @@ class Stand:
 
 @dataclass(frozen=True, eq=False)
 class Defended:
-    """The defence of a run, with the verdicts in their order. `stands` and `curves` are in the market's order."""
+    """The defence of a run, with the verdicts in their order, and every time that held-back pay was settled: `freed`.
+    `stands` and `curves` are in the market's order."""
 
     defence: Defence
     rulings: tuple[Ruling, ...]
+    freed: tuple[Freed, ...]
     stands: tuple[Stand, ...]
     curves: Sequence[Curve]
 
@@ -179,7 +180,7 @@ def defended_by(audit: Audit) -> Defended | None:
         )
         for i, provider in enumerate(ids)
     ]
-    return Defended(rules.defence, tuple(rulings), tuple(stands), curves)
+    return Defended(rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves)
 
 
 def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> list[Ruling]:
@@ -220,9 +221,7 @@ def _in_doubt(audit: Audit, defence: Defence, court: Court, record: Record) -> l
         if one.round is None and not one.released:
             shown, answers = float(court.shown[place]), int(court.answers[place])
             figure, last = None if shown == UNKNOWN else shown, (audit.entries - 1, audit.head)
-            found.append(
-                Ruling("in doubt", one.provider, None, figure, limit, answers, *last, returned=one.amount)
-            )
+            found.append(Ruling("in doubt", one.provider, None, figure, limit, answers, *last, returned=one.amount))
     return found
 
 
@@ -234,7 +233,8 @@ def _left_out(defence: Defence, curve: Curve) -> Places:
 def _void(rounds: Rounds, providers: int) -> list[int]:
     """How many answers of each were not new to anybody; who was drawn twice has answered once."""
     found = {(round, i) for round, i, reason in rounds.failures if reason == NOT_NEW}
-    return np.bincount(np.array([i for _, i in found], dtype=np.int64), minlength=providers).tolist()
+    times = Counter(i for _, i in found)
+    return [times[i] for i in range(providers)]
 
 
 def _cut(defence: Defence, rounds: Rounds, place: int, curve: Curve, flagged: int | None) -> int:

@@ -190,9 +190,9 @@ class Report(Displayed):
 
     def plot(self, figure: str = "learning") -> Figure:
         """A matplotlib Figure: "learning" (utility and loss), "spend", "distribution", "payouts", "shares",
-        "gain-per-coin" or "defence"."""
+        "gain-per-coin", or of a market with a defence that has measured anything, "defence"."""
         # The figures stand in a room above this one, so they are found by their name, as the registries find rules.
-        figures = resolve_name("databazaar.reports.figures:FIGURES")
+        figures = resolve_name("databazaar.reports.figures:figures_of")(self)
         if figure not in figures:
             raise BazaarError(f"plot({figure!r}) is unknown: use one of {', '.join(figures)}")
         drawn: Figure = figures[figure](self)

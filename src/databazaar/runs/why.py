@@ -3,6 +3,7 @@
 The rules, of which the first that applies gives the sentence:
 
     only        nobody else sells
+    flagged     the market's defence has flagged it
     used-up     it was drawn as often as it allows
     too-dear    an access costs more than the consumer pays for one, spends in a round, or has left, from some round on
     alike       nobody's chance followed what was brought: all were equal, or stayed as they were at the start
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
 
 Kind = Literal[
-    "only", "used-up", "too-dear", "alike", "failed", "dearer", "cheaper",
+    "only", "flagged", "used-up", "too-dear", "alike", "failed", "dearer", "cheaper",
     "few", "better", "cheap", "worse", "dear", "unclear",
 ]  # fmt: skip
 Trend = Literal["more", "less", "explored", "hardly", "steady"]
@@ -102,7 +103,7 @@ def reasons(report: Report, compared: Comparison, course: Course) -> list[Reason
         return [Reason("only", "It was the only provider.")]
     alike = _asked_alike(report, course)
     teller = _Teller(report, compared, course)
-    return [teller.barred(i) or alike or teller.asked(i) for i in range(len(report.payouts))]
+    return [teller.flagged(i) or teller.barred(i) or alike or teller.asked(i) for i in range(len(report.payouts))]
 
 
 def _asked_alike(report: Report, course: Course) -> Reason | None:
@@ -139,6 +140,13 @@ class _Teller:
     def __init__(self, report: Report, compared: Comparison, course: Course) -> None:
         self.report, self.compared, self.course = report, compared, course
         self.start, self.end = course.chances[0], course.at_end(course.chances)
+
+    def flagged(self, i: int) -> Reason | None:
+        flags = () if self.report.defended is None else self.report.defended.flagged
+        since = next((one.round for one in flags if one.provider == self.report.payouts[i].provider), None)
+        if since is None:
+            return None
+        return Reason("flagged", f"It was flagged after {_after(since + 1)}, and is not asked since.")
 
     def barred(self, i: int) -> Reason | None:
         found = self.course.barred(i)
