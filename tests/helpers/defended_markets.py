@@ -72,7 +72,7 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
         if n > 1 and rng.random() < alike:
             one, other = sorted(rng.choice(n, 2, replace=False).tolist())
             pairs.append((one, other, float(rng.random())))
-        error = figures(lambda: float(rng.uniform(0.01, 0.5)), 0.0)
+        error = figures(lambda: float(rng.uniform(0.01, 1.0)), 0.0)
         return gains, Findings(
             harm=figures(lambda: float(rng.normal(1.0, 2.0))),
             leak=figures(lambda: 9.0 if rng.random() < flags else float(rng.normal())),
@@ -99,7 +99,7 @@ def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: 
     settled = rules.settle(state, drawn, gains, chances, findings)
     failures = ["no reply" if gain is None else None for gain in gains]
     scores = before.utility, None, after.utility, None
-    later = settled.held, settled.released, settled.returned, findings
+    later = settled.held, settled.released, settled.returned, None if rules.defence.off else findings
     result = Settlement(gains, failures, chances, settled.paid, *scores, (), *later)
     accounts.settle(round, drawn, result, replace(after, sampler=settled.state))
     return settled.state

@@ -260,7 +260,10 @@ class _Replay:
             return None
         if self.rules.defence.off:
             raise LedgerError(f"{entry}: has findings, and the terms no defence")
-        return Findings.of(entry.body["findings"], len(drawn.asked), len(self.terms.roster))
+        try:
+            return Findings.of(entry.body["findings"], len(drawn.asked), len(self.terms.roster))
+        except BazaarError as reason:
+            raise LedgerError(f"{entry}: {reason}") from None
 
     def _check_payments(self, entry: Entry, settled: Settled) -> None:
         paid = [(one.amount or 0) if one.kind == "post" else 0 for one in self.settled]
