@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
-from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
+from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
 from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
@@ -20,6 +20,7 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
+from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -27,7 +28,7 @@ from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
-from databazaar.market.run import MarketRun, OnRound, first_state
+from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
@@ -105,6 +106,7 @@ class Arbiter(Displayed):
                 "inherit from databazaar.Engine and write query"
             )
         self.engine = engine
+        self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None
         self._params = self._best = consumer.initial_parameters().to(engine.device)
 
     def _refuse_where_nobody_is_asked(self) -> None:
@@ -159,9 +161,16 @@ class Arbiter(Displayed):
             state,
             on_round=on_round,
             own_update=own,
+            reference=self._reference,
             quarantine=quarantine,
             watch=watch,
         )
+
+    def _reference_updates(self) -> OwnUpdate:
+        """What the consumer's scoring rows would answer: by the oracle of the providers if they have one in common."""
+        oracles = [provider.oracle for provider in self.providers if isinstance(provider.oracle, Oracle)]
+        oracle = oracles[0] if oracles and all(other == oracles[0] for other in oracles) else LocalSGD()
+        return self.consumer.reference_updates(oracle, self.engine.device, self.rules.terms.seed)
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:
         """Who is set aside by what the ledger tells of earlier asks."""
