@@ -140,6 +140,11 @@ def test_a_verdict_settles_all_that_was_held_back_and_the_record_keeps_it(defend
         (None, "p2", False),
         (None, "p3", True),
     ]
+    rounds = audit.record.rounds
+    earned = np.bincount(rounds.providers, rounds.earned, 4).tolist()
+    assert earned == [audit.book.pay[f"p{i}"] for i in range(4)]
+    assert sum(rounds.spent) == audit.book.spent > sum(rounds.paid)
+    assert rounds.spent[7] > sum(access.paid for access in rounds[7].accesses)  # p0 is cleared
     assert first_broken(defended) is None
 
 

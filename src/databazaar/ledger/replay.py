@@ -316,7 +316,12 @@ class _Replay:
                 drawn.quotes,
                 settled.held,
             )
-            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts, self.freed)
+            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts)
+            self._note_freed(self.audit.record)
+
+    def _note_freed(self, record: Record) -> None:
+        for one in self.freed:
+            record.frees(self.terms.places[one.provider or ""], one)
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body
@@ -344,7 +349,7 @@ class _Replay:
             self._check_last_words(entry)
         self.audit.closing = claimed
         if self.audit.record is not None:
-            self.audit.record.closes(self.freed)
+            self._note_freed(self.audit.record)
 
     def _check_consumers_close(self, entry: Entry) -> None:
         """The consumer may close a run of one round or more. The round under way was reserved in full, as every round
