@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,8 @@ from hypothesis import strategies as st
 from databazaar import OSMD, Coins, Memory, Thrifty, Uniform
 from databazaar.defence import Defence, Findings
 from databazaar.ledger import Accounts, Drawn, Entry, Ledger, RuleBook, audit_entries
-from databazaar.ledger.sql import SqlStore
 from databazaar.roster import Offer, PriceChange
-from databazaar.vectors import unpack
-from defended_markets import EVERY_RULE, Measured, play, play_round, random_measures, rules_with, standing_at
+from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with
 from forging import reseal
 from slow_audit import first_broken
 
