@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar import Memory, Sampler
+from databazaar import Memory, Sampler, Uniform
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms, message_of, status_of
@@ -82,6 +82,29 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
         )
 
     return measure
+
+
+def offers_of(prices: list[int], owners: int, **more: Any) -> list[Offer]:
+    return [Offer(f"p{i}", f"owner {i % owners}", price, **more) for i, price in enumerate(prices)]
+
+
+def scripted(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
+    """Everybody is asked in every round. p0 is cleared with its eighth answer and p1 flagged with its fourth; p2 is
+    doubted in the end, and of p3 nothing is ever known. In one round p3 fails."""
+    gains = {i: None if (i, round) == (3, 5) else 0.01 * i for i in drawn.asked}
+    leak, signal = {1: 99.0 if round == 3 else 0.5}, {0: 1.0, 2: 0.1}
+    return gains, Findings(
+        leak=[leak.get(i) for i in drawn.asked],
+        signal=[signal.get(i) for i in drawn.asked],
+        error=[0.2 if i in signal else None for i in drawn.asked],
+        alike=[(2, 3, 0.9)] if round == 6 else [],
+    )
+
+
+def scripted_rules(**more: Any) -> RuleBook:
+    sampler = Uniform(replacement=False)
+    offers = [Offer(f"p{i}", f"p{i}", 50) for i in range(4)]
+    return rules_with(replace(EVERY_RULE, cap=None), offers, budget=1900, per_round=4, sampler=sampler, **more)
 
 
 def standing_at(round: int, state: np.ndarray) -> State:

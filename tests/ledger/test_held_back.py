@@ -14,15 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Coins, Memory, Thrifty, Uniform
-from databazaar.defence import Defence, Findings
-from databazaar.ledger import Accounts, Drawn, Entry, Ledger, RuleBook, audit_entries
-from databazaar.roster import Offer, PriceChange
-from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with
+from databazaar import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
+from databazaar.defence import Defence
+from databazaar.ledger import Accounts, Entry, Ledger, RuleBook, audit_entries
+from databazaar.roster import PriceChange
+from defended_markets import (
+    EVERY_RULE,
+    Measured,
+    offers_of,
+    play,
+    random_measures,
+    rules_with,
+    scripted,
+    scripted_rules,
+)
 from forging import reseal
 from slow_audit import first_broken
 
-SAMPLERS = (Memory(), OSMD(0.6, 0.2), Thrifty(), Uniform(), Coins())
+SAMPLERS: tuple[Sampler, ...] = (Memory(), OSMD(0.6, 0.2), Thrifty(), Uniform(), Coins())
 DEFENCES = (
     EVERY_RULE,
     replace(EVERY_RULE, pay_left_out=False, doubt=False),
@@ -30,10 +39,6 @@ DEFENCES = (
     replace(EVERY_RULE, owners=False, alike=None, cap=None),
     Defence(owners=True),
 )
-
-
-def offers_of(prices: list[int], owners: int, **more: Any) -> list[Offer]:
-    return [Offer(f"p{i}", f"owner {i % owners}", price, **more) for i, price in enumerate(prices)]
 
 
 @st.composite
@@ -45,7 +50,7 @@ def markets(draw: st.DrawFn) -> tuple[RuleBook, Measured]:
         offers[0] = replace(offers[0], most_accesses=draw(st.integers(1, 9)))
     if draw(st.booleans()):
         offers[-1] = replace(offers[-1], price_changes=(PriceChange(draw(st.integers(1, 6)), 3),))
-    limits = {} if draw(st.booleans()) else {"most_per_round": max(prices) + 3}
+    limits: dict[str, Any] = {} if draw(st.booleans()) else {"most_per_round": max(prices) + 3}
     rules = rules_with(
         draw(st.sampled_from(DEFENCES)),
         offers,
@@ -90,25 +95,6 @@ def test_whatever_is_found_every_coin_is_paid_returned_or_not_due_and_the_audit_
         assert audit.book == book
     if len(entries) < 120:
         assert first_broken(entries) is None
-
-
-def scripted(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
-    """Everybody is asked in every round. p0 is cleared with its eighth answer and p1 flagged with its fourth; p2 is
-    doubted in the end, and of p3 nothing is ever known. In one round p3 fails."""
-    gains = {i: None if (i, round) == (3, 5) else 0.01 * i for i in drawn.asked}
-    leak, signal = {1: 99.0 if round == 3 else 0.5}, {0: 1.0, 2: 0.1}
-    return gains, Findings(
-        leak=[leak.get(i) for i in drawn.asked],
-        signal=[signal.get(i) for i in drawn.asked],
-        error=[0.2 if i in signal else None for i in drawn.asked],
-        alike=[(2, 3, 0.9)] if round == 6 else [],
-    )
-
-
-def scripted_rules(**more: Any) -> RuleBook:
-    sampler = Uniform(replacement=False)
-    offers = [Offer(f"p{i}", f"p{i}", 50) for i in range(4)]
-    return rules_with(replace(EVERY_RULE, cap=None), offers, budget=1900, per_round=4, sampler=sampler, **more)
 
 
 @pytest.fixture(scope="module")
