@@ -169,8 +169,8 @@ def earnings(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """What you answered, run by run, what the market's receipts acknowledge of it, and what its statement says was paid
-    for it."""
+    """What you answered, run by run, what the market's receipts acknowledge of it and hold back, and what its statement
+    says was paid for it."""
     need_packages()
     from databazaar.federation import receipts, records
     from databazaar.federation.onboarding import load_kit
@@ -193,7 +193,7 @@ def earnings(
             f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
             + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
         )
-        for words in _acknowledged(line):
+        for words in (*_acknowledged(line), *_held_back(line, load_kit(kit).market)):
             say(f"  {words}")
         if line.pay_text is not None:
             say(f"  paid {line.pay_text}; {_differences(line)}")
@@ -219,6 +219,26 @@ def _acknowledged(line: object) -> list[str]:
         words += f"; they know of no answer in round {_rounds(line.denied_rounds)}"
     disputed = [f"the statement pays otherwise than receipts say in round {_rounds(line.disputed_rounds)}"]
     return [words, *line.contradictions, *(disputed if line.disputed_rounds else [])]
+
+
+def _held_back(line: object, market: str) -> list[str]:
+    """What became of held-back pay, by which verdict, and how to object."""
+    from databazaar.federation.records import Earnings
+
+    assert isinstance(line, Earnings)
+    words = []
+    if line.held or line.released or line.returned:
+        words.append(
+            f"of your pay, {line.released} was held back and released, {line.returned} returned to the consumer, and "
+            f"{line.held} is still held back, in the smallest unit of the currency"
+        )
+    words += map(str, line.verdicts)
+    if any(one.what != "cleared" for one in line.verdicts):
+        words.append(
+            f"to object, write to the operator of {market}, quoting the run, the round, and the entry with its hash: "
+            "`bazaar audit` checks that the verdict follows from the figure, and the figure is the arbiter's word"
+        )
+    return words
 
 
 def _rounds(rounds: tuple[int, ...]) -> str:

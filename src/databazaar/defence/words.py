@@ -1,8 +1,19 @@
-"""The rules of a defence in words, for people who play by them."""
+"""The rules and the verdicts of a defence in words, for people who play by them."""
 
 from __future__ import annotations
 
 from databazaar.defence.settings import Defence
+
+TITLES = {
+    "leak": "flagged",
+    "no data": "flagged",
+    "cleared": "cleared",
+    "alike": "merged",
+    "in doubt": "not cleared",
+}
+"""What a verdict comes to for the provider, by its rule."""
+ANOTHER = "another provider"
+"""Whom a provider is told that its answers are like."""
 
 
 def rules_of(defence: Defence) -> list[tuple[str, str]]:
@@ -40,3 +51,42 @@ WHEN_OFF = {
     "doubt": "Who has not shown that there is data behind its answers is paid the floor alone.",
 }
 """What it means that these are off."""
+
+
+def sentence_of(what: str, figure: float | None, limit: float, answers: int, like: str = ANOTHER) -> str:
+    """What was found of a provider by a figure beside its limit, after so many of its answers; `like` is how whom it is
+    like is called. There is no figure where there were too few answers for one.
+
+    >>> sentence_of("alike", 0.912, 0.7, 8)
+    'its answers are like those of another provider, by a cosine of 0.912 where 0.7 is the limit: both share one arm \
+from then on, and so what one alone would earn'
+    """
+    number, least = 0.0 if figure is None else figure, f"{limit:.3g}"
+    after = f"after {answers:,} answer{'' if answers == 1 else 's'}"
+    if what == "leak":
+        part = "scoring" if number > 0 else "control"
+        return (
+            f"its answers gained on the {part} part of the hold-out and not as much on the other, by {abs(number):.3g} "
+            f"standard errors {after}, where chance alone stays below {least}: it seems to have seen rows of that part"
+        )
+    if what == "no data":
+        return (
+            f"what persists in its answers is, with two standard errors, {max(number, 0.0):.3g} of what persists in an "
+            f"ordinary provider's {after}, and {least} is the least: there seems to be no data behind them"
+        )
+    if what == "cleared":
+        return (
+            f"what persists in its answers stood {number:.3g} standard errors above nothing {after}, and {least} are "
+            "asked for: its pay is not held back any more"
+        )
+    if what == "alike":
+        return (
+            f"its answers are like those of {like}, by a cosine of {number:.3g} where {least} is the limit: both share "
+            "one arm from then on, and so what one alone would earn"
+        )
+    if figure is None:
+        return f"{after} nobody could tell whether there is data behind them"
+    return (
+        f"in the end what persists in its answers stood {number:.3g} standard errors above nothing {after}, and "
+        f"{least} are asked for: nobody could tell whether there is data behind them"
+    )

@@ -21,6 +21,7 @@ from databazaar.federation.messages import (
     question_hash,
 )
 from databazaar.federation.receipts import MOST_ACCESSES, Freed, Receipt, Settled
+from databazaar.federation.verdicts import Hearing, Told
 from databazaar.ledger.chain import GENESIS, Entry
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ PATIENCE, LAST_PATIENCE = 2.0, 10.0
 SHARE = 0.25
 """How much of them one provider may take."""
 log = logging.getLogger(__name__)
-Owed = tuple[int, Settled | Freed]
-"""An access or held-back pay, and the number of the entry that settled it."""
+Owed = tuple[int, Settled | Freed | Told]
+"""An access or held-back pay and the number of the entry that settled it, or a verdict and that of its figure."""
 _SAYS: dict[str, Callable[[Entry], Settled | Freed]] = {
     **dict.fromkeys(("post", "void"), Settled.of),
     **dict.fromkeys(("release", "return"), Freed.of),
@@ -60,6 +61,7 @@ class ReceiptSender:
         self._seq, self._head = -1, GENESIS
         self._rounds, self._due, self._turn = 0, 0, 0
         self._closed = False
+        self._hearing = Hearing()
         self._silent = Quarantine(tolerated=1)
 
     def witness(self, entries: Sequence[Entry]) -> None:
@@ -69,15 +71,20 @@ class ReceiptSender:
         for entry in entries:
             self._seq, self._head = entry.seq, entry.hash
             if entry.kind in _SAYS and entry.provider is not None:
-                owed = self._owed.setdefault(entry.provider, [])
-                if entry.seq > self._sent.get(entry.provider, -1):
-                    owed.append((entry.seq, _SAYS[entry.kind](entry)))
-            elif entry.kind == "round":
+                self._owe(entry.provider, entry.seq, _SAYS[entry.kind](entry))
+            for provider, told in self._hearing.hear(entry):
+                self._owe(provider, entry.seq, told)
+            if entry.kind == "round":
                 self._rounds += 1
             self._closed |= entry.kind == "close"
         if self._closed or resumed or self._rounds >= self._due + EVERY:
             self._due = self._rounds
             self._send_all()
+
+    def _owe(self, provider: str, seq: int, said: Settled | Freed | Told) -> None:
+        owed = self._owed.setdefault(provider, [])
+        if seq > self._sent.get(provider, -1):
+            owed.append((seq, said))
 
     def _send_all(self) -> None:
         patience = LAST_PATIENCE if self._closed else PATIENCE
@@ -115,7 +122,8 @@ class ReceiptSender:
             rounds = self._rounds if after is None else after
             settled = tuple(said for _, said in part if isinstance(said, Settled))
             freed = tuple(said for _, said in part if isinstance(said, Freed))
-            receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled, freed)
+            told = tuple(said for _, said in part if isinstance(said, Told))
+            receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled, freed, told)
             if not self._taken(name, receipt, max(0.0, until - self._clock())):
                 return False
             self._sent[name] = part[-1][0] if rest else self._seq

@@ -6,7 +6,7 @@ provider. What one of them merely says is told as a remark. Neither torch nor FL
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from databazaar.federation.exchange import Lost
 from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Freed, Receipt, Settled, contradictions, receipts_in
 from databazaar.federation.records import ANSWERS, Answer, Record
 from databazaar.federation.signing import issued, verifies
+from databazaar.federation.verdicts import Hearing, Told
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
@@ -96,9 +97,11 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
     heads: dict[int, str] = {}
     settled: dict[tuple[int, int], tuple[str, Settled]] = {}
     freed: dict[tuple[str, int | None], Freed] = {}
+    hearing, told = Hearing(), set[tuple[str, Told]]()
     found, length = Findings(), 0
     for entry in entries:
         length += 1
+        told.update(one for one in hearing.hear(entry) if one[0] in providers)
         if entry.seq in wanted:
             heads[entry.seq] = entry.hash
         if entry.kind in ("post", "void"):
@@ -109,7 +112,7 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
                 found.named.setdefault(how.reply, []).append(how)
         elif entry.kind in ("release", "return") and entry.provider in providers:
             freed[entry.provider, entry.round] = Freed.of(entry)
-    said = [*_accesses(receipts, settled), *_freed(receipts, freed)]
+    said = [*_accesses(receipts, settled), *_freed(receipts, freed), *_verdicts(receipts, told)]
     found.broken = [*_heads(receipts, heads, length), *said, *contradictions(receipts)]
     found.remarks = [remark for held in helds for remark in _remarks(held, settled)]
     return found
@@ -164,6 +167,16 @@ def _freed(receipts: Sequence[Receipt], freed: Mapping[tuple[str, int | None], F
                     f"the market's receipt for {receipt.provider} says {one} {one.when}, and the ledger {says}"
                 )
     return list(dict.fromkeys(found))
+
+
+def _verdicts(receipts: Sequence[Receipt], told: Collection[tuple[str, Told]]) -> list[str]:
+    """Verdicts that the market has told a provider of, and that do not follow from the ledger."""
+    return [
+        f"the market's receipt for {receipt.provider} says that it was {one}, and this does not follow from the ledger"
+        for receipt in receipts
+        for one in receipt.verdicts
+        if (receipt.provider, one) not in told
+    ]
 
 
 def _remarks(held: Held, settled: Mapping[tuple[int, int], tuple[str, Settled]]) -> list[str]:

@@ -2,8 +2,8 @@
 
 A receipt names an entry of the ledger by number and hash, and with it all that came before; and it says how the
 provider's accesses since the last receipt were settled, by which of its signed replies, what of their pay is held back,
-and what became of what was. From then on the market cannot put the ledger back, write it anew, or settle otherwise,
-without this provider being able to show it. It says nothing of anybody else.
+what became of what was, and by which verdict. From then on the market cannot put the ledger back, write it anew, or
+settle otherwise, without this provider being able to show it. It says nothing of anybody else.
 
 Neither torch nor FLARE is needed to read one, and cryptography only to verify it.
 """
@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from databazaar.federation.verdicts import Told
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger.chain import Entry, canonical
 from databazaar.ledger.replies import is_hash
@@ -92,13 +93,15 @@ class Receipt:
     rounds: int
     accesses: tuple[Settled, ...]
     freed: tuple[Freed, ...] = ()
+    verdicts: tuple[Told, ...] = ()
 
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
         said = {"kind": "receipt", **asdict(self)}
         said["accesses"] = [{n: v for n, v in one.items() if n != "held" or v} for one in said["accesses"]]
-        return canonical({name: value for name, value in said.items() if name != "freed" or value}).encode()
+        later = ("freed", "verdicts")
+        return canonical({name: value for name, value in said.items() if name not in later or value}).encode()
 
     @property
     def server(self) -> str:
@@ -112,13 +115,18 @@ class Receipt:
             found = json.loads(text)
             if found.pop("kind") != "receipt":
                 return None
-            accesses, freed = found.pop("accesses"), found.pop("freed", ())
-            settled = tuple(Settled(**one) for one in accesses), tuple(Freed(**one) for one in freed)
-            receipt = cls(**found, accesses=settled[0], freed=settled[1])
+            accesses, freed, verdicts = found.pop("accesses"), found.pop("freed", ()), found.pop("verdicts", ())
+            receipt = cls(
+                **found,
+                accesses=tuple(Settled(**one) for one in accesses),
+                freed=tuple(Freed(**one) for one in freed),
+                verdicts=tuple(Told(**one) for one in verdicts),
+            )
             sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
             sound &= all(type(value) is int and value >= 0 for value in (receipt.seq, receipt.rounds))
             sound &= is_hash(receipt.head)
             sound &= all(map(_sound, receipt.accesses)) and all(map(_sound_freed, receipt.freed))
+            sound &= all(told.sound for told in receipt.verdicts)
             return receipt if sound and receipt.text == text else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None

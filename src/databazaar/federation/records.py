@@ -6,12 +6,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
 from databazaar.federation.receipts import Receipt, contradictions
+from databazaar.federation.verdicts import Told
 from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
@@ -81,7 +82,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Earnings:
-    """What a provider answered in one run, beside what a statement says was paid for it, and why it was asked."""
+    """What a provider answered in one run, beside what a statement says was paid for it, and why it was asked.
+
+    `held`, `released` and `returned` are what the market's receipts say of held-back pay, in the smallest unit of its
+    currency: still, paid later, or back to the consumer; `verdicts` is by what.
+    """
 
     run: str
     answered: int
@@ -98,6 +103,10 @@ class Earnings:
     denied_rounds: tuple[int, ...] = ()
     disputed_rounds: tuple[int, ...] = ()
     contradictions: tuple[str, ...] = ()
+    held: int = 0
+    released: int = 0
+    returned: int = 0
+    verdicts: tuple[Told, ...] = ()
 
 
 def earnings(
@@ -145,6 +154,7 @@ def _line(
         failed=len({a.round for a in answers if a.status == "error"} - ok),
         epsilon=next((a.epsilon for a in reversed(answers) if a.epsilon is not None), None),
         **_acknowledged(ok, receipts),
+        **_held_back(receipts),
     )
     if statement is None:
         return counted
@@ -152,33 +162,37 @@ def _line(
         given: Sequence[Any] = statement["items"]  # type: ignore[assignment]
         items = [(int(item["round"]), int(item["paid"])) for item in given]
         by_draw = {(int(item["round"]), int(item["draw"])): int(item["paid"]) for item in given} if receipts else {}
-        pay_text = str(statement["pay_text"])
-    except (KeyError, TypeError, ValueError):
+        held = {int(item["round"]) for item in given if item.get("held")}
+        given_pay: Any = statement.get("pay", sum(amount for _, amount in items))
+        pay, pay_text = int(given_pay), str(statement["pay_text"])
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise BazaarError(
             "the statement cannot be read: ask the operator for `bazaar statement RUN --provider NAME --json`"
         ) from None
     paid = {round for round, amount in items if amount}
-    held = {int(item["round"]) for item in given if item.get("held")}
-    return Earnings(
-        **{
-            **asdict(counted),
-            "paid": statement.get("pay", sum(amount for _, amount in items)),
-            "pay_text": pay_text,
-            "why": str(statement.get("why") or ""),
-            "unpaid_rounds": tuple(sorted(ok - paid - held)),
-            "unknown_rounds": tuple(sorted({round for round, _ in items if round in paid} - ok)),
-            "disputed_rounds": tuple(
-                sorted(
-                    {
-                        access.round
-                        for receipt in receipts
-                        for access in receipt.accesses
-                        if by_draw.get((access.round, access.draw)) != (access.paid or 0)
-                    }
-                )
-            ),
-        }
+    by_receipts = [(one.round, one.draw, one.paid or 0) for receipt in receipts for one in receipt.accesses]
+    return replace(
+        counted,
+        paid=pay,
+        pay_text=pay_text,
+        why=str(statement.get("why") or ""),
+        unpaid_rounds=tuple(sorted(ok - paid - held)),
+        unknown_rounds=tuple(sorted(paid - ok)),
+        disputed_rounds=tuple(sorted({at for at, draw, amount in by_receipts if by_draw.get((at, draw)) != amount})),
     )
+
+
+def _held_back(receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """What became of held-back pay; what was told twice counts once."""
+    accesses = {(one.round, one.draw): one.held for receipt in receipts for one in receipt.accesses}
+    freed = {one.round: one for receipt in receipts for one in receipt.freed}.values()
+    released, returned = (sum(one.amount for one in freed if one.released == to_it) for to_it in (True, False))
+    return {
+        "held": sum(accesses.values()) - released - returned,
+        "released": released,
+        "returned": returned,
+        "verdicts": tuple(dict.fromkeys(told for receipt in receipts for told in receipt.verdicts)),
+    }
 
 
 def _acknowledged(ok: set[int], receipts: Sequence[Receipt]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from databazaar.defence.words import ANOTHER
 from databazaar.ledger.figures import Curve
-from databazaar.runs.defended import ANOTHER, Defended, Ruling, Stand
+from databazaar.runs.defended import Defended, Ruling, Stand
 from databazaar.runs.report import Report
 
 AMOUNTS = ("held_back", "released", "returned", "cut")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,6 +12,7 @@ from databazaar.defence import Arms, Defence
 from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import IN_DOUBT
+from databazaar.defence.words import TITLES, sentence_of
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.record import Freed, Record
 from databazaar.ledger.replay import Audit
@@ -21,8 +22,6 @@ from databazaar.ledger.rulebook import RuleBook
 What = Literal["leak", "no data", "cleared", "alike", "in doubt"]
 Standing = Literal["open", "cleared", "flagged"]
 STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "flagged", NO_DATA: "flagged"}
-ANOTHER = "another provider"
-"""Whom a provider is told that its answers are like."""
 
 
 @dataclass(frozen=True)
@@ -52,42 +51,11 @@ class Ruling:
 
     @property
     def title(self) -> str:
-        return {"leak": "flagged", "no data": "flagged", "alike": "merged", "in doubt": "not cleared"}.get(
-            self.what, self.what
-        )
+        return TITLES[self.what]
 
     def sentence(self, like: str | None = None) -> str:
-        """What was found, in words; `like` is how whom it is like is called."""
-        figure, limit = 0.0 if self.figure is None else self.figure, f"{self.limit:.3g}"
-        after = f"after {self.answers:,} answer{'' if self.answers == 1 else 's'}"
-        if self.what == "leak":
-            part = "scoring" if figure > 0 else "control"
-            return (
-                f"its answers gained on the {part} part of the hold-out and not as much on the other, by "
-                f"{abs(figure):.3g} standard errors {after}, where chance alone stays below {limit}: it seems to have "
-                "seen rows of the hold-out"
-            )
-        if self.what == "no data":
-            return (
-                f"what persists in its answers is, with two standard errors, {max(figure, 0.0):.3g} of what persists "
-                f"in an ordinary provider's {after}, and {limit} is the least: there seems to be no data behind them"
-            )
-        if self.what == "cleared":
-            return (
-                f"what persists in its answers stood {figure:.3g} standard errors above nothing {after}, and {limit} "
-                "are asked for: its pay is not held back any more"
-            )
-        if self.what == "alike":
-            return (
-                f"its answers are like those of {self.other if like is None else like}, by a cosine of {figure:.3g} "
-                f"where {limit} is the limit: both share one arm from then on, and so what one alone would earn"
-            )
-        if self.figure is None:
-            return f"{after} nobody could tell whether there is data behind them"
-        return (
-            f"in the end what persists in its answers stood {figure:.3g} standard errors above nothing {after}, and "
-            f"{limit} are asked for: nobody could tell whether there is data behind them"
-        )
+        """What was found, in words; `like` is how whom it is like is called, else it is named."""
+        return sentence_of(self.what, self.figure, self.limit, self.answers, self.other if like is None else like)
 
 
 @dataclass(frozen=True)
@@ -138,8 +106,14 @@ class Defended:
         return tuple(ruling for ruling in self.rulings if ruling.what == "in doubt")
 
     def of(self, provider: str) -> tuple[Ruling, ...]:
-        """The rulings that are about a provider: of those who are alike, both."""
-        return tuple(one for one in self.rulings if provider == one.provider or provider == one.other)
+        """The rulings about a provider as it may read them. Of those who are alike, both are told, with their own
+        number of answers; whom they are like stays in `other`."""
+        place = next(i for i, stand in enumerate(self.stands) if stand.provider == provider)
+        found = [one for one in self.rulings if one.provider == provider]
+        for one in (one for one in self.rulings if one.other == provider):
+            answers = int((self.curves[place].rounds <= (one.round or 0)).sum())
+            found.append(replace(one, provider=provider, other=one.provider, answers=answers))
+        return tuple(sorted(found, key=lambda one: one.entry))
 
     @property
     def summary(self) -> str:
