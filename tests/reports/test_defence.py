@@ -1,4 +1,4 @@
-"""What a defence came to: on the page, in statements and on the screen; from made-up findings, and from real attacks."""
+"""What a defence came to, on the page, in statements and on the screen: by made-up findings, and by real attacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from html_pages import Page
@@ -32,7 +33,7 @@ from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_
 NAMES = ["alder", "birch", "cedar", "dogwood", "el<i>m"]
 
 
-def reported(defence: Defence, measure: Measured, budget: int = 6000, **terms: object) -> Report:
+def reported(defence: Defence, measure: Measured, budget: int = 6000, **terms: Any) -> Report:
     """The report of a market whose findings are made up."""
     rules = rules_with(defence, [Offer(name, name, 20) for name in NAMES], budget=budget, **terms)
     accounts = play(rules, measure)
@@ -43,7 +44,7 @@ def reported(defence: Defence, measure: Measured, budget: int = 6000, **terms: o
 
 
 def told(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
-    """Alder leaks, birch has no data, cedar is cleared, dogwood is in doubt and does harm, and the last is like cedar."""
+    """Alder leaks, birch has no data, cedar is cleared and the last like it, dogwood is in doubt and does harm."""
     asked = drawn.asked
     leak = [9.0 if i == 0 else -0.5 for i in asked]
     signal, error = [{1: 0.0, 3: 0.3}.get(i, 1.0) for i in asked], [{1: 0.02, 3: 0.4}.get(i, 0.1) for i in asked]
@@ -54,8 +55,7 @@ def told(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | 
 
 @cache
 def made_up() -> Report:
-    named = {"market": "Trade winds", "consumer": "Harbour & Sons"}
-    return replace(reported(EVERY_RULE, told, **named), run="ab" * 16)
+    return replace(reported(EVERY_RULE, told, market="Trade winds", consumer="Harbour & Sons"), run="ab" * 16)
 
 
 @cache
