@@ -34,7 +34,15 @@ from databazaar.aggregators.sorting import in_order
 from databazaar.engines.protocol import LIMIT
 
 Array = NDArray[np.float64]
-PLAIN = [Median(), TrimmedMean(0.2), TrimmedMean(), Krum(), Krum(0.5), Krum(0.2, keep=1), GeometricMedian()]
+PLAIN: list[Aggregator] = [
+    Median(),
+    TrimmedMean(0.2),
+    TrimmedMean(),
+    Krum(),
+    Krum(0.5),
+    Krum(0.2, keep=1),
+    GeometricMedian(),
+]
 """Rules that look at the updates of a round alone."""
 ROBUST: list[Aggregator] = [*PLAIN, CentredClipping(), CentredClipping(0.5), FLTrust()]
 SIZES, SEEDS = st.integers(1, 12), st.integers(0, 10**6)
@@ -66,7 +74,7 @@ def slow_krum(updates: Array, f: int, keep: int) -> Array:
         scores.append(sum(apart[: max(len(updates) - f - 2, f)]))
     worst = sorted(scores)[keep - 1]
     kept = [update for update, score in zip(updates, scores, strict=True) if score <= worst]
-    return np.mean(kept, axis=0)
+    return np.asarray(np.mean(kept, axis=0))
 
 
 def slow_clipping(rounds: Sequence[Array], radius: float) -> list[Array]:

@@ -21,10 +21,10 @@ class GeometricMedian:
     """argmin over z of Σ_i ‖u_i − z‖₂, by so many `iterations` of the smoothed Weiszfeld algorithm: z becomes the mean
     of the updates with the weights 1 / max(‖u_i − z‖, ν), where ν is a thousandth of the middle distance.
 
-    Breakdown: fewer than half. If g updates lie within r of a point and the other f < g anywhere, the minimum lies within
-    r · 2g / (g − f) of that point. It begins at the mean of the majority that lies closest together (by Krum's scores),
-    because from the mean of all, one long update would take ever more iterations to come back from. Turning, shifting
-    or stretching all updates does the same to the result.
+    Breakdown: fewer than half. If g updates lie within r of a point and the other f < g anywhere, the minimum lies
+    within r · 2g / (g − f) of that point. It begins at the mean of the majority that lies closest together (by Krum's
+    scores), because from the mean of all, one long update would take ever more iterations to come back from. Turning,
+    shifting or stretching all updates does the same to the result.
 
     Pillutla, Kakade, Harchaoui: Robust aggregation for federated learning, IEEE Transactions on Signal Processing 2022.
     """
