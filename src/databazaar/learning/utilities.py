@@ -125,6 +125,19 @@ class Evaluator:
         """What a built-in utility judges by, on this evaluator's device."""
         return self._x, self._y
 
+    @property
+    def judges_rows(self) -> bool:
+        """Whether it has a loss for every row of a hold-out, as built-in utilities do."""
+        return not callable(self._utility)
+
+    @torch.no_grad()
+    def row_losses(self, stack: Tensor, places: Tensor) -> Tensor:
+        """The loss of each model [R, d] on each of these rows of the hold-out: [R, rows]."""
+        x, y = self._x[places], self._y[places]
+        models = max(1, CHUNK_FLOATS // (len(places) * self._floats_per_sample))
+        losses = [self._losses(self._outputs(stack[rows], x), y) for rows in _slices(len(stack), models)]
+        return torch.cat(losses).flatten(2).sum(2) if losses[0].dim() > 2 else torch.cat(losses)
+
     def scores(self, losses: NDArray[np.float64], hits: NDArray[np.float64]) -> Scores:
         """The built-in utility of models with these mean losses and accuracies."""
         if self._utility == "accuracy":

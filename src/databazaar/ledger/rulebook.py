@@ -11,7 +11,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from databazaar.defence import Arms, Defence, Findings, Verdict, judge
+from databazaar.defence.judge import doubted
+from databazaar.defence.shares import Accesses, now_and_held
 from databazaar.errors import BazaarError
 from databazaar.ledger.book import Book
 from databazaar.ledger.terms import Terms
@@ -44,6 +48,20 @@ class Drawn(NamedTuple):
         return list(dict.fromkeys(self.draws.tolist()))
 
 
+class Settled(NamedTuple):
+    """What a round comes to by the rules: the new state, and of every draw what is paid now and what is held back.
+
+    `released` and `returned` are the places of those whose held-back pay is settled now, for them or for the consumer.
+    """
+
+    state: Vector
+    paid: list[int]
+    held: list[int]
+    released: list[int]
+    returned: list[int]
+    verdicts: tuple[Verdict, ...]
+
+
 class Stopped(NamedTuple):
     """Which stop ended a run, and why."""
 
@@ -60,12 +78,24 @@ BY_CONSUMER = Stopped("consumer", "the consumer closed it; nobody is paid for th
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A run's terms with its sampler, payment and stops. (The aggregator moves the model, and no money.)"""
+    """A run's terms with its sampler, payment and stops. (The aggregator moves the model, and no money.)
+
+    Where the terms have a defence, the sampler is one over arms (defence/arms.py) by the sampler that was given.
+    """
 
     terms: Terms
     sampler: Sampler
     payment: Payment
     stops: tuple[Stop, ...]
+
+    def __post_init__(self) -> None:
+        if not self.defence.off and not isinstance(self.sampler, Arms):
+            object.__setattr__(self, "sampler", Arms(self.sampler, self.defence))
+
+    @cached_property
+    def defence(self) -> Defence:
+        """What the terms have agreed against those who play for the money."""
+        return Defence.of(self.terms.rules.get("defence", {}))
 
     @classmethod
     def of(cls, terms: Terms) -> RuleBook:
@@ -161,6 +191,47 @@ class RuleBook:
                 "what it quoted, in whole amounts, and nothing where there is no valid reply"
             )
         return [int(amount) for amount in paid]
+
+    def settle(
+        self,
+        state: Vector,
+        drawn: Drawn,
+        gains: Sequence[float | None],
+        probabilities: Sequence[float],
+        findings: Findings | None = None,
+    ) -> Settled:
+        """What the round comes to: lines 7 to 9 of Algorithm 1; with a defence, after the verdicts of its findings.
+
+        `probabilities` are those that the ledger has recorded: what is paid must not hang on the last digit of a
+        replayed one.
+        """
+        due = self.pay(drawn, gains)
+        learned = self.learn(state, drawn, gains)
+        if not isinstance(self.sampler, Arms):
+            return Settled(learned, due, [0] * len(due), [], [], ())
+        findings = findings or Findings()
+        before, draws, asked = self.sampler.court(state, len(self.terms.roster)), drawn.draws.tolist(), drawn.asked
+        gained = dict(zip(draws, gains, strict=True))
+        judged = judge(self.defence, before, asked, [gained[i] is not None for i in asked], findings)
+        accesses = Accesses(draws, drawn.quotes, due, probabilities)
+        court, paid, held = now_and_held(self.defence, judged.court, accesses, findings, self.sampler.alpha)
+        changed = np.flatnonzero(court.standing != before.standing).tolist()
+        released = [i for i in changed if not court.flagged[i]]
+        returned = [i for i in changed if court.flagged[i]]
+        learned = self.sampler.with_court(learned, before, court)
+        return Settled(learned, paid, held, released, returned, judged.verdicts)
+
+    def arms(self, state: Vector) -> NDArray[np.int64]:
+        """Who shares an arm with whom: for each provider the place of its arm."""
+        providers = len(self.terms.roster)
+        return self.sampler.court(state, providers).arm if isinstance(self.sampler, Arms) else np.arange(providers)
+
+    def returned_at_close(self, state: Vector) -> list[int]:
+        """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
+        if not isinstance(self.sampler, Arms):
+            return []
+        court = self.sampler.court(state, len(self.terms.roster))
+        return [i for i in range(len(self.terms.roster)) if doubted(self.defence, court, i)]
 
     def learn(self, state: Vector, drawn: Drawn, gains: Sequence[float | None]) -> Vector:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞

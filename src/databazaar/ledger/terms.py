@@ -2,7 +2,8 @@
 
 Format 2 holds the settings of every rule, so that a run may stop early and pay less than it reserved. Format 3 is
 written where a provider has a cap or an announced change of price, or the consumer a limit, and says them; versions
-that do not know them then refuse the ledger instead of misreading it. Ledgers of format 1, which knew the sampler
+that do not know them then refuse the ledger instead of misreading it. Format 4 is written where the rules have a
+defence, and may have all that format 3 has. Ledgers of format 1, which knew the sampler
 alone, are read as what they were: the mean, one price per access, and a run that ends at the first round whose draws do
 not fit the budget.
 """
@@ -18,7 +19,8 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Roster
 
-FORMAT, FORMAT_WITH_LIMITS = 2, 3
+FORMAT, FORMAT_WITH_LIMITS, FORMAT_WITH_DEFENCE = 2, 3, 4
+RULES = ("sampler", "aggregator", "payment", "stops", "defence")
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
 ABOUT = ("market", "consumer", "data", "layout", "notes", "environment")
@@ -63,7 +65,9 @@ class Terms(Displayed):
     most_per_round: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format == FORMAT and self.limited:
+        if self.format == FORMAT and "defence" in self.rules:
+            object.__setattr__(self, "format", FORMAT_WITH_DEFENCE)
+        elif self.format == FORMAT and self.limited:
             object.__setattr__(self, "format", FORMAT_WITH_LIMITS)
         self._refuse_endless_work()
 
@@ -94,9 +98,9 @@ class Terms(Displayed):
         """The terms that an opening entry holds, of any format so far."""
         try:
             format = body["format"]
-            if format not in (1, FORMAT, FORMAT_WITH_LIMITS) or isinstance(format, bool):
+            if format not in (1, FORMAT, FORMAT_WITH_LIMITS, FORMAT_WITH_DEFENCE) or isinstance(format, bool):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
-            limits = {name: body[name] for name in LIMITS if name in body and format == FORMAT_WITH_LIMITS}
+            limits = {name: body[name] for name in LIMITS if name in body and format >= FORMAT_WITH_LIMITS}
             _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
             offers = tuple(_offer(given, format) for given in body["providers"])
             numbers = [body["seed"], body["budget"], body["per_round"], *limits.values(), *(o.price for o in offers)]
@@ -106,13 +110,15 @@ class Terms(Displayed):
             if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
             rules = _rules_of_format_1(body) if format == 1 else body["rules"]
+            if format == FORMAT_WITH_DEFENCE and "defence" not in rules:
+                raise LedgerError(f"entry 0 (open): is of format {format}, but has no defence")
             terms = cls(
                 seed=body["seed"],
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
                 roster=Roster(offers),
-                rules={name: rules[name] for name in ("sampler", "aggregator", "payment", "stops")},
+                rules={name: rules[name] for name in RULES[: 5 if format == FORMAT_WITH_DEFENCE else 4]},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
                 format=format,
@@ -191,7 +197,7 @@ def _written(offer: Offer) -> list[Any]:
 
 def _offer(given: list[Any], format: int) -> Offer:
     id, owner, price, *rest = given
-    if len(rest) > 1 or (rest and format != FORMAT_WITH_LIMITS):
+    if len(rest) > 1 or (rest and format < FORMAT_WITH_LIMITS):
         raise ValueError(given)
     more = {**rest[0]} if rest else {}
     changes = tuple(PriceChange(from_round, price) for from_round, price in more.pop("price_changes", ()))

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
+from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
@@ -28,6 +29,7 @@ from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
+from databazaar.market.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
@@ -47,8 +49,9 @@ class Arbiter(Displayed):
     Without rules of your own, `Thrifty` decides whom to ask, the mean of the valid updates moves the model, every valid
     reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
     market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
-    of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
+    end. `engine` is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play
+    for the money: "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the
+    `market` and of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Arbiter(Displayed):
         device: str = "auto",
         seed: int = 0,
         patience: int = 10,
+        defence: str | Defence | None = None,
         market: str = "",
         buyer: str = "",
         data: Mapping[str, str] | None = None,
@@ -82,7 +86,7 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=_settings(sampler, self.aggregator, payment, every_stop),
+            rules=_settings(sampler, self.aggregator, payment, every_stop, defence_of(defence)),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -146,6 +150,8 @@ class Arbiter(Displayed):
         )
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        defence = self.rules.defence
+        watch = Watch.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
         return MarketRun(
             self.rules,
             self.aggregator,
@@ -157,6 +163,7 @@ class Arbiter(Displayed):
             own_update=own,
             reference=self._reference,
             quarantine=quarantine,
+            watch=watch,
         )
 
     def _reference_updates(self) -> OwnUpdate:
@@ -235,10 +242,11 @@ class Arbiter(Displayed):
             "model": self.consumer._facts()["model"],
             "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
             "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
-            "sampler": str(rules.sampler),
+            "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, Arms) else rules.sampler),
             "aggregator": str(self.aggregator),
             "payment": str(rules.payment),
             "stops": ", ".join(map(str, rules.stops)),
+            **({} if rules.defence.off else {"defence": str(rules.defence)}),
             "engine": f"{type(self.engine).__name__} on {self.engine.device}",
             "seed": str(terms.seed),
         }
@@ -289,7 +297,9 @@ def _layout(consumer: Consumer) -> str:
     return "" if layout is None else layout_digest(zip(layout.names, layout.shapes, strict=True))
 
 
-def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop]) -> dict[str, Any]:
+def _settings(
+    sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop], defence: Defence
+) -> dict[str, Any]:
     """Every rule as the terms hold it. A rule of the user's own becomes known by its `kind`."""
     for registry, rules in ((SAMPLERS, [sampler]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]), (STOPS, stops)):
         for rule in rules:
@@ -300,6 +310,7 @@ def _settings(sampler: Sampler, aggregator: Aggregator, payment: Payment, stops:
         "aggregator": AGGREGATORS.settings_of(aggregator),
         "payment": PAYMENTS.settings_of(payment),
         "stops": [STOPS.settings_of(stop) for stop in stops],
+        **({} if defence.off else {"defence": defence.settings()}),
     }
 
 

@@ -31,8 +31,8 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator, Mean
+from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
 from databazaar.vectors import pack, unpack
+
+WATCH = "watch."
+"""Stands before the names of a watch's arrays in a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class State:
     sampler: NDArray[np.float64]
     aggregator: Tensor
     best: Best
+    watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
     @property
     def model_hash(self) -> str:
@@ -86,6 +91,7 @@ class State:
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": self.best.params[: 0 if here else None].detach().cpu().numpy(),
+            **{WATCH + name: array for name, array in self.watch.items()},
         }
         return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
 
@@ -106,6 +112,7 @@ class State:
             sampler=kept["sampler"].copy(),
             aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
             best=best,
+            watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},
         )
 
 
@@ -122,6 +129,7 @@ class Proposed:
     good: Sequence[int]
     own: Tensor | None = None
     gains: str = "alone"
+    left_out: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -146,9 +154,11 @@ def propose(
     step: float,
     own: Tensor | None = None,
     gains: str = "alone",
+    left_out: frozenset[int] = frozenset(),
 ) -> Proposed:
-    """What there is to score, from replies that an engine has found to be in good order."""
-    good = [i for i in drawn.draws.tolist() if i not in replies.failures]
+    """What there is to score, from replies that an engine has found to be in good order. Those `left_out` are valid,
+    but not in the average: their gains are what it would gain with them."""
+    good = [i for i in drawn.draws.tolist() if i not in replies.failures and i not in left_out]
     move = Move(aggregator, state, drawn.asked, replies, step, own)
     params, combined = move(good)
     if gains == "together":
@@ -157,7 +167,7 @@ def propose(
         each = move.halfway_with_and_without_each(good)
     else:
         each = state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, good, own, gains)
+    return Proposed(torch.cat([each, params[None]]), combined, good, own, gains, left_out)
 
 
 @dataclass(frozen=True)
@@ -187,8 +197,9 @@ class Move:
         return state.params + moved, combined
 
     def without_each(self, good: Sequence[int]) -> Tensor:
-        """The models without each of those asked, one a row. Means are taken for all of them in one product."""
-        rests = [[j for j in good if j != i] for i in self.asked]
+        """The models without each of those asked, or with it where it is left out; one a row. Means are taken for all
+        of them in one product."""
+        rests = [[j for j in good if j != i] if self._counts(i, good) else [*good, i] for i in self.asked]
         if type(self.aggregator) is not Mean:
             return torch.stack([self(rest)[0] for rest in rests])
         own = 0 if self.own is None else 1
@@ -201,21 +212,29 @@ class Move:
         )
 
     def halfway_with_and_without_each(self, good: Sequence[int]) -> Tensor:
-        """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again).
+        """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again). One
+        that is left out has no part in the others' rows.
 
         The consumer's update, one more draw, is a player like the others: there is half of it in every row.
         """
-        if not good:
+        if all(i in self.replies.failures for i in self.asked):
             return self.state.params.repeat(2 * len(self.asked), 1)
         parts = [[whole if j == i else 0.5 for j in self.asked] for whole in (1.0, 0.0) for i in self.asked]
+        counted = [good if self._counts(i, good) else [*good, i] for i in self.asked] * 2
         if type(self.aggregator) is not Mean:
-            return torch.stack([self._in_part(part)(good)[0] for part in parts])
+            return torch.stack([self._in_part(part)(own)[0] for part, own in zip(parts, counted, strict=True)])
         own = 0 if self.own is None else 1
-        share = self.step / (len(good) + own)
         return self._moved_by(
-            [share * good.count(i) * half for i, half in zip(self.asked, part, strict=True)] + [share * 0.5] * own
-            for part in parts
+            [
+                self.step / max(1, len(draws) + own) * times
+                for times in [*(draws.count(i) * half for i, half in zip(self.asked, part, strict=True)), *[0.5] * own]
+            ]
+            for part, draws in zip(parts, counted, strict=True)
         )
+
+    def _counts(self, provider: int, good: Sequence[int]) -> bool:
+        """Whether it is in the average, or has failed; else it was left out."""
+        return provider in good or provider in self.replies.failures
 
     def _moved_by(self, weights: Iterable[list[float]]) -> Tensor:
         """The models that so much of each update leads to, one a row; the consumer's own update comes last."""
@@ -237,13 +256,18 @@ def conclude(
     proposed: Proposed,
     scores: Scores,
     step: float,
+    findings: Findings | None = None,
 ) -> Concluded:
-    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
+    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility.
+
+    `findings` are what a defence has measured in the replies.
+    """
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
     reasons = dict(replies.failures)
     if proposed.gains == "together":
-        by_provider = shared_gains(drawn, replies, float(whole.utility[0]), singles.utility)
+        more = np.array([-1.0 if i in proposed.left_out else 1.0 for i in asked])
+        by_provider = shared_gains(drawn, replies, more * float(whole.utility[0]), more * singles.utility)
     elif proposed.gains == "shapley":
         with_it, without = singles.utility[: len(asked)], singles.utility[len(asked) :]
         by_provider = shared_gains(drawn, replies, with_it, without)
@@ -252,22 +276,27 @@ def conclude(
     gains = [by_provider[i] for i in draws]
     params, combined = proposed.models[-1], proposed.aggregator
     known: Scores | None = whole
-    good = [i for i in draws if by_provider[i] is not None]
+    good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
     if good != proposed.good:
         params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
         known = None
+    probabilities = drawn.probabilities.tolist()
+    settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
     settlement = Settlement(
         gains=gains,
         failures=[reasons.get(i) for i in draws],
-        probabilities=drawn.probabilities.tolist(),
-        paid=rules.pay(drawn, gains),  # line 7
+        probabilities=probabilities,
+        paid=settled.paid,
         utility=state.utility,
         loss=state.loss,
         reached=None,
         reached_loss=None,
+        held=settled.held,
+        released=settled.released,
+        returned=settled.returned,
+        findings=findings,
     )
-    learned = rules.learn(state.sampler, drawn, gains)  # lines 8 and 9
-    return Concluded(params, learned, combined, settlement, known)
+    return Concluded(params, settled.state, combined, settlement, known)
 
 
 def _split(scores: Scores) -> tuple[Scores, Scores]:

@@ -27,6 +27,7 @@ from databazaar.market.round import (
     reach,
     without_longest,
 )
+from databazaar.market.watch import Watch, Watched
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,6 +80,8 @@ class MarketRun:
     own_update: OwnUpdate | None = None
     reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
+    watch: Watch | None = None
+    _watched: Watched | None = None
     _untold: Progress | None = None
     _signed: Mapping[int, str] = field(default_factory=dict)
 
@@ -104,7 +107,16 @@ class MarketRun:
         return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
 
     def hear(self, drawn: Drawn, replies: Replies) -> Replies:
-        """Replies for all that were drawn; those set aside failed without being asked. Notes who failed."""
+        """Replies for all that were drawn, as the watch lets them pass, where there is one."""
+        replies = self._for_all(drawn, replies)
+        if self.watch is None:
+            return replies
+        arms = self.rules.arms(self.state.sampler)
+        self._watched = self.watch(self.state.watch, self.state.params, drawn.asked, replies, self.step_size, arms)
+        return self._watched.replies
+
+    def _for_all(self, drawn: Drawn, replies: Replies) -> Replies:
+        """Those set aside failed without being asked. Notes who failed."""
         self._signed = replies.signed
         if self.quarantine is None:
             return replies
@@ -130,16 +142,23 @@ class MarketRun:
             self.state = state = replace(state, aggregator=guided)
         own = None if self.own_update is None else self.own_update(state.params, state.round)
         gains = getattr(self.rules.sampler, "gains", "alone")
-        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains)
+        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains, self._left_out)
+
+    @property
+    def _left_out(self) -> frozenset[int]:
+        return frozenset() if self._watched is None else self._watched.left_out
 
     def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
         """What is paid and learned, and the model that the round comes to, which has a finite utility."""
         step = self.step_size
         if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
-            proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own)
+            proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own, left_out=self._left_out)
             scores = self.evaluator.score(proposed.models)
         while True:
-            concluded = conclude(self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step)
+            findings = None if self._watched is None else self._watched.findings
+            concluded = conclude(
+                self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step, findings
+            )
             reached = concluded.scores or self.evaluator.score(concluded.params[None])
             if np.isfinite(reached.utility[0]):
                 return replace(concluded, scores=reached)
@@ -157,6 +176,8 @@ class MarketRun:
         """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
         number = self.state.round
         self.state, settlement = reach(self.state, concluded)
+        if self._watched is not None:
+            self.state = replace(self.state, watch=self._watched.kept)
         settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
@@ -174,10 +195,11 @@ class MarketRun:
             self.on_round(progress)
 
     def close(self) -> None:
-        """Settles the whole run: what is left goes back to the consumer."""
+        """Settles the whole run: what is held back goes where it belongs, and what is left back to the consumer."""
         book = self.accounts.book
         stopped = self.rules.stopped(book)
         assert stopped is not None
+        self.accounts.settle_held_back(self.rules.returned_at_close(self.state.sampler))
         message = message_of(stopped, book, self.rules.terms.currency)
         self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
         self._tell()

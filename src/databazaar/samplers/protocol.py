@@ -40,7 +40,8 @@ class Sampler(Protocol):
     without it, "together", what the round's model loses without the provider, or "shapley", the provider's Shapley
     value within the round. `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
     `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
-    spends in the mean only to keep each provider explored.
+    spends in the mean only to keep each provider explored. `merge(state, kept, left)` may say what becomes of the state
+    when two providers turn out to be one; `left` is not drawn any more.
     """
 
     kind: ClassVar[str]

@@ -145,6 +145,15 @@ class Thrifty:
             memory[i] += max(RATE, 1.0 / seen[i]) * (advantage - memory[i])
         return np.concatenate([memory, seen, common])
 
+    def merge(self, state: Vector, kept: int, left: int) -> Vector:
+        """Two arms become one: what was seen of both was seen of it, and its memory is their mean."""
+        n = (len(state) - len(_Common(1))) // 2
+        merged, seen = state.copy(), state[n + kept] + state[n + left]
+        if seen > 0:
+            merged[kept] = (state[n + kept] * state[kept] + state[n + left] * state[left]) / seen
+        merged[n + kept], merged[left], merged[n + left] = seen, 0.0, 0.0
+        return merged
+
 
 class _Common(NamedTuple):
     """What is known of all providers together: draws of a round, how many rounds had a single draw, u² as

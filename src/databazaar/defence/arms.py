@@ -1,0 +1,160 @@
+"""Owners as arms: the sampler chooses among owners, and then among the providers of one.
+
+The problem is that of Algorithm 1 with the arms of a bandit exchanged: who registers its data five times has one arm,
+not five. The same sampler is played twice, over arms and over providers, and with q over arms and p over providers
+
+    chance of provider i = q(arm of i) · p_i / Σ_{j in the arm of i} p_j
+
+What a draw brings is told to both. Where everybody is an arm of its own this is the sampler itself, to the last bit.
+Those who are found to be alike (defence/judge.py) share an arm from then on; flagged ones are not drawn any more, and
+an arm whose accesses have cost the largest share that one owner may earn rests, as long as anybody else can be asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.defence.court import COLUMNS, Court
+from databazaar.defence.settings import Defence
+from databazaar.roster import Purse, Roster
+from databazaar.samplers.protocol import Draws, Sampler, Vector
+from databazaar.samplers.remembered import remembered
+
+FEWEST_SHARES = 2.0
+"""However small the cap, an arm may earn twice its even share: with four owners a cap of a quarter would leave no
+choice."""
+
+
+@dataclass(frozen=True)
+class Arms:
+    """A sampler over arms, by a sampler over providers. Its state is both samplers' states, the court's, and the most
+    that an arm may cost."""
+
+    sampler: Sampler
+    defence: Defence
+
+    @property
+    def kind(self) -> str:
+        return self.sampler.kind
+
+    @property
+    def gains(self) -> str:
+        return getattr(self.sampler, "gains", "alone")
+
+    @property
+    def hears_failures(self) -> bool:
+        return bool(getattr(self.sampler, "hears_failures", False))
+
+    @property
+    def shortens_rounds(self) -> bool:
+        return bool(getattr(self.sampler, "shortens_rounds", False))
+
+    @property
+    def alpha(self) -> float:
+        return float(getattr(self.sampler, "alpha", 0.01))
+
+    def exploration(self, purse: Purse) -> Vector:
+        says = getattr(self.sampler, "exploration", None)
+        found: Vector = np.zeros(len(purse.quotes)) if says is None else says(purse)
+        return found
+
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+        own, court = self.sampler.init(roster, budget, per_round), Court.new(roster, self.defence.owners)
+        cap = 0.0
+        if self.defence.cap is not None:
+            cap = min(1.0, max(self.defence.cap, FEWEST_SHARES / len(court.arms))) * budget
+        return np.concatenate([own, own, court.vector(), [cap]])
+
+    def court(self, state: Vector, providers: int) -> Court:
+        return Court.of(state[-1 - COLUMNS * providers : -1])
+
+    def with_court(self, state: Vector, before: Court, court: Court) -> Vector:
+        """The state after verdicts. A sampler with a `merge` adds up what it knows of arms that become one."""
+        changed = state.copy()
+        merge = getattr(self.sampler, "merge", None)
+        if merge is not None:
+            outer = self._outer(changed, len(court.arm))
+            for left in np.flatnonzero(before.arm == np.arange(len(before.arm))).tolist():
+                if court.arm[left] != left:
+                    outer = merge(outer, int(court.arm[left]), left)
+            changed[: len(outer)] = outer
+        changed[-1 - COLUMNS * len(court.arm) : -1] = court.vector()
+        return changed
+
+    @remembered
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+        n = len(purse.quotes)
+        court, open_ = self._open(state, purse)
+        if court.plain and bool(open_.all()):
+            return self.sampler.probabilities(self._outer(state, n), purse)
+        within = self._within(state, court, open_, purse)
+        outer = self.sampler.probabilities(self._outer(state, n), self._arm_purse(court, open_, within, purse))
+        chances: Vector = outer[court.arm] * within
+        chances /= chances.sum()
+        return chances
+
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        n = len(purse.quotes)
+        court, open_ = self._open(state, purse)
+        if court.plain and bool(open_.all()):
+            return self.sampler.draw(self._outer(state, n), rng, size, purse)
+        within = self._within(state, court, open_, purse)
+        arms = self.sampler.draw(self._outer(state, n), rng, size, self._arm_purse(court, open_, within, purse))
+        chosen = {}
+        for arm in dict.fromkeys(arms.tolist()):
+            members = np.flatnonzero((court.arm == arm) & open_)
+            ladder = within[members].cumsum()
+            at = int(ladder.searchsorted(rng.random() * ladder[-1], side="right"))
+            chosen[arm] = int(members[min(at, len(members) - 1)])
+        return np.array([chosen[arm] for arm in arms.tolist()], dtype=np.int64)
+
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+        n = len(purse.quotes)
+        court, open_ = self._open(state, purse)
+        size = (len(state) - 1 - COLUMNS * n) // 2
+        outer, inner = state[:size], state[size : 2 * size]
+        if court.plain and bool(open_.all()):
+            outer = self.sampler.update(outer, draws, gains, purse)
+        else:
+            within = self._within(state, court, open_, purse)
+            outer = self.sampler.update(outer, court.arm[draws], gains, self._arm_purse(court, open_, within, purse))
+        inner = self.sampler.update(inner, draws, gains, purse)
+        return np.concatenate([outer, inner, state[2 * size :]])
+
+    def _outer(self, state: Vector, n: int) -> Vector:
+        return state[: (len(state) - 1 - COLUMNS * n) // 2]
+
+    def _open(self, state: Vector, purse: Purse) -> tuple[Court, NDArray[np.bool_]]:
+        """Who may be drawn: neither flagged nor beyond the cap, unless nobody is left."""
+        court, cap = self.court(state, len(purse.quotes)), float(state[-1])
+        open_ = ~court.flagged
+        if cap:
+            rests = open_ & (court.asked[court.arm] + purse.quotes <= cap)
+            open_ = rests if (rests & purse.available).any() else open_
+        return court, open_ if (open_ & purse.available).any() else np.ones_like(open_)
+
+    def _within(self, state: Vector, court: Court, open_: NDArray[np.bool_], purse: Purse) -> Vector:
+        """p_i / Σ p over the arm of i, of those who can be drawn; evenly where p is nothing for all of them."""
+        n = len(purse.quotes)
+        size = (len(state) - 1 - COLUMNS * n) // 2
+        can = open_ & purse.available
+        p = np.where(can, self.sampler.probabilities(state[size : 2 * size], purse), 0.0)
+        sums = np.bincount(court.arm, p, n)
+        p = np.where(can & (sums[court.arm] <= 0), 1.0, p)
+        sums = np.bincount(court.arm, p, n)
+        share: Vector = p / np.where(sums[court.arm] > 0, sums[court.arm], 1.0)
+        return share
+
+    def _arm_purse(self, court: Court, open_: NDArray[np.bool_], within: Vector, purse: Purse) -> Purse:
+        """The purse as arms see it: an arm costs what its providers do in the mean, and is there while one of them
+        is. Places that stand for no arm are used up."""
+        n = len(purse.quotes)
+        costs = np.bincount(court.arm, within * purse.quotes, n)
+        quotes = np.where(costs > 0, np.ceil(costs - 1e-9), purse.quotes).astype(np.int64)
+        left = np.zeros(n, dtype=np.int64)
+        can = np.bincount(court.arm, (open_ & purse.available).astype(np.float64), n) > 0
+        left[can] = 2**62
+        return replace(purse, quotes=np.minimum(quotes, purse.money), accesses_left=left, most_per_access=None)

@@ -1,0 +1,66 @@
+"""Who stands how in a market: the part of the rules' state that verdicts are about, one row for each provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.roster import Roster
+
+Vector = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+OPEN, CLEARED, LEAK, NO_DATA = 0.0, 1.0, 2.0, 3.0
+"""Standings. Pay beyond the floor is held back of who is open; who has a leak or no data is flagged."""
+UNKNOWN = 99.0
+"""What a provider has shown while nobody has looked."""
+COLUMNS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Court:
+    """What is known of every provider: its standing; its `arm`, which is the place of the first that shares it; how
+    many valid answers it has given; what its arm was asked for, in money (kept at the arm's place); what of its floor
+    is below a whole coin; and what it has shown, in standard errors, when it was last looked at."""
+
+    standing: Vector
+    arm: Places
+    answers: Vector
+    asked: Vector
+    rest: Vector
+    shown: Vector
+
+    @classmethod
+    def new(cls, roster: Roster, owners: bool) -> Court:
+        """Everybody is open. Where owners are arms, an owner's providers share one from the start."""
+        n, first = len(roster), dict[str, int]()
+        arm = np.arange(n)
+        if owners:
+            arm = np.array([first.setdefault(owner, place) for place, owner in enumerate(roster.owners)])
+        return cls(np.zeros(n), arm, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN))
+
+    @classmethod
+    def of(cls, vector: Vector) -> Court:
+        """From the vector that `vector` gives."""
+        standing, arm, answers, asked, rest, shown = vector.reshape(COLUMNS, -1)
+        return cls(standing, arm.astype(np.int64), answers, asked, rest, shown)
+
+    def vector(self) -> Vector:
+        columns = [self.standing, self.arm.astype(np.float64), self.answers, self.asked, self.rest, self.shown]
+        return np.concatenate(columns)
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        return self.standing >= LEAK
+
+    @property
+    def arms(self) -> Places:
+        """The places that stand for an arm."""
+        return np.flatnonzero(self.arm == np.arange(len(self.arm)))
+
+    @property
+    def plain(self) -> bool:
+        """Whether everybody is its own arm, and nobody is flagged."""
+        return bool((self.arm == np.arange(len(self.arm))).all()) and not bool(self.flagged.any())

@@ -1,0 +1,116 @@
+"""Verdicts: who is flagged, cleared or merged, and what is paid now. Pure functions of recorded figures, so that an
+audit comes to the same.
+
+The tests are sequential: a provider is looked at after 2, 4, 8, … answers (from 8 on for what must have had time to
+show), and the chance of a false alarm is shared out over all looks and providers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import NormalDist
+from typing import NamedTuple
+
+from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, Court
+from databazaar.defence.findings import Findings
+from databazaar.defence.settings import Defence
+
+FIRST_LOOK = 8
+"""From how many answers on it is judged whether there is data behind them, and whose they are like."""
+LOOKS = 12
+"""So many looks share the chance of a false alarm: at 2, 4, … 4,096 answers."""
+LEAST = 0.1
+"""Less than this of what persists in an ordinary provider's answers is none. One that adds noise of three times its
+update's length, to be private, has three times as much."""
+IN_DOUBT = 1.0
+"""In the end, who has been looked at and has shown less than so many standard errors is not paid beyond the floor."""
+
+
+class Verdict(NamedTuple):
+    """What was found of a provider, with the figure that it rests on. `other` is whom it is like."""
+
+    provider: int
+    what: str
+    figure: float
+    limit: float
+    other: int | None = None
+
+
+class Judged(NamedTuple):
+    """The court after a round, and its verdicts."""
+
+    court: Court
+    verdicts: tuple[Verdict, ...]
+
+
+@cache
+def leak_limit(chance: float, providers: int) -> float:
+    """Beyond how many standard errors a difference is no accident, if all looks at all providers together may err with
+    this chance."""
+    return NormalDist().inv_cdf(1.0 - chance / (2.0 * providers * LOOKS))
+
+
+def is_look(answers: float, first: int) -> bool:
+    """Whether a provider is looked at after so many answers: at the powers of two.
+
+    >>> [n for n in range(70) if is_look(n, 8)]
+    [8, 16, 32, 64]
+    """
+    whole = int(answers)
+    return whole >= first and whole & (whole - 1) == 0
+
+
+def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> Judged:
+    """The verdicts of a round. Each counts from that round on; whoever was cleared may still be flagged later."""
+    standing, answers, shown, verdicts = court.standing.copy(), court.answers.copy(), court.shown.copy(), []
+    for place, i in enumerate(asked):
+        if not valid[place]:
+            continue
+        answers[i] += 1
+        leak, signal, error = (findings.at(name, place) for name in ("leak", "signal", "error"))
+        if standing[i] >= LEAK:
+            continue
+        if defence.leak is not None and leak is not None and is_look(answers[i], 2):
+            limit = leak_limit(defence.leak, len(standing))
+            if abs(leak) > limit:
+                standing[i] = LEAK
+                verdicts.append(Verdict(i, "leak", leak, limit))
+                continue
+        if defence.data is None or signal is None or error is None or not is_look(answers[i], FIRST_LOOK):
+            continue
+        shown[i] = signal / error if error > 0 else 0.0
+        if signal + 2 * error < LEAST:
+            standing[i] = NO_DATA
+            verdicts.append(Verdict(i, "no data", signal + 2 * error, LEAST))
+        elif standing[i] == OPEN and shown[i] >= defence.data:
+            standing[i] = CLEARED
+            verdicts.append(Verdict(i, "cleared", shown[i], defence.data))
+    court = replace(court, standing=standing, answers=answers, shown=shown)
+    merged, alike = _merge(defence, court, findings)
+    return Judged(merged, (*verdicts, *alike))
+
+
+def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, list[Verdict]]:
+    """Those who are alike share an arm from now on, and what it was asked for."""
+    arm, asked, verdicts = court.arm.copy(), court.asked.copy(), []
+    for one, other, cosine in findings.alike:
+        if defence.alike is None or cosine < defence.alike or arm[one] == arm[other]:
+            continue
+        kept, left = sorted((int(arm[one]), int(arm[other])))
+        arm[arm == left] = kept
+        asked[kept] += asked[left]
+        asked[left] = 0.0
+        verdicts.append(Verdict(other, "alike", cosine, defence.alike, one))
+    return replace(court, arm=arm, asked=asked), verdicts
+
+
+def doubted(defence: Defence, court: Court, provider: int) -> bool:
+    """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
+    if court.standing[provider] != OPEN:
+        return bool(court.flagged[provider])
+    looked = court.answers[provider] >= FIRST_LOOK and court.shown[provider] < 99
+    if not defence.doubt:
+        return not looked or bool(court.shown[provider] < 2 * IN_DOUBT)
+    return looked and bool(court.shown[provider] < IN_DOUBT)

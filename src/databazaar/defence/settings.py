@@ -1,0 +1,124 @@
+"""What a market does against those who play for the money: every rule by itself, and three sets of them by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar
+
+from databazaar.errors import BazaarError
+
+
+@dataclass(frozen=True)
+class Defence:
+    """The rules, each off (False or None) or on. `Defence.named("standard")` is what `bazaar init` writes, and
+    `Defence.named("none")`, as without any, is the paper's market.
+
+    `owners`: providers of one owner share one arm of the sampler. `alike`: so do those whose answers are as similar as
+    this, a cosine, when their owners are not the same. `clip`: no update counts for more than so many times the usual
+    length. `screen`: an update that does harm on a part of the hold-out, by so many standard errors, is left out of the
+    average. `leak`: the chance, for the whole market, that an honest provider is taken for one that knows a part of the
+    hold-out. `new`: the least share of an update that must not be known to everybody. `data`: of how many standard
+    errors of what persists in a provider's answers it is paid beyond the floor. `cap`: the largest share of the budget
+    that one owner may earn. `pay_left_out`: whether answers that were left out are paid in full, or the floor alone.
+    `doubt`: whether those about whom nothing is known in the end are paid.
+    """
+
+    owners: bool = False
+    alike: float | None = None
+    clip: float | None = None
+    screen: float | None = None
+    leak: float | None = None
+    new: float | None = None
+    data: float | None = None
+    cap: float | None = None
+    pay_left_out: bool = True
+    doubt: bool = True
+    kind: ClassVar[str] = "defence"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, bounds = getattr(self, field.name), _BOUNDS.get(field.name)
+            if bounds is None:
+                if type(value) is not bool:
+                    raise BazaarError(f"defence: {field.name} = {value!r} must be true or false")
+            elif value is not None and not _between(value, *bounds):
+                low, high = bounds
+                raise BazaarError(
+                    f"defence: {field.name} = {value!r} must lie above {low:g} and up to {high:g}, or be left out"
+                )
+
+    @classmethod
+    def named(cls, name: str) -> Defence:
+        """`none`, `standard` or `strict`."""
+        if name not in PRESETS:
+            raise BazaarError(f"defence {name!r} is unknown: use one of {', '.join(PRESETS)}, or a Defence(…)")
+        return PRESETS[name]
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Defence:
+        """The defence that the terms of a ledger hold."""
+        try:
+            return cls(**settings)
+        except TypeError as reason:
+            text = str(reason).removeprefix("Defence.__init__() ")
+            raise BazaarError(f"defence: {text}: correct its settings") from None
+
+    def settings(self) -> dict[str, Any]:
+        """As the terms hold it."""
+        return asdict(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the preset that this is, or `own`."""
+        return next((name for name, preset in PRESETS.items() if preset == self), "own")
+
+    @property
+    def off(self) -> bool:
+        """Whether no rule is on: the paper's market."""
+        return self == PRESETS["none"]
+
+    @property
+    def watches(self) -> bool:
+        """Whether it has to look at the updates themselves."""
+        return any(getattr(self, name) is not None for name in ("alike", "clip", "screen", "leak", "new", "data"))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether pay is held back until a provider has shown that there is data behind its answers."""
+        return self.data is not None
+
+
+def _between(value: object, low: float, high: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
+
+
+_BOUNDS = {
+    "alike": (0.0, 1.0),
+    "clip": (0.0, 1e6),
+    "screen": (0.0, 1e6),
+    "leak": (0.0, 0.5),
+    "new": (0.0, 0.5),
+    "data": (0.0, 1e6),
+    "cap": (0.0, 1.0),
+}
+_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
+PRESETS = {
+    "none": Defence(),
+    "standard": _STANDARD,
+    "strict": replace(_STANDARD, clip=1.0, screen=2.0, cap=0.15, pay_left_out=False, doubt=False),
+}
+"""The sets of rules by name."""
+
+
+def defence_of(given: str | Defence | None) -> Defence:
+    """A defence as a user may give it: by name, as itself, or not at all."""
+    if given is None:
+        return PRESETS["none"]
+    if isinstance(given, str):
+        return Defence.named(given)
+    if not isinstance(given, Defence):
+        raise BazaarError(f"defence = {given!r} is none: use one of {', '.join(PRESETS)}, or a Defence(…)")
+    return given

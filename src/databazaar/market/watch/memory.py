@@ -1,0 +1,140 @@
+"""What is remembered of every provider's answers: a few hundred numbers each, however long the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.defence.judge import FIRST_LOOK
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+TIMES, SQUARES, PERSISTS, PERSISTS_SQUARED = range(4)
+"""The columns of `tallies`."""
+RELIABLE = 0.2
+"""The least share of an accumulated answer that must persist before it is compared with another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    r"""Of everybody who has answered, in the order of the first answers: S, the sum of the private parts u of its
+    answers; its last answer; how many there were, Σ‖u‖², Σy and Σy²; and the sum of its gains on the rows of the
+    hold-out.
+
+    y_t = ⟨u_t, S_{t−1}/‖S_{t−1}‖⟩ is what an answer has in common with those before it. Of who sends nothing but noise,
+    of whatever shape, its mean is zero given the past, so Σy / √Σy² is about standard normal (a self-normalised
+    martingale); of who has data behind its answers it grows like the root of their number.
+    """
+
+    who: NDArray[np.int64]
+    sums: Singles
+    last: Singles
+    tallies: Floats
+    gains: Singles
+
+    @classmethod
+    def of(cls, kept: Mapping[str, NDArray[np.generic]], size: int, rows: int) -> Memory:
+        """From the arrays that `arrays` gave, or from none."""
+        if "who" not in kept:
+            none = np.zeros((0, size), dtype=np.float32)
+            return cls(np.zeros(0, np.int64), none, none, np.zeros((0, 4)), np.zeros((0, rows), np.float32))
+        return cls(
+            np.asarray(kept["who"], dtype=np.int64),
+            np.asarray(kept["sums"], dtype=np.float32),
+            np.asarray(kept["last_answers"], dtype=np.float32),
+            np.asarray(kept["tallies"], dtype=np.float64),
+            np.asarray(kept["gains"], dtype=np.float32),
+        )
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            "who": self.who,
+            "sums": self.sums,
+            "last_answers": self.last,
+            "tallies": self.tallies,
+            "gains": self.gains,
+        }
+
+    def places(self, providers: Sequence[int]) -> tuple[Memory, list[int]]:
+        """The memory with a place for each of these, and the places."""
+        known = {int(i): place for place, i in enumerate(self.who.tolist())}
+        new = [i for i in providers if i not in known]
+        known.update({i: place for place, i in enumerate(new, len(self.who))})
+        if not new:
+            return self, [known[i] for i in providers]
+        more = len(new)
+        grown = Memory(
+            np.concatenate([self.who, np.array(new, dtype=np.int64)]),
+            _with_rows(self.sums, more),
+            _with_rows(self.last, more),
+            _with_rows(self.tallies, more),
+            _with_rows(self.gains, more),
+        )
+        return grown, [known[i] for i in providers]
+
+    def with_answers(self, places: Sequence[int], units: Floats) -> Memory:
+        """With these as the last answers, each of length one."""
+        last = self.last.copy()
+        last[places] = units.astype(np.float32)
+        return replace(self, last=last)
+
+    def with_private(self, places: Sequence[int], parts: Floats) -> Memory:
+        """With the private parts of one more answer of each, of length one before."""
+        sums, tallies = self.sums.copy(), self.tallies.copy()
+        before = sums[places].astype(np.float64)
+        lengths = np.linalg.norm(before, axis=1)
+        common = np.divide((before * parts).sum(1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+        sums[places] = (before + parts).astype(np.float32)
+        tallies[places] += np.stack([np.ones(len(common)), (parts**2).sum(1), common, common**2], axis=1)
+        return replace(self, sums=sums, tallies=tallies)
+
+    def with_gains(self, places: Sequence[int], gains: Floats) -> Memory:
+        """With what one more answer of each has gained on the rows."""
+        summed = self.gains.copy()
+        summed[places] += gains.astype(np.float32)
+        return replace(self, gains=summed)
+
+    def signals(self, places: Sequence[int], least: float) -> list[tuple[float, float] | None]:
+        """What persists in each one's answers, and its standard error, in units of what does in an ordinary one's: the
+        median. None while an ordinary provider has not shown it, by `least` standard errors."""
+        times, persists = self.tallies[:, TIMES], self.tallies[:, PERSISTS]
+        seen = times >= FIRST_LOOK
+        means = persists / np.maximum(times - 1, 1)
+        errors = np.sqrt(self.tallies[:, PERSISTS_SQUARED]) / np.maximum(times - 1, 1)
+        if np.count_nonzero(seen) < 3:
+            return [None] * len(places)
+        ordinary = float(np.median(means[seen]))
+        shown = np.median(np.divide(means, errors, out=np.zeros_like(means), where=errors > 0)[seen])
+        if shown < least or ordinary <= 0:
+            return [None] * len(places)
+        return [
+            (float(means[at] / ordinary), float(errors[at] / ordinary)) if seen[at] and errors[at] > 0 else None
+            for at in places
+        ]
+
+    def alike(self, place: int) -> list[tuple[int, float]]:
+        r"""The cosine of what persists in this one's answers and in those of each other that has given as many.
+
+        ⟨S_i, S_j⟩ is not moved by what does not persist, but ‖S‖² is, by Σ‖u‖²: the cosine is
+        ⟨S_i, S_j⟩ / √((‖S_i‖² − Q_i)(‖S_j‖² − Q_j)), which is the correction for attenuation.
+        """
+        times = self.tallies[:, TIMES]
+        sums = self.sums.astype(np.float64)
+        lengths = (sums**2).sum(1)
+        persist = np.maximum(lengths - self.tallies[:, SQUARES], 0.0)
+        ready = (times >= FIRST_LOOK) & (persist > RELIABLE * lengths)
+        if not ready[place]:
+            return []
+        ready[place] = False
+        others = np.flatnonzero(ready)
+        cosines = (sums[others] @ sums[place]) / np.sqrt(persist[others] * persist[place])
+        return list(zip(others.tolist(), np.minimum(cosines, 1.0).tolist(), strict=True))
+
+
+def _with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:
+    """With so many rows of zeros at its end."""
+    return np.concatenate([array, np.zeros((more, array.shape[1]), dtype=array.dtype)])

@@ -1,0 +1,264 @@
+"""The watch: looks at a round's updates before they are scored, and measures what verdicts are made of.
+
+One pass over the updates of a round, in this order, each step by its rule (databazaar/defence/settings.py):
+
+    lengths   in units of the usual one, the median of recent ones; longer updates are clipped (`clip`)
+    sketches  of the updates and of the models so far; an update that lies in the span of the model's public changes, or
+              is next to nothing, is void (`new`)
+    memory    of what is private in each one's answers, beside the public span and the others' mean (`data`, `alike`)
+    parts     gains on the rows of the two parts of the hold-out, at the share that an update has in the average: what
+              does harm is left out of it (`screen`, `leak`)
+
+Its state is part of the run's, so a run that is resumed measures the same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.defence import Defence, Findings
+from databazaar.engines import Replies
+from databazaar.learning.utilities import Evaluator
+from databazaar.market.watch.memory import Memory
+from databazaar.market.watch.parts import Parts
+from databazaar.market.watch.sketch import Sketch
+
+Floats = NDArray[np.float64]
+Kept = Mapping[str, NDArray[np.generic]]
+NOT_NEW = "the update says nothing that the model's public changes or the provider's last answer did not say"
+LENGTHS = 64
+"""Of so many updates the lengths are remembered."""
+CHANGES = 6
+"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds 0,
+1, 2, 4, 8, …: as many as there is room for."""
+ROOM = 16
+"""For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
+FAR_BELOW = 0.1
+"""How far below what is usual in its round the private share of a void update is: among providers whose data are all
+alike, little of any update is private."""
+FEWEST = 3
+"""With fewer answers in a round there are no others to compare with."""
+ORDINARY = 2.0
+"""By how many standard errors an ordinary provider must have shown that there is data behind its answers before anybody
+is judged by that."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A round's replies as the market goes on with them: clipped, and without those that are void. `left_out` are
+    valid, but not in the average; `kept` is the watch's state."""
+
+    replies: Replies
+    findings: Findings
+    left_out: frozenset[int]
+    kept: Kept
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """The measuring part of a defence, for one market."""
+
+    defence: Defence
+    sketch: Sketch
+    parts: Parts | None
+
+    @classmethod
+    def of(cls, defence: Defence, params: Tensor, evaluator: Evaluator, seed: int) -> Watch:
+        needs_parts = defence.screen is not None or defence.leak is not None
+        return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if needs_parts else None)
+
+    def __call__(
+        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, arms: NDArray[np.int64]
+    ) -> Watched:
+        """What there is to know of the replies to `params`. `arms` says who shares an arm already."""
+        there = [place for place, i in enumerate(asked) if i not in replies.failures]
+        figures, state = _Figures(len(asked)), dict(kept)
+        replies = self._lengths(state, replies, there, figures)
+        public = self._public(state, params)
+        if there:
+            memory, at = self._memory(state).places([asked[place] for place in there])
+            units, lengths = _of_length_one(self.sketch(replies.updates[there]).numpy())
+            private = units - (units @ public) @ public.T
+            new = self._new(state, memory.last[at] - (memory.last[at] @ public) @ public.T, private, lengths)
+            memory = memory.with_answers(at, units)
+            failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
+            replies = replace(replies, failures={**replies.failures, **failures})
+            there, at = list(compress(there, new)), list(compress(at, new))
+            memory = self._remember(memory, at, private[new], there, figures, asked, arms)
+            memory = self._score(memory, at, params, replies.updates, there, step, figures)
+            state.update(memory.arrays())
+        return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
+
+    def _memory(self, state: Kept) -> Memory:
+        size = len(np.asarray(state["last"]))
+        return Memory.of(state, size, 0 if self.parts is None else self.parts.rows)
+
+    def _lengths(
+        self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: _Figures
+    ) -> Replies:
+        """Notes the lengths, and clips what is longer than so many usual ones."""
+        lengths = torch.linalg.vector_norm(replies.updates.double(), dim=1).cpu().numpy()
+        before = np.asarray(state.get("lengths", np.zeros(0)), dtype=np.float64)
+        usual = float(np.median(before if len(before) else lengths[there])) if there or len(before) else 0.0
+        scales = np.ones(len(lengths))
+        for place in there:
+            figures.length[place] = float(lengths[place] / usual) if usual > 0 else 1.0
+            if self.defence.clip is not None and lengths[place] > self.defence.clip * usual > 0:
+                scales[place] = self.defence.clip * usual / lengths[place]
+        state["lengths"] = np.concatenate([before, (lengths * scales)[there]])[-LENGTHS:]
+        if (scales == 1.0).all():
+            return replies
+        return replace(replies, updates=replies.updates * torch.from_numpy(scales).to(replies.updates)[:, None])
+
+    def _public(self, state: dict[str, NDArray[np.generic]], params: Tensor) -> Floats:
+        """An orthonormal basis of the model's public changes, as sketches: [dimension, changes]."""
+        now = self.sketch(params[None]).numpy()[0]
+        room, round = len(now) // ROOM, int(np.asarray(state.get("rounds", np.zeros(1)))[0])
+        recent, first = (np.asarray(state.get(name, np.zeros((0, len(now))))) for name in ("recent", "first"))
+        models: Floats = np.concatenate([recent, first]).astype(np.float64)
+        state["recent"] = np.concatenate([recent, now[None]])[-CHANGES:]
+        if round & (round - 1) == 0 and len(first) < room - CHANGES:
+            state["first"] = np.concatenate([first, now[None]])
+        state["last"], state["rounds"] = now, np.array([round + 1])
+        changes, lengths = _of_length_one(now - models)
+        changes = changes[lengths > 0][:room]
+        if not len(changes):
+            return np.zeros((len(now), 0))
+        basis, sizes, _ = np.linalg.svd(changes.T, full_matrices=False)
+        found: Floats = basis[:, sizes > 1e-6]
+        return found
+
+    def _new(
+        self, state: Mapping[str, NDArray[np.generic]], before: Floats, private: Floats, lengths: Floats
+    ) -> NDArray[np.bool_]:
+        """Which updates say something: beside the public span there is a part that is not the last answer again."""
+        if self.defence.new is None:
+            return np.ones(len(private), dtype=bool)
+        squares = (before**2).sum(1)
+        along = np.divide((before * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+        shares = ((private - along[:, None] * before) ** 2).sum(1)
+        usual = float(np.median(np.asarray(state["lengths"], dtype=np.float64)))
+        known = (shares < self.defence.new) & (shares < FAR_BELOW * float(np.median(shares)))
+        found: NDArray[np.bool_] = ~(known | (lengths < self.defence.new * usual))
+        return found
+
+    def _remember(
+        self,
+        memory: Memory,
+        at: Sequence[int],
+        private: Floats,
+        there: Sequence[int],
+        figures: _Figures,
+        asked: Sequence[int],
+        arms: NDArray[np.int64],
+    ) -> Memory:
+        """Adds the private parts to what is remembered, and notes what persists and who is alike."""
+        if self.defence.data is None and self.defence.alike is None:
+            return memory
+        if len(there) >= FEWEST:
+            memory = memory.with_private(at, _beside_others(private))
+        if self.defence.data is not None:
+            for place, signal in zip(there, memory.signals(at, ORDINARY), strict=True):
+                if signal is not None:
+                    figures.signal[place], figures.error[place] = signal
+        if self.defence.alike is not None:
+            for place, own in zip(there, at, strict=True):
+                for other, cosine in memory.alike(own):
+                    pair = sorted((asked[place], int(memory.who[other])))
+                    if cosine >= self.defence.alike and arms[pair[0]] != arms[pair[1]]:
+                        figures.alike[pair[0], pair[1]] = cosine
+        return memory
+
+    def _score(
+        self,
+        memory: Memory,
+        at: Sequence[int],
+        params: Tensor,
+        updates: Tensor,
+        there: Sequence[int],
+        step: float,
+        figures: _Figures,
+    ) -> Memory:
+        """Notes harm and leaks, from the gains on the rows of both parts."""
+        if self.parts is None or not there:
+            return memory
+        gains = self.parts.gains(params, (step / len(there)) * updates[list(there)])
+        for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
+            figures.harm[place] = harm
+        if self.defence.leak is not None and len(there) >= FEWEST:
+            memory = memory.with_gains(at, gains - median_of_others(gains))
+            for place, own in zip(there, at, strict=True):
+                figures.leak[place] = self.parts.difference(memory.gains[own].astype(np.float64))
+        return memory
+
+    def _left_out(self, asked: Sequence[int], figures: _Figures) -> frozenset[int]:
+        limit, found = self.defence.screen, zip(asked, figures.findings().harm, strict=True)
+        return frozenset(i for i, harm in found if limit is not None and harm is not None and harm > limit)
+
+
+def median_of_others(values: Floats) -> Floats:
+    """For every row [m, …] the median of the other rows, entry by entry; m is 2 or more.
+
+    >>> median_of_others(np.array([[1.0], [5.0], [2.0], [9.0]])).ravel().tolist()
+    [5.0, 2.0, 5.0, 2.0]
+    """
+    order = np.sort(values, axis=0)
+    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
+    lower = np.take_along_axis(order, np.where(rank <= low, low + 1, low), axis=0)
+    upper = np.take_along_axis(order, np.where(rank <= high, high + 1, high), axis=0)
+    found: Floats = (lower + upper) / 2
+    return found
+
+
+def _beside_others(private: Floats) -> Floats:
+    """Each row [m, size] without its part along the sum of the others."""
+    others = private.sum(0) - private
+    squares = (others**2).sum(1)
+    along = np.divide((others * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+    beside: Floats = private - along[:, None] * others
+    return beside
+
+
+def _of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
+    """The vectors' directions, and their lengths."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    units = np.divide(vectors, lengths[:, None], out=np.zeros_like(vectors), where=lengths[:, None] > 0)
+    return units, lengths
+
+
+class _Figures:
+    """Findings in the making. Figures are kept to four digits, so that what is recorded is what is judged by."""
+
+    def __init__(self, asked: int) -> None:
+        self.length: list[float | None] = [None] * asked
+        self.harm: list[float | None] = [None] * asked
+        self.leak: list[float | None] = [None] * asked
+        self.signal: list[float | None] = [None] * asked
+        self.error: list[float | None] = [None] * asked
+        self.alike: dict[tuple[int, int], float] = {}
+
+    def findings(self) -> Findings:
+        return Findings(
+            _short(self.length),
+            _short(self.harm),
+            _short(self.leak),
+            _short(self.signal),
+            _short(self.error),
+            [(one, other, _four_digits(cosine)) for (one, other), cosine in self.alike.items()],
+        )
+
+
+def _short(figures: Sequence[float | None]) -> list[float | None]:
+    return [None if figure is None else _four_digits(figure) for figure in figures]
+
+
+def _four_digits(figure: float) -> float:
+    return float(f"{figure:.4g}")
