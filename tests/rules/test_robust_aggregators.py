@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -108,6 +110,19 @@ def sum_of_distances(centre: Array, updates: Array) -> float:
 @pytest.mark.parametrize("aggregator", ROBUST, ids=repr)
 def test_each_keeps_the_promises(aggregator: Aggregator) -> None:
     check_aggregator(aggregator)
+
+
+@dataclass(frozen=True)
+class Forgetful(FLTrust):
+    kind: ClassVar[str] = "test-forgetful"
+
+    def guide(self, state: Tensor, reference: Tensor) -> Tensor:
+        return torch.stack([state.new_zeros(5), reference])
+
+
+def test_check_aggregator_looks_at_the_guide_too() -> None:
+    with pytest.raises(AssertionError, match="guide must be a pure function to a state"):
+        check_aggregator(Forgetful())
 
 
 def test_ours_are_all_known_by_their_kind() -> None:
