@@ -141,7 +141,7 @@ def doubted(defence: Defence, court: Court, provider: int) -> bool:
     """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
     if court.standing[provider] != OPEN:
         return bool(court.flagged[provider])
-    looked = court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN
+    looked = bool(court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN)
     if not defence.doubt:
         return not looked or bool(court.shown[provider] < 2 * IN_DOUBT)
     return looked and bool(court.shown[provider] < IN_DOUBT)
