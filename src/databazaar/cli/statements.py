@@ -134,7 +134,7 @@ def _csv(report: Report, statement: dict[str, Any]) -> str:
     if "defence" not in statement:
         columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
         return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
-    columns = ["round", "draw", "what", "paid", "paid_amount", "held", "held_amount", "failure", "why"]
+    columns = ["round", "draw", "paid", "paid_amount", "held", "held_amount", "what", "failure", "why"]
     lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
     return table_csv(report, columns, [*lines, *_freed(report, statement)])
 
