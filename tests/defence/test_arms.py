@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from databazaar import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
 from databazaar.defence import Arms, Defence
 from databazaar.defence.court import LEAK, Court
+from databazaar.market.quoting import quote
 from databazaar.roster import Offer, Purse, Roster
 from databazaar.samplers.check import _play as keeps_its_promises
 from databazaar.samplers.protocol import Vector
+from defended_markets import EVERY_RULE, play, random_measures, rules_with
 
 SAMPLERS: tuple[Sampler, ...] = (Memory(), OSMD(0.6, 0.2), Thrifty(), Uniform(), Coins())
 NAMES = [sampler.kind for sampler in SAMPLERS]
@@ -169,6 +171,17 @@ def test_a_merged_pair_has_the_chance_of_one(sampler: Sampler) -> None:
     merged = with_court(arms, state, arms.court(state, 3), arm=np.array([0, 1, 1]))
     p = arms.probabilities(merged, purse)
     np.testing.assert_allclose([p[0], p[1] + p[2]], [0.5, 0.5], rtol=1e-9)
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, Uniform(replacement=False)], ids=[*NAMES, "without replacement"])
+@pytest.mark.parametrize("prices", [[3, 3, 3, 3], [2, 6, 8, 2]])
+def test_a_defended_run_has_as_many_rounds_as_its_quote_says(sampler: Sampler, prices: list[int]) -> None:
+    """Also where there are fewer arms than draws, because nobody is drawn twice."""
+    offers = roster_of("aabb", prices).offers
+    rules = rules_with(EVERY_RULE, offers, budget=90, per_round=3, sampler=sampler)
+    quoted, book = quote(rules), play(rules, random_measures(5)).book
+    assert quoted.rounds.least <= book.rounds <= quoted.rounds.most
+    assert quoted.least_unspent <= book.left <= quoted.most_unspent
 
 
 def test_what_a_sampler_says_of_itself_its_arms_say() -> None:
