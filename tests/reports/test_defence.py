@@ -189,7 +189,10 @@ def test_a_strict_market_says_what_it_did() -> None:
 def test_the_run_and_the_statement_say_who_was_flagged() -> None:
     report = made_up()
     assert "flagged: alder (leak)" in statements.everyone(report, False, False)
-    assert "flagged" not in statements.everyone(reported(Defence(), told), False, False)
+    plain = reported(Defence(), told)
+    assert "flagged" not in statements.everyone(plain, False, False) and "standing" not in plain.to_frame().columns
+    (alder, *_) = report.to_frame().to_dict("records")
+    assert (alder["provider"], alder["standing"]) == ("alder", "flagged") and alder["returned"] > 0
     screen = Console(width=80, file=io.StringIO())
     screen.print(payout_table(report, None))
     shown = screen.file.getvalue()  # type: ignore[attr-defined]

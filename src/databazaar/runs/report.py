@@ -166,9 +166,21 @@ class Report(Displayed):
             "pay": self._money(line.pay for line in lines),
             **{name: np.array([getattr(one, name) for one in self.brought], dtype=float) for name in NUMBERS},
             "why": [one.why.sentence for one in self.brought],
+            **self._standing_columns(),
         }
         epsilons = [line.epsilon for line in lines]
         return columns if all(one is None for one in epsilons) else {**columns, "epsilon": epsilons}
+
+    def _standing_columns(self) -> dict[str, Any]:
+        if self.defended is None:
+            return {}
+        stands = self.defended.stands
+        return {
+            "standing": [one.standing for one in stands],
+            "held_back": self._money(one.held for one in stands),
+            "released": self._money(one.released for one in stands),
+            "returned": self._money(one.returned for one in stands),
+        }
 
     def _round_columns(self) -> dict[str, Any]:
         rounds = self.columns
