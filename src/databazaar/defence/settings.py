@@ -104,11 +104,11 @@ _BOUNDS = {
     "data": (0.0, 1e6),
     "cap": (0.0, 1.0),
 }
-_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
+_STANDARD = Defence(owners=True, alike=0.7, clip=4.0, screen=3.0, leak=0.002, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),
     "standard": _STANDARD,
-    "strict": replace(_STANDARD, clip=1.0, screen=2.0, cap=0.15, pay_left_out=False, doubt=False),
+    "strict": replace(_STANDARD, clip=2.0, screen=2.0, cap=0.15, pay_left_out=False, doubt=False),
 }
 """The sets of rules by name."""
 
