@@ -39,7 +39,7 @@ class Defence:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, bounds = getattr(self, field.name), _BOUNDS.get(field.name)
+            value, bounds = getattr(self, field.name), BOUNDS.get(field.name)
             if bounds is None:
                 if type(value) is not bool:
                     raise BazaarError(f"defence: {field.name} = {value!r} must be true or false")
@@ -95,7 +95,7 @@ def _between(value: object, low: float, high: float) -> bool:
     return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
 
 
-_BOUNDS = {
+BOUNDS = {
     "alike": (0.0, 1.0),
     "clip": (0.0, 1e6),
     "screen": (0.0, 1e6),
@@ -104,6 +104,7 @@ _BOUNDS = {
     "data": (0.0, 1e6),
     "cap": (0.0, 1.0),
 }
+"""Above what, and up to what, the setting of a rule lies that is a number."""
 _STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),
