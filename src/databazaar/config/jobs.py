@@ -115,9 +115,9 @@ class Job:
 
     def blind_spots(self, accesses: int) -> tuple[str, ...]:
         """The defence's rules that cannot work here, where so many accesses can be bought."""
-        consumer = self.consumer
-        rows = 0 if consumer.holdout is None or callable(consumer.utility) else len(consumer.holdout[1])
-        owners, parameters = [p.offer.owner for p in self.providers], len(consumer.untrained_parameters())
+        consumer, judged = self.consumer, self.consumer.judged_rows
+        owners, parameters = [p.owner for p in self.providers], len(consumer.untrained_parameters())
+        rows = 0 if judged is None else len(judged[1])
         return blind_spots(self.defence, Place(owners, consumer.per_round, rows, parameters, accesses))
 
     @property

@@ -85,6 +85,11 @@ class Defence:
         return any(getattr(self, name) is not None for name in ("alike", "clip", "screen", "leak", "new", "data"))
 
     @property
+    def parts_holdout(self) -> bool:
+        """Whether it looks at the two parts of the hold-out."""
+        return self.screen is not None or self.leak is not None
+
+    @property
     def holds_back(self) -> bool:
         """Whether pay is held back until a provider has shown that there is data behind its answers."""
         return self.data is not None

@@ -13,12 +13,12 @@ from databazaar.market.watch.parts import FEWEST_ROWS
 from databazaar.market.watch.watch import CHANGES, FEWEST, ROOM
 
 HELD = (
-    f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that there "
-    "is data behind them; what waits at the end "
+    f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
+    "there is data behind them; what waits at the end "
 )
 PAID_IN_DOUBT = "is paid, but to those who were judged and have shown nothing"
 RETURNED_IN_DOUBT = "comes back to you, but for those who have shown something"
-NO_DEFENCE = 'none, so copies, leaks and noise are paid like honest data: kind = "standard" in a section [defence] switches it on'
+NO_DEFENCE = 'none, so copies, leaks and noise are paid like data: [defence] with kind = "standard" switches it on'
 
 
 @dataclass(frozen=True)
