@@ -104,9 +104,14 @@ class Job:
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
-        chosen = {"aggregator": self.aggregator, "payment": self.payment, "stops": self.stops or None}
+        chosen = {
+            "aggregator": self.aggregator,
+            "payment": self.payment,
+            "stops": self.stops or None,
+            "defence": None if self.defence.off else self.defence,
+        }
         given = {name: rule for name, rule in chosen.items() if rule is not None}
-        return {**given, "patience": self.patience, "defence": self.defence}
+        return {**given, "patience": self.patience}
 
     @property
     def meaning(self) -> str:
