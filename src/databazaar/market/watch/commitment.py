@@ -35,5 +35,5 @@ def _digest(arrays: Sequence[tuple[str, Tensor]], places: Tensor) -> str:
     for name, tensor in arrays:
         rows = tensor.cpu()[places].contiguous()
         found.update(f"{name} {str(rows.dtype).removeprefix('torch.')} {list(rows.shape)}\n".encode())
-        found.update(memoryview(rows.flatten().view(torch.uint8).numpy()))
+        found.update(rows.flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()
