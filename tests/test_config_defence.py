@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def test_each_rule_by_itself(kind: str, given_numbers: dict[str, Any], switches:
             ["defence.alike = 2 must be a number above 0 and up to 1, such as 0.7, or"],
         ),
         ({"kind": "none", "alike": True}, ["defence.alike = True must be a number", "change it (the cosine"]),
-        ({"kind": "none", "leak": 0}, ["defence.leak = 0 must be a number above 0 and up to 0.5, such as 0.01"]),
+        ({"kind": "none", "leak": 0}, ["defence.leak = 0 must be a number above 0 and up to 0.5, such as 0.0"]),
         ({"kind": "none", "cap": "a quarter"}, ["defence.cap = 'a quarter' must be a number"]),
         ({"kind": "none", "clip": math.nan}, ["defence.clip = nan must be a number above 0 and up to 1e+06"]),
         ({"kind": "none", "owners": 1}, ["defence.owners = 1 must be true or false: change it (whether the providers"]),
@@ -111,7 +111,7 @@ def test_the_reference_has_what_each_set_sets() -> None:
 
 def test_the_job_and_its_recipe_have_it(tmp_path: Path) -> None:
     job = market_job(write_market(tmp_path, more='\n[defence]\nkind = "strict"\nalike = false\n'))
-    wanted = Defence(True, None, 1.0, 2.0, 0.01, 0.01, 2.5, 0.15, False, False)
+    wanted = replace(Defence.named("strict"), alike=None)
     assert job.defence == job.arbiter().rules.defence == wanted == job.rules()["defence"]
     assert from_recipe(json.loads(json.dumps(job.recipe))).defence == wanted
 

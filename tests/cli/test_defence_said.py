@@ -60,9 +60,8 @@ def test_two_providers_have_nobody_to_be_compared_with() -> None:
 def test_a_defence_in_words() -> None:
     assert "8 or more answers" in meaning(STANDARD) and meaning(STANDARD).startswith("standard: ")
     assert "is paid, but to those" in meaning(STANDARD) and "comes back to you" in meaning(STRICT)
-    own = replace(STRICT, data=None, cap=None)
-    words = "owners, alike 0.7, clip 1, screen 2, leak 0.01, new 0.01, pay_left_out false, doubt false"
-    assert meaning(own) == in_words(own) == f"rules of your own ({words})"
+    own = Defence(owners=True, alike=0.7, leak=0.001, clip=2.0, doubt=False)
+    assert meaning(own) == in_words(own) == "rules of your own (owners, alike 0.7, clip 2, leak 0.001, doubt false)"
 
 
 def test_forty_rows_can_be_parted_and_fewer_not() -> None:
