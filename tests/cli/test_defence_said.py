@@ -12,6 +12,7 @@ import torch
 from cli_markets import PROVIDERS, bazaar, edit, write_market
 
 from databazaar import Arbiter, Consumer, Defence
+from databazaar.callbacks.record import parameters
 from databazaar.config.jobs import market_job
 from databazaar.config.quote import market_quote
 from databazaar.market.watch.parts import Parts
@@ -131,3 +132,22 @@ def test_a_utility_of_ones_own_has_no_rows_to_part() -> None:
     consumer, providers = vector_market()
     assert consumer.judged_rows is None
     assert Arbiter(consumer, providers, defence=STANDARD, engine="loop").terms().holdout == {}
+
+
+def test_whoever_watches_a_run_hears_of_it() -> None:
+    consumer, providers = torch_market()
+    told = parameters(Arbiter(consumer, providers, defence=Defence(clip=2.0)).terms())
+    assert told["defence.clip"] == "2.0" and told["defence.alike"] == "None"
+    assert not any(name.startswith("defence") for name in parameters(Arbiter(consumer, providers).terms()))
+
+
+def test_compare_plays_its_markets_with_the_defence_of_the_file(tmp_path: Path) -> None:
+    """With a cap that leaves each its share, another pay comes out than without."""
+    market = write_market(tmp_path, more='\n[defence]\nkind = "standard"\nowners = false\n')
+    pays = []
+    for kind in ("standard", "none"):
+        told = bazaar("compare", market, "--methods", "market", "--out", tmp_path / kind, "--json", cwd=tmp_path)
+        assert told.code == 0, told
+        pays.append(json.loads(told.out)["methods"][0])
+        edit(market, f'kind = "{kind}"', 'kind = "none"')
+    assert pays[0] != pays[1]
