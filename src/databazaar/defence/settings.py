@@ -100,7 +100,7 @@ def _between(value: object, low: float, high: float) -> bool:
     return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
 
 
-BOUNDS = {
+BOUNDS = {  # above what, and up to what, the number of a rule lies
     "alike": (0.0, 1.0),
     "clip": (0.0, 1e6),
     "screen": (0.0, 1e6),
@@ -109,8 +109,7 @@ BOUNDS = {
     "data": (0.0, 1e6),
     "cap": (0.0, 1.0),
 }
-"""Above what, and up to what, the setting of a rule lies that is a number."""
-_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.001, new=0.01, data=2.5, cap=0.25)
+_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),
     "standard": _STANDARD,
