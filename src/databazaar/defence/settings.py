@@ -39,7 +39,7 @@ class Defence:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, bounds = getattr(self, field.name), _BOUNDS.get(field.name)
+            value, bounds = getattr(self, field.name), BOUNDS.get(field.name)
             if bounds is None:
                 if type(value) is not bool:
                     raise BazaarError(f"defence: {field.name} = {value!r} must be true or false")
@@ -85,6 +85,11 @@ class Defence:
         return any(getattr(self, name) is not None for name in ("alike", "clip", "screen", "leak", "new", "data"))
 
     @property
+    def parts_holdout(self) -> bool:
+        """Whether it looks at the two parts of the hold-out."""
+        return self.screen is not None or self.leak is not None
+
+    @property
     def holds_back(self) -> bool:
         """Whether pay is held back until a provider has shown that there is data behind its answers."""
         return self.data is not None
@@ -95,7 +100,7 @@ def _between(value: object, low: float, high: float) -> bool:
     return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
 
 
-_BOUNDS = {
+BOUNDS = {  # above what, and up to what, the number of a rule lies
     "alike": (0.0, 1.0),
     "clip": (0.0, 1e6),
     "screen": (0.0, 1e6),

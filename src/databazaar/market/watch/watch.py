@@ -73,8 +73,7 @@ class Watch:
 
     @classmethod
     def of(cls, defence: Defence, params: Tensor, evaluator: Evaluator, seed: int) -> Watch:
-        needs_parts = defence.screen is not None or defence.leak is not None
-        return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if needs_parts else None)
+        return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if defence.parts_holdout else None)
 
     def __call__(
         self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, court: Court
