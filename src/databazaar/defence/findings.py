@@ -10,7 +10,7 @@ from typing import Any
 from databazaar.errors import BazaarError
 
 Figures = Sequence[float | None]
-NOT_NEW = "the update says nothing that the model's public changes or the provider's last answer did not say"
+NOT_NEW = "the update says nothing that the model's public changes or the provider's earlier answers did not say"
 """Why an answer is void that is not new to anybody."""
 LISTS = ("length", "harm", "leak", "signal", "error")
 NOT_WRITTEN = "the findings of a round are not what a ledger writes"
