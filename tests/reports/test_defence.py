@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from html_pages import Page
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ from databazaar.defence.words import rules_of
 from databazaar.ledger import Drawn, audit_entries
 from databazaar.ledger.ledger import Ledger
 from databazaar.reports import render, statement_csv, statement_dict
+from databazaar.reports.defence_figures import own_evidence
 from databazaar.roster import Offer
 from databazaar.runs.from_ledger import report_from
 from defended_markets import EVERY_RULE, Measured, play, random_measures, rules_with
@@ -51,6 +53,11 @@ def told(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | 
     harm = [5.0 if i == 3 else -1.0 for i in asked]
     pairs = [(2, 4, 0.93)] if {2, 4} <= set(asked) and round > 9 else []
     return dict.fromkeys(asked, 0.01), Findings(harm=harm, leak=leak, signal=signal, error=error, alike=pairs)
+
+
+def silent(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
+    """All answer, and nothing is measured."""
+    return dict.fromkeys(drawn.asked, 0.01), None
 
 
 @cache
@@ -151,6 +158,20 @@ def test_no_statement_names_another_provider_or_its_figures() -> None:
     assert both == [int((curves[i].rounds <= (rounds or 0)).sum()) for i in (2, 4)]
 
 
+def test_a_flagged_one_gets_its_own_evidence_drawn(tmp_path: Path) -> None:
+    report = made_up()
+    out = tmp_path / "statements"
+    assert statements.write_all(report, out) == f"{2 + 2 * len(NAMES) + 3} files in {out}"
+    assert {path.name for path in out.glob("*.png")} == {"alder.png", "birch.png", "dogwood.png"}
+    figure = own_evidence(report, "alder")
+    assert figure is not None and report.defended is not None
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["alder", "limit"]
+    drawn, *limits = [np.asarray(line.get_ydata(), dtype=float).tolist() for line in figure.axes[0].lines]
+    assert drawn == [9.0, 9.0] and max(max(limit) for limit in limits) == report.defended.flagged[0].limit
+    few = reported(replace(EVERY_RULE, leak=None, alike=None, doubt=False), silent, budget=400)
+    assert own_evidence(few, "alder") is None, "nothing was measured"
+
+
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_amounts_in_statements_add_up(seed: int, doubt: bool, pay_left_out: bool) -> None:
@@ -178,7 +199,7 @@ def test_a_strict_market_says_what_it_did() -> None:
     assert dogwood.cut > 0 and dogwood.left_out > 0, "those left out get the floor alone"
     words = dict(rules_of(defended.defence))
     assert words["pay_left_out"].endswith("the floor alone.") and words["doubt"].endswith("the floor alone.")
-    few = reported(replace(EVERY_RULE, leak=None, alike=None, doubt=False), lambda *_: (told(*_)[0], None), budget=400)
+    few = reported(replace(EVERY_RULE, leak=None, alike=None, doubt=False), silent, budget=400)
     assert few.defended is not None
     assert few.defended.doubted and all(one.figure is None for one in few.defended.doubted)
     assert "nobody could tell" in few.defended.doubted[0].sentence()

@@ -12,7 +12,8 @@ from typing import Any
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.reports import by_pay, statement_csv, statement_dict
+from databazaar.reports import by_pay, save_png, statement_csv, statement_dict
+from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.defence_statement import own_defence
 from databazaar.reports.statement import heading, table_csv
 from databazaar.runs.report import Report
@@ -100,7 +101,8 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
 
 
 def write_all(report: Report, out: Path) -> str:
-    """statement.csv and statement.json for everybody, and one of each for every provider."""
+    """statement.csv and statement.json for everybody, and one of each for every provider; with a figure of the evidence,
+    where a defence has found anything against it."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
     write_whole(out / "statement.csv", statement_csv(report).encode())
@@ -109,7 +111,15 @@ def write_all(report: Report, out: Path) -> str:
         statement = provider_dict(report, payout.provider)
         write_whole(out / f"{name}.csv", _csv(report, statement).encode())
         write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
-    return f"{2 * len(report.payouts) + 2} files in {out}"
+        _draw_evidence(report, payout.provider, out, name)
+    return f"{sum(1 for _ in out.iterdir())} files in {out}"
+
+
+def _draw_evidence(report: Report, provider: str, out: Path, name: str) -> None:
+    against = () if report.defended is None else report.defended.of(provider)
+    if any(ruling.flags or ruling.what == "in doubt" for ruling in against):
+        figure = own_evidence(report, provider)
+        save_png({name: figure} if figure is not None else {}, out)
 
 
 def file_names(providers: Sequence[str]) -> list[str]:

@@ -36,8 +36,8 @@ class Panel(NamedTuple):
     band: bool = False
 
 
-def panels(defended: Defended) -> list[Panel]:
-    """The tests that are on and have spoken."""
+def panels(defended: Defended, among: int | None = None) -> list[Panel]:
+    """The tests that are on and have spoken; limits are those of a market of so many providers."""
     settings, names = defended.defence, [stand.provider for stand in defended.stands]
     by_rule = {
         what: tuple(dict.fromkeys(names.index(one.provider) for one in defended.rulings if one.what == what))
@@ -45,7 +45,7 @@ def panels(defended: Defended) -> list[Panel]:
     }
     found = []
     if settings.leak is not None:
-        limit = leak_limit(settings.leak, len(names))
+        limit = leak_limit(settings.leak, among or len(names))
         says = "standard errors"
         found.append(Panel("Gains on one part alone", says, lambda one: one.leak, (-limit, limit), by_rule["leak"]))
     if settings.data is not None:
@@ -62,12 +62,22 @@ def _left_out(defended: Defended) -> Callable[[int], int]:
     return lambda place: -defended.stands[place].left_out
 
 
-@style.styled
 def evidence(report: Report) -> Figure:
     """A panel for each test that has spoken: those it has found in colour, all others in grey, limits dashed."""
-    defended = report.defended
-    assert defended is not None
-    drawn = panels(defended)
+    assert report.defended is not None
+    return _drawn(report.defended, panels(report.defended))
+
+
+def own_evidence(report: Report, provider: str) -> Figure | None:
+    """The same for one provider, with nothing of any other; None where no test has spoken of it."""
+    assert report.defended is not None
+    alone = report.defended.alone(provider)
+    spoke = panels(alone, among=len(report.defended.stands))
+    return _drawn(alone, [panel._replace(coloured=(0,)) for panel in spoke]) if spoke else None
+
+
+@style.styled
+def _drawn(defended: Defended, drawn: list[Panel]) -> Figure:
     coloured = list(dict.fromkeys(place for panel in drawn for place in panel.coloured))[: len(style.OWNER_COLOURS)]
     colours = dict(zip(coloured, style.OWNER_COLOURS, strict=False))
     figure = style.new_figure(PANEL * len(drawn) + 0.9)
@@ -106,17 +116,15 @@ def _draw(axes: Axes, panel: Panel, defended: Defended, colours: dict[int, str])
 def _line(values: Numbers) -> tuple[Numbers, Numbers]:
     """The answers that have a figure, counted from 1, and the figures; of many, those that stand out."""
     known = np.flatnonzero(np.isfinite(values))
-    places, heights = thinned(values[known].tolist(), MOST_POINTS) if len(known) else (known, values[known])
+    places, heights = thinned(values[known].tolist(), MOST_POINTS)
     return (known[places] + 1).astype(np.float64), heights
 
 
 def _range(panel: Panel, defended: Defended) -> tuple[float, float]:
     """All that is drawn and the limits, without what only says that there were few answers."""
     from_answer = FIRST_LOOK - 1 if panel.band else 0
-    figures = np.concatenate([panel.figure(one)[from_answer:] for one in defended.curves])
+    figures = np.concatenate([np.zeros(1), *(panel.figure(one)[from_answer:] for one in defended.curves)])
     figures = figures[np.isfinite(figures)]
-    if not len(figures):
-        figures = np.zeros(1)
     low, high = np.quantile(figures, [0.005, 0.995]) if len(figures) > 400 else (figures.min(), figures.max())
     low, high = min(float(low), 0.0, *panel.limits), max(float(high), 0.0, *panel.limits)
     room = 0.08 * (high - low)

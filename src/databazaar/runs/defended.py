@@ -115,6 +115,14 @@ class Defended:
             found.append(replace(one, provider=provider, other=one.provider, answers=answers))
         return tuple(sorted(found, key=lambda one: one.entry))
 
+    def alone(self, provider: str) -> Defended:
+        """What a provider may know: its own rulings, standing and figures."""
+        place = next(i for i, stand in enumerate(self.stands) if stand.provider == provider)
+        own = tuple(one for one in self.freed if one.provider == provider)
+        return replace(
+            self, rulings=self.of(provider), freed=own, stands=(self.stands[place],), curves=(self.curves[place],)
+        )
+
     @property
     def summary(self) -> str:
         """Who was flagged and merged, in one line; empty where nobody was."""
