@@ -101,8 +101,8 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
 
 
 def write_all(report: Report, out: Path) -> str:
-    """statement.csv and statement.json for everybody, and one of each for every provider; with a figure of the evidence,
-    where a defence has found anything against it."""
+    """statement.csv and statement.json for everybody, and one of each for every provider; and a figure of the evidence
+    for those against whom a defence has found anything."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
     write_whole(out / "statement.csv", statement_csv(report).encode())
