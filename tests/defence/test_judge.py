@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar.defence import Defence, Findings, Verdict, judge
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence.court import CLEARED, COLUMNS, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.judge import FIRST_LOOK, LOOKS, doubted, leak_limit
 from databazaar.roster import Roster
 
@@ -141,7 +141,7 @@ def test_who_is_doubted_in_the_end(
     assert doubted(replace(EVERY, doubt=False), court, 0) is in_strict
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=18, max_size=18))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3 * COLUMNS, max_size=3 * COLUMNS))
 def test_a_court_is_its_vector(numbers: list[float]) -> None:
     vector = np.array(numbers)
     vector[3:6] = [0, 1, 1]
