@@ -18,6 +18,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -148,8 +149,12 @@ def play_all(jobs: Sequence[Job], processes: int, file: Path | None) -> list[dic
     runs = read([file]) if file is not None and file.exists() else []
     there = {key(run) for run in runs}
     left = [job for job in jobs if job[:5] not in there]
-    with get_context("spawn").Pool(processes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for run in pool.imap_unordered(played, left):
+    with ExitStack() as stack:
+        done: Iterable[dict[str, Any]] = map(played, left)
+        if processes > 1:
+            pool = get_context("spawn").Pool(processes, initializer=torch.set_num_threads, initargs=(1,))
+            done = stack.enter_context(pool).imap_unordered(played, left)
+        for run in done:
             runs.append(run)
             if file is not None:
                 with file.open("a") as lines:

@@ -52,10 +52,13 @@ class Market:
     budget: int
     trigger: Trigger
 
+    def consumer(self, budget: int | None = None) -> Consumer:
+        return Consumer("logistic", budget=budget or self.budget, per_round=PER_ROUND, holdout=self.holdout)
+
     def play(self, attack: Attack | None, seed: int, sampler: Sampler, leak: str = "", **rules: Any) -> Result:
         """Plays it with these attackers, who have seen what `leak` says of the hold-out; without any, the places stay
         empty. `rules` are for the arbiter."""
-        consumer = Consumer("logistic", budget=self.budget, per_round=PER_ROUND, holdout=self.holdout)
+        consumer = self.consumer()
         if isinstance(attack, Backdoor):
             attack = replace(attack, trigger=self.trigger)
         found = play_attacked(
