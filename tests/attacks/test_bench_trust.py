@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 import bench_trust
 from databazaar import OSMD, Arbiter, Consumer, Provider
