@@ -8,7 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from databazaar.aggregators import Aggregator, Mean
+    from databazaar.aggregators import (
+        Aggregator,
+        CentredClipping,
+        FLTrust,
+        GeometricMedian,
+        Krum,
+        Mean,
+        Median,
+        TrimmedMean,
+    )
     from databazaar.aggregators.check import check_aggregator
     from databazaar.callbacks import MLflowCallback, TensorBoardCallback
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
@@ -51,20 +60,25 @@ __all__ = [
     "BazaarError",
     "Brought",
     "Callback",
+    "CentredClipping",
     "Coins",
     "Consumer",
     "Cosine",
     "Currency",
     "Engine",
+    "FLTrust",
     "FinishedRun",
     "FullGradient",
+    "GeometricMedian",
     "Halving",
     "History",
+    "Krum",
     "LedgerError",
     "LocalSGD",
     "LoopEngine",
     "MLflowCallback",
     "Mean",
+    "Median",
     "Memory",
     "NoProgress",
     "Offer",
@@ -86,6 +100,7 @@ __all__ = [
     "TensorBoardCallback",
     "Thrifty",
     "TrainedModel",
+    "TrimmedMean",
     "Uniform",
     "VectorizedEngine",
     "Worth",
@@ -106,7 +121,13 @@ __optional__ = ["MarketClassifier", "MarketRegressor"]
 
 _MODULES = {
     "Aggregator": "aggregators",
+    "CentredClipping": "aggregators",
+    "FLTrust": "aggregators",
+    "GeometricMedian": "aggregators",
+    "Krum": "aggregators",
     "Mean": "aggregators",
+    "Median": "aggregators",
+    "TrimmedMean": "aggregators",
     "check_aggregator": "aggregators.check",
     "MLflowCallback": "callbacks",
     "TensorBoardCallback": "callbacks",

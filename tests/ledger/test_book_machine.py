@@ -294,9 +294,9 @@ def test_a_payment_may_be_less_than_was_reserved_and_the_rest_goes_back() -> Non
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [
-        ({"budget": 2}, "posted + reserved ≤ budget"),
+        ({"budget": 2}, "paid + held back + reserved ≤ budget"),
         ({"pay": {"b": 4}}, "payments sum to what was spent"),
-        ({"voided": 1}, "asked = posted + unpaid + voided + reserved"),
+        ({"voided": 1}, "asked = paid + unpaid + voided + reserved + held back"),
         ({"voided": -1, "unpaid": 1}, "nothing is negative"),
     ],
 )

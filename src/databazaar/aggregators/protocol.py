@@ -9,7 +9,18 @@ from databazaar.registry import Registry
 if TYPE_CHECKING:
     from torch import Tensor
 
-AGGREGATORS = Registry("aggregator", {"mean": "databazaar.aggregators.mean:Mean"})
+AGGREGATORS = Registry(
+    "aggregator",
+    {
+        "mean": "databazaar.aggregators.mean:Mean",
+        "median": "databazaar.aggregators.median:Median",
+        "trimmed-mean": "databazaar.aggregators.trimmed_mean:TrimmedMean",
+        "krum": "databazaar.aggregators.krum:Krum",
+        "geometric-median": "databazaar.aggregators.geometric_median:GeometricMedian",
+        "centred-clipping": "databazaar.aggregators.centred_clipping:CentredClipping",
+        "fltrust": "databazaar.aggregators.fltrust:FLTrust",
+    },
+)
 """Every aggregator by its kind."""
 
 
@@ -33,4 +44,17 @@ class Aggregator(Protocol):
         `updates` [m, d] holds one row for each draw with a valid reply, m ≥ 1, in the order of the draws; whoever was
         drawn twice stands there twice. `step` is the paper's γ.
         """
+        ...
+
+
+@runtime_checkable
+class Guided(Aggregator, Protocol):
+    """An aggregator that compares the updates of a round with a reference: what the consumer would have answered
+    itself, from the rows by which it scores, had it been asked like a provider.
+
+    The market computes the reference before every round, and hands it in by the state.
+    """
+
+    def guide(self, state: Tensor, reference: Tensor) -> Tensor:
+        """The state with the reference [d] of the round that now begins."""
         ...

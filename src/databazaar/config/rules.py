@@ -37,6 +37,7 @@ def _plain(value: Any) -> Any:
 
 
 Plain = Annotated[Any, BeforeValidator(_plain)]
+Minority = Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)]
 
 
 class RegisteredRule(Section, extra="allow"):
@@ -184,13 +185,49 @@ class MeanSettings(Section):
     kind: Literal["mean"] = "mean"
 
 
+class MedianSettings(Section):
+    kind: Literal["median"]
+
+
+class TrimmedMeanSettings(Section):
+    kind: Literal["trimmed-mean"]
+    share: Minority = Field(default=0.3, description="the share of updates that is cut off on each side")
+
+
+class KrumSettings(Section):
+    kind: Literal["krum"]
+    share: Minority = Field(default=0.3, description="the share of updates that may be arbitrary")
+    keep: Count | None = Field(default=None, description="how many updates are averaged; without it all but that share")
+
+
+class GeometricMedianSettings(Section):
+    kind: Literal["geometric-median"]
+    iterations: int = Field(default=8, ge=1, le=1000, description="the steps of Weiszfeld's algorithm")
+
+
+class CentredClippingSettings(Section):
+    kind: Literal["centred-clipping"]
+    radius: Positive = Field(default=1.0, description="how far an update counts, in median distances")
+
+
+class FLTrustSettings(Section):
+    kind: Literal["fltrust"]
+
+
 class RegisteredAggregator(RegisteredRule):
     registry = AGGREGATORS
-    named = ("mean",)
+    named = ("mean", "median", "trimmed-mean", "krum", "geometric-median", "centred-clipping", "fltrust")
 
 
 AggregatorSettings = Annotated[
-    Annotated[MeanSettings, Tag("mean")] | Annotated[RegisteredAggregator, Tag(REGISTERED)],
+    Annotated[MeanSettings, Tag("mean")]
+    | Annotated[MedianSettings, Tag("median")]
+    | Annotated[TrimmedMeanSettings, Tag("trimmed-mean")]
+    | Annotated[KrumSettings, Tag("krum")]
+    | Annotated[GeometricMedianSettings, Tag("geometric-median")]
+    | Annotated[CentredClippingSettings, Tag("centred-clipping")]
+    | Annotated[FLTrustSettings, Tag("fltrust")]
+    | Annotated[RegisteredAggregator, Tag(REGISTERED)],
     _by_kind(RegisteredAggregator, default="mean"),
 ]
 

@@ -23,8 +23,8 @@ MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
 """A fit ends after so many steps or passes over the rows, or after so many passes on end that were none the better."""
 BATCH, SMALL = 32, 100_000
 """Samples of a step; and below how many parameters a second thread costs more than it brings."""
-OWN_ROWS = "own rows"
-"""Stands for the consumer where randomness derives from who works."""
+OWN_ROWS, SCORING_ROWS = "own rows", "scoring rows"
+"""Stand for the consumer where randomness derives from who works: on its training rows, and on its hold-out."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from databazaar.defence import Findings
 from databazaar.errors import LedgerError
 from databazaar.ledger.chain import Entry, Kind
 from databazaar.ledger.rulebook import Drawn, RuleBook
@@ -22,6 +23,9 @@ class Settlement:
     `utility` and `loss` are those of the model that the round began with, `reached` and `reached_loss` those of the
     model that it ended with; `reached` is None where that has no finite utility. `replies[k]` is the hash of the signed
     reply that draw k is settled by, None where there is none.
+
+    With a defence, `held[k]` of what draw k is due is not paid yet, `released` and `returned` are the places of those
+    whose held-back pay of earlier rounds is settled now, and `findings` are what verdicts of this round rest on.
     """
 
     gains: Sequence[float | None]
@@ -33,6 +37,10 @@ class Settlement:
     reached: float | None
     reached_loss: float | None
     replies: Sequence[str | None] = ()
+    held: Sequence[int] = ()
+    released: Sequence[int] = ()
+    returned: Sequence[int] = ()
+    findings: Findings | None = None
 
 
 class Standing(Protocol):
@@ -86,13 +94,16 @@ class Accounts:
         ids = self.terms.roster.ids
         replies = result.replies or [None] * len(drawn.draws)
         named: list[dict[str, str]] = [{} if reply is None else {"reply": reply} for reply in replies]
-        lines = zip(drawn.draws.tolist(), drawn.quotes, result.paid, result.failures, named, strict=True)
+        held = result.held or [0] * len(drawn.draws)
+        lines = zip(drawn.draws.tolist(), drawn.quotes, result.paid, held, result.failures, named, strict=True)
         entries: list[Draft] = [
-            ("post", round, draw, ids[i], paid, reply)
+            ("post", round, draw, ids[i], paid, {**reply, "held": back} if back else reply)
             if why is None
             else ("void", round, draw, ids[i], quote, {"reason": _writable(why), **reply})
-            for draw, (i, quote, paid, why, reply) in enumerate(lines)
+            for draw, (i, quote, paid, back, why, reply) in enumerate(lines)
         ]
+        entries += self._of_held_back(round, result.released, result.returned)
+        findings = {} if result.findings is None else result.findings.body()
         body = {
             "gains": list(result.gains),
             "probabilities": list(result.probabilities),
@@ -101,8 +112,24 @@ class Accounts:
             "reached": result.reached,
             "reached_loss": result.reached_loss,
             "model": model,
+            **({"findings": findings} if findings else {}),
         }
         return [*entries, ("round", round, None, None, None, body)]
+
+    def _of_held_back(self, round: int | None, released: Sequence[int], returned: Sequence[int]) -> list[Draft]:
+        """Entries that settle all that is held back of these places of the roster, in its order."""
+        kinds: dict[int, Kind] = {**dict.fromkeys(released, "release"), **dict.fromkeys(returned, "return")}
+        ids, held = self.terms.roster.ids, self.book.held_back
+        return [(kinds[i], round, None, ids[i], held[ids[i]], {}) for i in sorted(kinds) if ids[i] in held]
+
+    def settle_held_back(self, returned: Sequence[int]) -> None:
+        """At the close, what is held back of these places goes back to the consumer, and all else is paid."""
+        self._write(self._held_back_at_close(returned))
+
+    def _held_back_at_close(self, returned: Sequence[int]) -> list[Draft]:
+        places = self.terms.places
+        released = {places[provider] for provider in self.book.held_back} - set(returned)
+        return self._of_held_back(None, list(released), returned)
 
     def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
         """Settles the whole run: what was not spent goes back to the consumer."""

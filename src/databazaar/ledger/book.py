@@ -21,6 +21,9 @@ class Book:
     failed one is not). What is reserved is used up either way, so a run of budget B asks for accesses worth B at most;
     what was reserved and not paid goes back to the consumer when the run closes.
 
+    A part of a post may be held back: it is neither paid nor unpaid until a release (it is paid) or a return (it is
+    not) settles all that is `held_back` of a provider. A run closes when nothing is.
+
     `caps` are how often providers may be drawn, for those that have said so, and `drawn` how often they were.
     `most_per_access` and `most_per_round` are the consumer's limits.
 
@@ -44,6 +47,9 @@ class Book:
     reserved: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
     drawn: dict[str, int] = field(default_factory=dict)
+    held_back: dict[str, int] = field(default_factory=dict)
+    released: dict[str, int] = field(default_factory=dict)
+    returned: dict[str, int] = field(default_factory=dict)
     pay: dict[str, int] = field(default_factory=dict)
     accesses: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -80,11 +86,15 @@ class Book:
             self._reserve(entry)
         elif entry.kind in ("post", "void"):
             self._settle(entry)
+        elif entry.kind in ("release", "return"):
+            self._settle_held_back(entry)
         elif entry.kind == "round":
             self._end_round(entry)
         elif entry.kind == "close":
             if self.reserved:
                 raise LedgerError(f"{entry}: {len(self.reserved)} reservations are still open")
+            if self.held_back:
+                raise LedgerError(f"{entry}: pay of {', '.join(sorted(self.held_back)[:3])} is still held back")
             self.closed = True
 
     def _reserve(self, entry: Entry) -> None:
@@ -127,10 +137,33 @@ class Book:
                 return
             self.failures[provider] = self.failures.get(provider, 0) + 1
             return
+        held = self._held_of(entry, reserved - amount) if "held" in entry.body else 0
         self.spent += amount
-        self.unpaid += reserved - amount
+        self.unpaid += reserved - amount - held
         self.pay[provider] = self.pay.get(provider, 0) + amount
         self.accesses[provider] = self.accesses.get(provider, 0) + 1
+        if held:
+            self.held_back[provider] = self.held_back.get(provider, 0) + held
+
+    def _held_of(self, entry: Entry, most: int) -> int:
+        """What a post holds back: something, of what it does not pay."""
+        held = entry.body["held"]
+        if type(held) is not int or not 0 < held <= most:
+            raise LedgerError(f"{entry}: holds back {held!r:.40}, and {most} is what is not paid")
+        return held
+
+    def _settle_held_back(self, entry: Entry) -> None:
+        provider, amount, held = entry.provider, entry.amount, self.held_back.get(entry.provider or "", 0)
+        if provider is None or entry.draw is not None or type(amount) is not int or not 0 < amount == held:
+            raise LedgerError(f"{entry}: {provider!r:.80} has {held} held back, and all of it is settled at once")
+        del self.held_back[provider]
+        if entry.kind == "return":
+            self.unpaid += amount
+            self.returned[provider] = self.returned.get(provider, 0) + amount
+            return
+        self.spent += amount
+        self.pay[provider] = self.pay.get(provider, 0) + amount
+        self.released[provider] = self.released.get(provider, 0) + amount
 
     def _access(self, entry: Entry) -> tuple[tuple[int, int], str, int]:
         if entry.round is None or entry.draw is None or entry.provider is None or entry.amount is None:
@@ -158,12 +191,14 @@ class Book:
 
     def assert_sound(self) -> None:
         """The invariants, checked at every commit."""
-        held = self.held
+        reserved, back = self.held, sum(self.held_back.values())
+        settled = self.spent + self.unpaid + self.voided
+        least = min([self.spent, self.unpaid, self.voided, *self.pay.values(), *self.held_back.values()], default=0)
         rules = {
-            "posted + reserved ≤ budget": self.spent + held <= self.budget,
+            "paid + held back + reserved ≤ budget": self.spent + back + reserved <= self.budget,
             "payments sum to what was spent": sum(self.pay.values()) == self.spent,
-            "asked = posted + unpaid + voided + reserved": self.asked == self.spent + self.unpaid + self.voided + held,
-            "nothing is negative": min([self.spent, self.unpaid, self.voided, *self.pay.values()], default=0) >= 0,
+            "asked = paid + unpaid + voided + reserved + held back": self.asked == settled + reserved + back,
+            "nothing is negative": least >= 0,
         }
         for rule, holds in rules.items():
             if not holds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-Kind = Literal["open", "reserve", "post", "void", "round", "close"]
+Kind = Literal["open", "reserve", "post", "void", "release", "return", "round", "close"]
 KINDS: tuple[str, ...] = get_args(Kind)
 GENESIS = "0" * 64
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
@@ -20,7 +20,8 @@ Fields = tuple[int, Kind, int | None, int | None, str | None, int | None, dict[s
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw).
+    """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw), and in
+    release and return, which settle all that posts have held back of a provider: for it, or for the consumer.
 
     `text` is the body's canonical JSON where a store has read it and compared it with the body: it need not be written
     again. An entry that is made or changed anywhere else has none.

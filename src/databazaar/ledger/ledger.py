@@ -75,26 +75,30 @@ class Ledger(Accounts):
         drafts = self._settling(round, drawn, result, standing.model_hash)
         self._settled = self._seal(drafts), standing.snapshot() if self.store.durable else None
 
-    def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
-        self._close(status, message, stop, (standing.model_hash, standing.utility, standing.loss), [])
+    def settle_held_back(self, returned: Sequence[int]) -> None:
+        """As the book does; durable when the run is closed."""
+        self._write_later(self._held_back_at_close(returned))
 
-    def close_for_consumer(self, model: str, utility: float, loss: float | None) -> None:
-        """Ends a run between two rounds by the consumer's will: what is reserved for the next is voided."""
+    def _write_later(self, drafts: Sequence[Draft]) -> None:
+        """Entries of the transaction that is written next."""
+        settled, snapshot = self._settled
+        self._settled = [*settled, *self._seal(drafts)], snapshot
+
+    def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
+        self._close(status, message, stop, (standing.model_hash, standing.utility, standing.loss))
+
+    def close_for_consumer(self, model: str, utility: float, loss: float | None, returned: Sequence[int] = ()) -> None:
+        """Ends a run between two rounds by the consumer's will: what is reserved for the next is voided, and what is
+        held back is settled as at every close."""
         voids: list[Draft] = [
             ("void", round, draw, who, amount, dict(NOT_SETTLED))
             for (round, draw), (who, amount) in self.book.reserved.items()
         ]
+        self._write_later([*voids, *self._held_back_at_close(returned)])
         message = message_of(BY_CONSUMER, self.book, self.terms.currency)
-        self._close(status_of(BY_CONSUMER, self.book), message, BY_CONSUMER._asdict(), (model, utility, loss), voids)
+        self._close(status_of(BY_CONSUMER, self.book), message, BY_CONSUMER._asdict(), (model, utility, loss))
 
-    def _close(
-        self,
-        status: str,
-        message: str,
-        stop: dict[str, str],
-        reached: tuple[str, float, float | None],
-        before: list[Draft],
-    ) -> None:
+    def _close(self, status: str, message: str, stop: dict[str, str], reached: tuple[str, float, float | None]) -> None:
         model, utility, loss = reached
         body = {
             "status": status,
@@ -106,7 +110,7 @@ class Ledger(Accounts):
             "spent": self.book.spent,
             "refunded": self.book.budget - self.book.spent,
         }
-        self._write([*before, ("close", None, None, None, None, body)])
+        self._write([("close", None, None, None, None, body)])
 
 
 def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> str:

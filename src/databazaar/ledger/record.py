@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
+from databazaar.defence import Verdict
+from databazaar.ledger.chain import Entry
 from databazaar.ledger.rounds import Line, Numbers, Places, Rounds, Scores
 from databazaar.roster import Amounts, Purse
 
@@ -114,12 +116,24 @@ class Purses(Sequence[Purse]):
         return drawn
 
 
+class Freed(NamedTuple):
+    """Held-back pay of a provider that was settled: for it, or for the consumer. `round` is None at the close."""
+
+    round: int | None
+    provider: str
+    amount: int
+    released: bool
+
+
 class Record:
-    """All of a replay that a report is made of."""
+    """All of a replay that a report is made of. `verdicts` stand with their rounds, in which providers have the numbers
+    of their places in the roster."""
 
     def __init__(self) -> None:
         self.rounds = Rounds()
         self.purses = Purses(self.rounds)
+        self.verdicts: list[tuple[int, Verdict]] = []
+        self.freed: list[Freed] = []
         self._chances = Thinned()
         self._next: Numbers | None = None
 
@@ -128,12 +142,21 @@ class Record:
         self.purses.add(purse)
         self._next = chances
 
-    def ends(self, lines: Iterable[Line], scores: Scores) -> None:
+    def ends(
+        self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = (), freed: Iterable[Entry] = ()
+    ) -> None:
         """The round that began last is settled."""
         assert self._next is not None
+        self.verdicts.extend((len(self.rounds), verdict) for verdict in verdicts)
+        self.closes(freed)
         self.rounds.add(len(self.rounds), lines, scores)
         self._chances.add(self._next)
         self._next = None
+
+    def closes(self, freed: Iterable[Entry]) -> None:
+        """Held-back pay was settled, in a round or in the end."""
+        found = ((one.round, one.provider or "", one.amount or 0, one.kind == "release") for one in freed)
+        self.freed.extend(Freed(*one) for one in found)
 
     @property
     def stride(self) -> int:

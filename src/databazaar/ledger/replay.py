@@ -1,21 +1,22 @@
-"""The audit: replays every draw, distribution, payment and stop from the ledger alone, without data or model."""
+"""The audit: replays draws, distributions, verdicts, pay and stops from the ledger alone, without data or model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.book import NOT_SETTLED, Book
 from databazaar.ledger.chain import GENESIS, Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Access, Round, Rounds, Scores
-from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, Stopped, message_of, status_of
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
@@ -33,6 +34,7 @@ ONE = 1.0011
 __all__ = ["NO_ENTRIES", "TOLERANCE", "Access", "Audit", "BestModel", "Round", "audit_entries"]
 
 NO_ENTRIES = "the ledger has no entries"
+FREEING = ("release", "return")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Audit:
 
     `replies` is how many accesses were settled by a signed reply, which the entry names.
 
-    What it went through on the way is there too: the terms, the book, the `scores` of the last round, and where it was
-    asked for a `record`, of which `history` are the rounds.
+    What it went through on the way is there too: the terms, the book, the `scores` of the last round, the `state` that
+    the rules have come to, and where it was asked for a `record`, of which `history` are the rounds.
     """
 
     entries: int = 0
@@ -67,6 +69,7 @@ class Audit:
     closing: dict[str, Any] | None = None
     replies: int = 0
     scores: Scores | None = None
+    state: NDArray[np.float64] | None = None
     record: Record | None = None
 
     @property
@@ -138,7 +141,7 @@ class _Replay:
         self.terms = audit.terms = Terms.from_body(first.body)
         self.rules = RuleBook.of(self.terms)
         self.book = audit.book = self.rules.new_book()
-        self.state = self.rules.start()
+        self.state = audit.state = self.rules.start()
         self.audit = audit
         self.audit.model = self.terms.initial_model
         self.snapshot, self.snapshot_seen = snapshot, False
@@ -148,6 +151,7 @@ class _Replay:
         """Works out whether the run must end here, or else whom the next round must ask."""
         self.reserves = 0
         self.settled: list[Entry] = []
+        self.freed: list[Entry] = []
         if self.terms.format == 1:
             self.drawn, self.stopped = _next_of_format_1(self.rules, self.state, self.book)
         else:
@@ -168,6 +172,11 @@ class _Replay:
         self.book.apply(entry)
         if entry.kind == "open":
             raise LedgerError(f"{entry}: a ledger is opened once")
+        if self.freed:
+            self._refuse_between(entry)
+        if entry.kind in FREEING:
+            self._take_freed(entry)
+            return
         if entry.kind == "close":
             self._check_close(entry)
             return
@@ -191,6 +200,32 @@ class _Replay:
                 raise LedgerError(f"{entry}: settled before the whole round was reserved")
             self.settled.append(entry)
 
+    def _take_freed(self, entry: Entry) -> None:
+        """Held-back pay is settled when every draw of a round is, or at the close, where no round is under way."""
+        whole = self.order and len(self.settled) == len(self.order) and entry.round == self.audit.rounds
+        if entry.round is not None and not whole:
+            raise LedgerError(
+                f"{entry}: settles held-back pay before every draw of round {self.audit.rounds} is settled"
+            )
+        self.freed.append(entry)
+
+    def _refuse_between(self, entry: Entry) -> None:
+        """After held-back pay was settled comes more of it, and then the end of that round, or the close."""
+        round = self.freed[0].round
+        if entry.kind != ("close" if round is None else "round") and (
+            entry.kind not in FREEING or entry.round != round
+        ):
+            raise LedgerError(f"{entry}: stands between held-back pay that was settled and what it was settled for")
+
+    def _check_freed(self, entry: Entry, kinds: Mapping[int, str]) -> None:
+        """Whose held-back pay was settled, and how, follows from verdicts; the book sees to it that it is all of it."""
+        ids, freed = self.terms.roster.ids, [(one.kind, one.provider, one.body) for one in self.freed]
+        held = {*self.book.held_back, *(one.provider for one in self.freed)}
+        if freed != [(kinds[i], ids[i], {}) for i in sorted(kinds) if ids[i] in held]:
+            raise LedgerError(
+                f"{entry}: the held-back pay that was settled before it does not follow from the verdicts"
+            )
+
     def _check_round(self, entry: Entry, drawn: Drawn) -> None:
         body = entry.body
         gains: list[float | None] = body["gains"]
@@ -204,21 +239,38 @@ class _Replay:
         if not all(map(is_hash, named)):
             raise LedgerError(f"{entry}: settles an access by a reply that is not named by a hash")
         self.audit.replies += len(named)
-        paid = [(settled.amount or 0) if settled.kind == "post" else 0 for settled in self.settled]
-        if paid != self.rules.pay(drawn, gains):
-            raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
         if not _alike(body["probabilities"], drawn.probabilities.tolist()):
             raise LedgerError(f"{entry}: the recorded probabilities do not follow from the gains before")
         self._check_scores(entry, gains)
-        self.state = self.rules.learn(self.state, drawn, gains)
+        settled = self.rules.settle(self.state, drawn, gains, body["probabilities"], self._findings(entry, drawn))
+        self._check_payments(entry, settled)
+        self.state = self.audit.state = settled.state
         self._note_best(body)
         self.audit.model = body["model"]
         self.audit.rounds += 1
-        self._note_round(body, drawn, paid)
+        self._note_round(body, drawn, settled)
         self.book.assert_sound()
         if self.snapshot is not None and self.snapshot.next_round == self.audit.rounds:
             self._check_snapshot(self.snapshot)
         self._next_round()
+
+    def _findings(self, entry: Entry, drawn: Drawn) -> Findings | None:
+        """What the arbiter says that it has measured: the verdicts are replayed from it."""
+        if "findings" not in entry.body:
+            return None
+        if self.rules.defence.off:
+            raise LedgerError(f"{entry}: has findings, and the terms no defence")
+        return Findings.of(entry.body["findings"], len(drawn.asked), len(self.terms.roster))
+
+    def _check_payments(self, entry: Entry, settled: Settled) -> None:
+        paid = [(one.amount or 0) if one.kind == "post" else 0 for one in self.settled]
+        if paid != settled.paid:
+            raise LedgerError(f"{entry}: the payments do not follow from the gains and the payment rule")
+        if [one.body.get("held", 0) for one in self.settled] != settled.held:
+            raise LedgerError(f"{entry}: what is held back does not follow from the verdicts")
+        if settled.released or settled.returned or self.freed:
+            kinds = {**dict.fromkeys(settled.released, "release"), **dict.fromkeys(settled.returned, "return")}
+            self._check_freed(entry, kinds)
 
     def _note_best(self, body: dict[str, Any]) -> None:
         """The first model of the highest utility; in format 1 the ledger does not say what a round has reached."""
@@ -247,16 +299,28 @@ class _Replay:
         if unmoved and body["model"] != self.audit.model:
             raise LedgerError(f"{entry}: the model changed in a round that took no step")
 
-    def _note_round(self, body: dict[str, Any], drawn: Drawn, paid: list[int]) -> None:
+    def _note_round(self, body: dict[str, Any], drawn: Drawn, settled: Settled) -> None:
         scores = Scores(body["utility"], body["loss"], body.get("reached"), body.get("reached_loss"))
         self.audit.scores = scores
         if self.audit.record is not None:
-            reasons = [settled.body.get("reason") for settled in self.settled]
-            lines = zip(self.order, body["probabilities"], body["gains"], paid, reasons, drawn.quotes, strict=True)
-            self.audit.record.ends(lines, scores)
+            reasons = [one.body.get("reason") for one in self.settled]
+            columns = (
+                self.order,
+                body["probabilities"],
+                body["gains"],
+                settled.paid,
+                reasons,
+                drawn.quotes,
+                settled.held,
+            )
+            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts, self.freed)
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body
+        if self.freed:
+            returned = set(self.rules.returned_at_close(self.state))
+            everybody = range(len(self.terms.roster))
+            self._check_freed(entry, {i: "return" if i in returned else "release" for i in everybody})
         spent, budget = self.book.spent, self.terms.budget
         if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
             raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
@@ -276,6 +340,8 @@ class _Replay:
         if self.terms.format != 1:
             self._check_last_words(entry)
         self.audit.closing = claimed
+        if self.audit.record is not None:
+            self.audit.record.closes(self.freed)
 
     def _check_consumers_close(self, entry: Entry) -> None:
         """The consumer may close a run of one round or more. The round under way was reserved in full, as every round
@@ -301,6 +367,8 @@ class _Replay:
 
     def check_end(self) -> None:
         """The stored state must have been that of a round; of the last one, where the run is closed."""
+        if self.freed and not self.audit.closed:
+            raise LedgerError(f"{self.freed[-1]}: held-back pay is settled in one step with what follows from it")
         stored, rounds = self.snapshot, self.audit.rounds
         if stored is None:
             return

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Places = NDArray[np.int64]
-Line = tuple[int, float, float | None, int, str | None, int]
-"""An access without its number: provider, probability, gain, paid, failure, quoted."""
+Line = tuple[int, float, float | None, int, str | None, int, int]
+"""An access without its number: provider, probability, gain, paid, failure, quoted, held."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved."""
+    """One draw of one round. `gain` is U(w + γg) − U(w); None where the reply was invalid. `quoted` was reserved, and
+    `held` was held back when `paid` was paid: what became of it, later entries say."""
 
     draw: int
     provider: int
@@ -29,6 +30,7 @@ class Access:
     paid: int
     failure: str | None = None
     quoted: int = 0
+    held: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ class Rounds(Sequence[Round]):
         self._paid: list[int] = []
         self._quoted: list[int] = []
         self._failures: dict[int, str] = {}
+        self._held: dict[int, int] = {}
         for one in rounds:
-            lines = [(a.provider, a.probability, a.gain, a.paid, a.failure, a.quoted) for a in one.accesses]
+            lines = [(a.provider, a.probability, a.gain, a.paid, a.failure, a.quoted, a.held) for a in one.accesses]
             self.add(one.number, lines, one.scores)
 
     @classmethod
@@ -89,9 +92,11 @@ class Rounds(Sequence[Round]):
 
     def add(self, number: int, lines: Iterable[Line], scores: Scores) -> None:
         """One more round, with a line for each access."""
-        for provider, probability, gain, paid, failure, quoted in lines:
+        for provider, probability, gain, paid, failure, quoted, held in lines:
             if failure is not None:
                 self._failures[len(self._paid)] = failure
+            if held:
+                self._held[len(self._paid)] = held
             self._providers.append(provider)
             self._probabilities.append(probability)
             self._gains.append(math.nan if gain is None else gain)
@@ -138,6 +143,7 @@ class Rounds(Sequence[Round]):
                 self._paid[at],
                 self._failures.get(at),
                 self._quoted[at],
+                self._held.get(at, 0),
             )
             for at in range(begins, self._ends[place])
         )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, nn
 
-from databazaar.aggregators import AGGREGATORS, Aggregator, Mean
-from databazaar.defence import Defence, defence_of
+from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
+from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
@@ -20,6 +20,7 @@ from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
+from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
@@ -27,7 +28,7 @@ from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
-from databazaar.market.run import MarketRun, OnRound, first_state
+from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
@@ -48,8 +49,9 @@ class Arbiter(Displayed):
     Without rules of your own, `Thrifty` decides whom to ask, the mean of the valid updates moves the model, every valid
     reply is paid its price, and the run ends when the budget is spent. With `OSMD` as the sampler it is the paper's
     market. `patience` is how many rounds on end may pass in which nobody answers; `stops` are further reasons to
-    end. `engine` is "vectorized", "loop", or an Engine of your own. Where they are given, the names of the `market` and
-    of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
+    end. `engine` is "vectorized", "loop", or an Engine of your own. `defence` is what is done against those who play
+    for the money: "none", "standard", "strict", or a Defence of your own. Where they are given, the names of the
+    `market` and of the `buyer`, and the SHA-256 of each file of `data`, stand in the ledger's first entry.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Arbiter(Displayed):
                 "inherit from databazaar.Engine and write query"
             )
         self.engine = engine
+        self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None
         self._params = self._best = consumer.initial_parameters().to(engine.device)
 
     def _refuse_where_nobody_is_asked(self) -> None:
@@ -158,9 +161,16 @@ class Arbiter(Displayed):
             state,
             on_round=on_round,
             own_update=own,
+            reference=self._reference,
             quarantine=quarantine,
             watch=watch,
         )
+
+    def _reference_updates(self) -> OwnUpdate:
+        """What the consumer's scoring rows would answer: by the oracle of the providers if they have one in common."""
+        oracles = [provider.oracle for provider in self.providers if isinstance(provider.oracle, Oracle)]
+        oracle = oracles[0] if oracles and all(other == oracles[0] for other in oracles) else LocalSGD()
+        return self.consumer.reference_updates(oracle, self.engine.device, self.rules.terms.seed)
 
     def _quarantine(self, accounts: Accounts) -> Quarantine:
         """Who is set aside by what the ledger tells of earlier asks."""
@@ -232,10 +242,11 @@ class Arbiter(Displayed):
             "model": self.consumer._facts()["model"],
             "budget": f"{terms.currency.format(terms.budget)}, {terms.per_round:,} accesses a round",
             "providers": f"{len(self.providers):,} ({listed(terms.roster.ids)})",
-            "sampler": str(rules.sampler),
+            "sampler": str(rules.sampler.sampler if isinstance(rules.sampler, Arms) else rules.sampler),
             "aggregator": str(self.aggregator),
             "payment": str(rules.payment),
             "stops": ", ".join(map(str, rules.stops)),
+            **({} if rules.defence.off else {"defence": str(rules.defence)}),
             "engine": f"{type(self.engine).__name__} on {self.engine.device}",
             "seed": str(terms.seed),
         }

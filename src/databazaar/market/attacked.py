@@ -9,10 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from databazaar.attacks import Attack, Known, MixedEngine
+from databazaar.defence import Arms
 from databazaar.learning.oracles import Oracle
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
+from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PricePerRow
 
@@ -62,11 +64,20 @@ def play_attacked(
     return Attacked(
         pay=dict(run.accounts.book.pay),
         attackers=tuple(provider.id for provider in joined),
-        flagged=(),
+        flagged=_flagged(run),
         delivered=run.state.best.params.detach().cpu(),
         last=run.state.params.detach().cpu(),
         rounds=run.state.round,
     )
+
+
+def _flagged(run: MarketRun) -> tuple[str, ...]:
+    """Whom a defended market has flagged."""
+    rules, roster = run.rules, run.rules.terms.roster
+    if not isinstance(rules.sampler, Arms):
+        return ()
+    flags = rules.sampler.court(run.state.sampler, len(roster)).flagged
+    return tuple(id for id, flag in zip(roster.ids, flags.tolist(), strict=True) if flag)
 
 
 def _by_the_row(payment: PricePerRow, before: Sequence[Provider], now: Sequence[Provider]) -> PricePerRow:

@@ -258,7 +258,10 @@ def conclude(
     step: float,
     findings: Findings | None = None,
 ) -> Concluded:
-    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility."""
+    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility.
+
+    `findings` are what a defence has measured in the replies.
+    """
     asked, draws = drawn.asked, drawn.draws.tolist()
     singles, whole = _split(scores)
     reasons = dict(replies.failures)
@@ -288,6 +291,10 @@ def conclude(
         loss=state.loss,
         reached=None,
         reached_loss=None,
+        held=settled.held,
+        released=settled.released,
+        returned=settled.returned,
+        findings=findings,
     )
     return Concluded(params, settled.state, combined, settlement, known)
 

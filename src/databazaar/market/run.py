@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import Tensor
 
-from databazaar.aggregators import Aggregator
+from databazaar.aggregators import Aggregator, Guided
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import SET_ASIDE, Quarantine
@@ -59,7 +59,7 @@ class Progress(Displayed):
 
 OnRound = Callable[[Progress], None]
 OwnUpdate = Callable[[Tensor, int], Tensor]
-"""The update that the consumer's own rows give to these parameters in this round."""
+"""The update that rows of the consumer's give to these parameters in this round."""
 
 
 @dataclass
@@ -78,6 +78,7 @@ class MarketRun:
     state: State
     on_round: OnRound | None = None
     own_update: OwnUpdate | None = None
+    reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Watch | None = None
     _watched: Watched | None = None
@@ -136,6 +137,9 @@ class MarketRun:
     def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
         """The models to score."""
         state = self.state
+        if self.reference is not None and isinstance(self.aggregator, Guided):
+            guided = self.aggregator.guide(state.aggregator, self.reference(state.params, state.round))
+            self.state = state = replace(state, aggregator=guided)
         own = None if self.own_update is None else self.own_update(state.params, state.round)
         gains = getattr(self.rules.sampler, "gains", "alone")
         return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains, self._left_out)
@@ -191,10 +195,11 @@ class MarketRun:
             self.on_round(progress)
 
     def close(self) -> None:
-        """Settles the whole run: what is left goes back to the consumer."""
+        """Settles the whole run: what is held back goes where it belongs, and what is left back to the consumer."""
         book = self.accounts.book
         stopped = self.rules.stopped(book)
         assert stopped is not None
+        self.accounts.settle_held_back(self.rules.returned_at_close(self.state.sampler))
         message = message_of(stopped, book, self.rules.terms.currency)
         self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
         self._tell()

@@ -19,8 +19,8 @@ from databazaar.learning.fit import is_one_logit, outputs_on, refuse_misfit
 from databazaar.learning.inputs import Examples, as_dataset, as_table
 from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import LocalSGD, compute_update
-from databazaar.learning.own_rows import OWN_ROWS, OwnFit, fit_own_rows
+from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
+from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
 from databazaar.learning.task import Schedule, Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
@@ -195,13 +195,28 @@ class Consumer(Displayed):
         fit = self.own_fit
         if fit is None:
             return None
-        assert self.train is not None and isinstance(self.model, nn.Module)
+        assert self.train is not None
+        return self._updates(self.train, LocalSGD(step=min(fit.step, OWN_STEP)), OWN_ROWS, device, seed)
+
+    def reference_updates(self, oracle: Oracle, device: torch.device, seed: int) -> Callable[[Tensor, int], Tensor]:
+        """What the hold-out would answer in a round, if it were a provider's rows."""
+        if self.holdout is None or not isinstance(self.model, nn.Module):
+            raise BazaarError(
+                "the aggregator compares updates with one of the consumer's own: give a torch model and "
+                "holdout = (x, y), or take another aggregator"
+            )
+        return self._updates(self.holdout, oracle, SCORING_ROWS, device, seed)
+
+    def _updates(
+        self, rows: Examples, oracle: Oracle, name: str, device: torch.device, seed: int
+    ) -> Callable[[Tensor, int], Tensor]:
+        """The updates that an oracle makes of rows of the consumer's, under a name of their own for its randomness."""
+        assert isinstance(self.model, nn.Module)
         task = Task(copy.deepcopy(self.model).to(device), self.task.loss)
-        rows = self.train[0].to(device), self.train[1].to(device)
-        oracle = LocalSGD(step=min(fit.step, OWN_STEP))
+        data = rows[0].to(device), rows[1].to(device)
 
         def update(params: Tensor, round: int) -> Tensor:
-            return compute_update(oracle, task, rows, params, round, oracle_key(seed, round, OWN_ROWS))
+            return compute_update(oracle, task, data, params, round, oracle_key(seed, round, name))
 
         return update
 

@@ -50,7 +50,10 @@ def _close(replayed: Audit, store: SqlStore) -> None:
         raise LedgerError(f"the run cannot be closed, because its ledger does not hold: {replayed.message}")
     last = replayed.scores
     assert last is not None and last.reached is not None  # a round that diverged is written together with the close
-    Ledger(RuleBook.of(replayed.terms), store).close_for_consumer(replayed.model, last.reached, last.reached_loss)
+    assert replayed.state is not None
+    rules = RuleBook.of(replayed.terms)
+    returned = rules.returned_at_close(replayed.state)
+    Ledger(rules, store).close_for_consumer(replayed.model, last.reached, last.reached_loss, returned)
 
 
 def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArray[Any]]:

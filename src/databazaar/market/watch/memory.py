@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ RELIABLE = 0.2
 @dataclass(frozen=True, eq=False)
 class Memory:
     r"""Of everybody who has answered, in the order of the first answers: S, the sum of the private parts u of its
-    answers; how many there were, Σ‖u‖², Σy and Σy²; and the sum of its gains on the rows of the hold-out.
+    answers; its last answer; how many there were, Σ‖u‖², Σy and Σy²; and the sum of its gains on the rows of the
+    hold-out.
 
     y_t = ⟨u_t, S_{t−1}/‖S_{t−1}‖⟩ is what an answer has in common with those before it. Of who sends nothing but noise,
     of whatever shape, its mean is zero given the past, so Σy / √Σy² is about standard normal (a self-normalised
@@ -30,6 +32,7 @@ class Memory:
 
     who: NDArray[np.int64]
     sums: Singles
+    last: Singles
     tallies: Floats
     gains: Singles
 
@@ -37,39 +40,50 @@ class Memory:
     def of(cls, kept: Mapping[str, NDArray[np.generic]], size: int, rows: int) -> Memory:
         """From the arrays that `arrays` gave, or from none."""
         if "who" not in kept:
-            return cls(
-                np.zeros(0, dtype=np.int64),
-                np.zeros((0, size), dtype=np.float32),
-                np.zeros((0, 4)),
-                np.zeros((0, rows), dtype=np.float32),
-            )
+            none = np.zeros((0, size), dtype=np.float32)
+            return cls(np.zeros(0, np.int64), none, none, np.zeros((0, 4)), np.zeros((0, rows), np.float32))
         return cls(
             np.asarray(kept["who"], dtype=np.int64),
             np.asarray(kept["sums"], dtype=np.float32),
+            np.asarray(kept["last_answers"], dtype=np.float32),
             np.asarray(kept["tallies"], dtype=np.float64),
             np.asarray(kept["gains"], dtype=np.float32),
         )
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {"who": self.who, "sums": self.sums, "tallies": self.tallies, "gains": self.gains}
+        return {
+            "who": self.who,
+            "sums": self.sums,
+            "last_answers": self.last,
+            "tallies": self.tallies,
+            "gains": self.gains,
+        }
 
     def places(self, providers: Sequence[int]) -> tuple[Memory, list[int]]:
         """The memory with a place for each of these, and the places."""
         known = {int(i): place for place, i in enumerate(self.who.tolist())}
         new = [i for i in providers if i not in known]
-        known.update({i: len(self.who) + more for more, i in enumerate(new)})
+        known.update({i: place for place, i in enumerate(new, len(self.who))})
         if not new:
             return self, [known[i] for i in providers]
+        more = len(new)
         grown = Memory(
             np.concatenate([self.who, np.array(new, dtype=np.int64)]),
-            np.concatenate([self.sums, np.zeros((len(new), self.sums.shape[1]), dtype=np.float32)]),
-            np.concatenate([self.tallies, np.zeros((len(new), 4))]),
-            np.concatenate([self.gains, np.zeros((len(new), self.gains.shape[1]), dtype=np.float32)]),
+            _with_rows(self.sums, more),
+            _with_rows(self.last, more),
+            _with_rows(self.tallies, more),
+            _with_rows(self.gains, more),
         )
         return grown, [known[i] for i in providers]
 
+    def with_answers(self, places: Sequence[int], units: Floats) -> Memory:
+        """With these as the last answers, each of length one."""
+        last = self.last.copy()
+        last[places] = units.astype(np.float32)
+        return replace(self, last=last)
+
     def with_private(self, places: Sequence[int], parts: Floats) -> Memory:
-        """With one more answer of each: `parts` are the private parts of updates of length one."""
+        """With the private parts of one more answer of each, of length one before."""
         sums, tallies = self.sums.copy(), self.tallies.copy()
         before = sums[places].astype(np.float64)
         lengths = np.linalg.norm(before, axis=1)
@@ -119,3 +133,8 @@ class Memory:
         others = np.flatnonzero(ready)
         cosines = (sums[others] @ sums[place]) / np.sqrt(persist[others] * persist[place])
         return list(zip(others.tolist(), np.minimum(cosines, 1.0).tolist(), strict=True))
+
+
+def _with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:
+    """With so many rows of zeros at its end."""
+    return np.concatenate([array, np.zeros((more, array.shape[1]), dtype=array.dtype)])

@@ -32,7 +32,7 @@ def halves(rows: int, seed: int) -> Halves:
     """Splits so many rows by the market's seed.
 
     >>> [part.tolist() for part in halves(5, seed=1)]
-    [[0, 2], [1, 3, 4]]
+    [[3, 4], [0, 1, 2]]
     """
     order = stream(seed, 0, "parts").permutation(rows)
     return Halves(np.sort(order[: rows // 2]), np.sort(order[rows // 2 :]))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import torch
@@ -31,11 +32,12 @@ from databazaar.market.watch.sketch import Sketch
 
 Floats = NDArray[np.float64]
 Kept = Mapping[str, NDArray[np.generic]]
-NOT_NEW = "the update says nothing that the model's public changes did not say"
+NOT_NEW = "the update says nothing that the model's public changes or the provider's last answer did not say"
 LENGTHS = 64
 """Of so many updates the lengths are remembered."""
-CHANGES = 8
-"""So many of the model's last changes are public knowledge that is looked at."""
+CHANGES = 6
+"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds 0,
+1, 2, 4, 8, …: as many as there is room for."""
 ROOM = 16
 """For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
 FAR_BELOW = 0.1
@@ -77,17 +79,19 @@ class Watch:
     ) -> Watched:
         """What there is to know of the replies to `params`. `arms` says who shares an arm already."""
         there = [place for place, i in enumerate(asked) if i not in replies.failures]
-        figures = _Figures(len(asked))
-        state = dict(kept)
+        figures, state = _Figures(len(asked)), dict(kept)
         replies = self._lengths(state, replies, there, figures)
         public = self._public(state, params)
-        failures: dict[int, str] = {}
         if there:
-            private = self._private(state, replies, asked, there, public, failures)
-            there = [place for place in there if asked[place] not in failures]
-            replies = replace(replies, failures={**replies.failures, **failures})
             memory, at = self._memory(state).places([asked[place] for place in there])
-            memory = self._remember(memory, at, private, there, figures, asked, arms)
+            units, lengths = _of_length_one(self.sketch(replies.updates[there]).numpy())
+            private = units - (units @ public) @ public.T
+            new = self._new(state, memory.last[at] - (memory.last[at] @ public) @ public.T, private, lengths)
+            memory = memory.with_answers(at, units)
+            failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
+            replies = replace(replies, failures={**replies.failures, **failures})
+            there, at = list(compress(there, new)), list(compress(at, new))
+            memory = self._remember(memory, at, private[new], there, figures, asked, arms)
             memory = self._score(memory, at, params, replies.updates, there, step, figures)
             state.update(memory.arrays())
         return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
@@ -114,48 +118,35 @@ class Watch:
         return replace(replies, updates=replies.updates * torch.from_numpy(scales).to(replies.updates)[:, None])
 
     def _public(self, state: dict[str, NDArray[np.generic]], params: Tensor) -> Floats:
-        """An orthonormal basis of the model's last changes, as sketches: [dimension, changes]."""
+        """An orthonormal basis of the model's public changes, as sketches: [dimension, changes]."""
         now = self.sketch(params[None]).numpy()[0]
-        most = min(CHANGES, len(now) // ROOM)
-        changes = np.asarray(state.get("changes", np.zeros((0, len(now)))), dtype=np.float64)
-        if "last" in state:
-            change = now - np.asarray(state["last"], dtype=np.float64)
-            length = float(np.linalg.norm(change))
-            if length > 0:
-                changes = np.concatenate([changes, (change / length)[None]])[-most:] if most else changes
-        state["last"], state["changes"] = now, changes
-        basis, sizes, _ = np.linalg.svd(changes.T, full_matrices=False) if len(changes) else (changes.T, np.zeros(0), 0)
+        room, round = len(now) // ROOM, int(np.asarray(state.get("rounds", np.zeros(1)))[0])
+        recent, first = (np.asarray(state.get(name, np.zeros((0, len(now))))) for name in ("recent", "first"))
+        models: Floats = np.concatenate([recent, first]).astype(np.float64)
+        state["recent"] = np.concatenate([recent, now[None]])[-CHANGES:]
+        if round & (round - 1) == 0 and len(first) < room - CHANGES:
+            state["first"] = np.concatenate([first, now[None]])
+        state["last"], state["rounds"] = now, np.array([round + 1])
+        changes, lengths = _of_length_one(now - models)
+        changes = changes[lengths > 0][:room]
+        if not len(changes):
+            return np.zeros((len(now), 0))
+        basis, sizes, _ = np.linalg.svd(changes.T, full_matrices=False)
         found: Floats = basis[:, sizes > 1e-6]
         return found
 
-    def _private(
-        self,
-        state: Mapping[str, NDArray[np.generic]],
-        replies: Replies,
-        asked: Sequence[int],
-        there: Sequence[int],
-        public: Floats,
-        failures: dict[int, str],
-    ) -> Floats:
-        """The private parts of the updates, of length one before, for all places; and who has none."""
-        sketches = self.sketch(replies.updates).numpy()
-        lengths = np.linalg.norm(sketches, axis=1)
-        units = np.divide(sketches, lengths[:, None], out=np.zeros_like(sketches), where=lengths[:, None] > 0)
-        beyond = units - (units @ public) @ public.T
-        if self.defence.new is not None:
-            shares = (beyond[there] ** 2).sum(1)
-            usual = float(np.median(np.asarray(state["lengths"], dtype=np.float64)))
-            for share, place in zip(shares, there, strict=True):
-                known = share < self.defence.new and share < FAR_BELOW * float(np.median(shares))
-                if known or lengths[place] < self.defence.new * usual:
-                    failures[asked[place]] = NOT_NEW
-        good = [place for place in there if asked[place] not in failures]
-        for place in good:
-            others = beyond[[other for other in good if other != place]].sum(0)
-            size = float(others @ others)
-            if size > 0:
-                beyond[place] = beyond[place] - (beyond[place] @ others / size) * others
-        found: Floats = beyond
+    def _new(
+        self, state: Mapping[str, NDArray[np.generic]], before: Floats, private: Floats, lengths: Floats
+    ) -> NDArray[np.bool_]:
+        """Which updates say something: beside the public span there is a part that is not the last answer again."""
+        if self.defence.new is None:
+            return np.ones(len(private), dtype=bool)
+        squares = (before**2).sum(1)
+        along = np.divide((before * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+        shares = ((private - along[:, None] * before) ** 2).sum(1)
+        usual = float(np.median(np.asarray(state["lengths"], dtype=np.float64)))
+        known = (shares < self.defence.new) & (shares < FAR_BELOW * float(np.median(shares)))
+        found: NDArray[np.bool_] = ~(known | (lengths < self.defence.new * usual))
         return found
 
     def _remember(
@@ -172,7 +163,7 @@ class Watch:
         if self.defence.data is None and self.defence.alike is None:
             return memory
         if len(there) >= FEWEST:
-            memory = memory.with_private(at, private[there])
+            memory = memory.with_private(at, _beside_others(private))
         if self.defence.data is not None:
             for place, signal in zip(there, memory.signals(at, ORDINARY), strict=True):
                 if signal is not None:
@@ -202,8 +193,7 @@ class Watch:
         for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
             figures.harm[place] = harm
         if self.defence.leak is not None and len(there) >= FEWEST:
-            beside = np.stack([np.median(np.delete(gains, row, axis=0), axis=0) for row in range(len(gains))])
-            memory = memory.with_gains(at, gains - beside)
+            memory = memory.with_gains(at, gains - median_of_others(gains))
             for place, own in zip(there, at, strict=True):
                 figures.leak[place] = self.parts.difference(memory.gains[own].astype(np.float64))
         return memory
@@ -211,6 +201,37 @@ class Watch:
     def _left_out(self, asked: Sequence[int], figures: _Figures) -> frozenset[int]:
         limit, found = self.defence.screen, zip(asked, figures.findings().harm, strict=True)
         return frozenset(i for i, harm in found if limit is not None and harm is not None and harm > limit)
+
+
+def median_of_others(values: Floats) -> Floats:
+    """For every row [m, …] the median of the other rows, entry by entry; m is 2 or more.
+
+    >>> median_of_others(np.array([[1.0], [5.0], [2.0], [9.0]])).ravel().tolist()
+    [5.0, 2.0, 5.0, 2.0]
+    """
+    order = np.sort(values, axis=0)
+    rank = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
+    lower = np.take_along_axis(order, np.where(rank <= low, low + 1, low), axis=0)
+    upper = np.take_along_axis(order, np.where(rank <= high, high + 1, high), axis=0)
+    found: Floats = (lower + upper) / 2
+    return found
+
+
+def _beside_others(private: Floats) -> Floats:
+    """Each row [m, size] without its part along the sum of the others."""
+    others = private.sum(0) - private
+    squares = (others**2).sum(1)
+    along = np.divide((others * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+    beside: Floats = private - along[:, None] * others
+    return beside
+
+
+def _of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
+    """The vectors' directions, and their lengths."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    units = np.divide(vectors, lengths[:, None], out=np.zeros_like(vectors), where=lengths[:, None] > 0)
+    return units, lengths
 
 
 class _Figures:

@@ -1,0 +1,64 @@
+"""The mean of those updates that have others near them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from databazaar.aggregators.shares import refuse_share, suspects
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Krum:
+    """Multi-Krum. The score of an update is the sum of its squared distances to the m − f − 2 that are nearest to it,
+    where f is `share` of the m updates, rounded up, and at most (m − 1)/2. The mean of the `keep` updates with the
+    lowest scores is taken: without a number, of all but f; 1 is Krum itself. Equal scores are kept together.
+
+    Breakdown: f, with the paper's guarantee where m ≥ 2f + 3. Rounds may be shorter than that. Then the nearest f are
+    looked at, which still keeps out what is far from everybody: of three updates, the two that are nearest to each
+    other are kept. Of two updates or one nobody can tell which is wrong, and the mean is taken.
+
+    Blanchard, El Mhamdi, Guerraoui, Stainer: Machine learning with adversaries, NIPS 2017.
+    """
+
+    share: float = 0.3
+    keep: int | None = None
+    kind: ClassVar[str] = "krum"
+
+    def __post_init__(self) -> None:
+        refuse_share(self.kind, self.share)
+        keep = self.keep
+        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
+            raise BazaarError(f"aggregator krum: keep = {keep!r} must be a whole number of at least 1, or left out")
+
+    def init(self, params: Tensor) -> Tensor:
+        return params.new_empty(0)
+
+    def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
+        return state, step * nearest_mean(updates, suspects(self.share, len(updates)), self.keep)
+
+
+def nearest_mean(updates: Tensor, f: int, keep: int | None = None) -> Tensor:
+    """The mean of the updates with the lowest scores, of which f may be arbitrary."""
+    most = len(updates) - f
+    keep = most if keep is None else min(keep, most)
+    if keep == len(updates):
+        return updates.mean(0)
+    nearest = squared_distances(updates).sort(1).values[:, 1 : 1 + max(most - 2, f)]  # the first is its own, zero
+    scores = nearest.sum(1)
+    kept = (scores <= scores.kthvalue(keep).values).to(updates)
+    return kept @ updates / kept.sum()
+
+
+def squared_distances(updates: Tensor) -> Tensor:
+    """‖u_i − u_j‖² for every pair, from the differences themselves: nothing cancels, and the matrix is symmetric."""
+    import torch
+
+    apart = updates.new_zeros(len(updates), len(updates))
+    low, high = torch.triu_indices(len(updates), len(updates), 1, device=updates.device)
+    apart[low, high] = torch.pdist(updates).square()
+    return apart + apart.T
