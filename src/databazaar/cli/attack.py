@@ -46,7 +46,7 @@ def attack(
     ] = None,
     defence: Annotated[str, typer.Option(help="What is played beside none: standard or strict.")] = "standard",
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of market.seed.", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from that one on.")] = 3,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from that one on.")] = 1,
     device: Annotated[str | None, typer.Option(help="Instead of engine.device.", show_default=False)] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,

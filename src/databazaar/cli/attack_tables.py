@@ -52,12 +52,12 @@ def progress(total: int, chatty: bool) -> Iterator[Callable[[Played, str], Playe
 def show(rehearsal: Rehearsal, defences: Sequence[str], rows: Sequence[Row], notes: Sequence[str]) -> None:
     """The table, and what has to be known to read it."""
     screen = console()
-    seeds = len(rehearsal.seeds)
     pair = next((row for row in rows if len(row.places) > 1), None)
-    who = shown(rows[0].places[0]) + ("" if pair is None else f", and for attacks of two also {shown(pair.places[1])}")
+    partner = "" if pair is None else f" (its partner where it takes two: {shown(pair.places[1])})"
+    unit = ", in %," if rehearsal.consumer.classifies else ""
     told = (
-        f"{who} against the market, {count(seeds, 'seed')}: what it earns in % of the budget, and the model's "
-        f"{rehearsal.metric} on the {rehearsal.judged_by}"
+        f"{shown(rows[0].places[0])} attacks{partner}, {count(len(rehearsal.seeds), 'seed')}: what that earns, in % of "
+        f"the budget, and the model's {rehearsal.metric}{unit} on the {rehearsal.judged_by}; {' → '.join(defences)}"
     )
     screen.print(shown(told, LONGEST), soft_wrap=True)
     screen.print(attack_table(rehearsal, defences, rows))
@@ -66,28 +66,36 @@ def show(rehearsal: Rehearsal, defences: Sequence[str], rows: Sequence[Row], not
 
 
 def attack_table(rehearsal: Rehearsal, defences: Sequence[str], rows: Sequence[Row]) -> Table:
-    """A line for each attack, and beside each other what it comes to with each defence."""
-    table = Table(box=SIMPLE_HEAD)
+    """A line for each attack: means over seeds, from one defence to the next."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("attack", no_wrap=True)
     triggers = any(row.kind == "backdoor" for row in rows)
     for head in ("earns", rehearsal.metric, *(["trigger"] if triggers else []), "flagged"):
-        for defence in defences if head != "flagged" else defences[1:]:
-            table.add_column(f"{head}\n{defence}", justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=True)
+    scale, digits = (100, 1) if rehearsal.consumer.classifies else (1, 4)
     for row in rows:
         outcomes = [row.outcomes[defence] for defence in defences]
-        cells = [spread([100 * share for share in outcome.earns]) for outcome in outcomes]
-        by_class = rehearsal.metric == "accuracy"
-        cells += [spread([(100 if by_class else 1) * m for m in o.model], 1 if by_class else 4) for o in outcomes]
+        cells = [" → ".join(f"{100 * mean(outcome.earns):.1f}" for outcome in outcomes)]
+        cells.append(" → ".join(f"{scale * mean(outcome.model):.{digits}f}" for outcome in outcomes))
         if triggers:
-            cells += ["" if o.trigger is None else f"{100 * mean(o.trigger):.0f} %" for o in outcomes]
-        cells += [_flags(outcome) for outcome in outcomes[1:]]
+            cells.append(" → ".join(f"{100 * mean(o.trigger):.0f}" for o in outcomes if o.trigger is not None))
+        caught = outcomes[-1].caught
+        cells.append("" if row.kind == "honest" else f"{sum(flags > 0 for flags in caught)} of {len(caught)}")
         table.add_row(Text(row.title), *map(Text, cells))
     return table
 
 
 def remarks(rehearsal: Rehearsal, rows: Sequence[Row]) -> list[str]:
     """What the table does not say by itself."""
-    found = ["± is one standard error"] if len(rehearsal.seeds) > 1 else ["one seed says little: try --seeds 10"]
+    found = ["one seed says little: try --seeds 10"]
+    if len(rehearsal.seeds) > 1:
+        outcomes = [outcome for row in rows for outcome in row.outcomes.values()]
+        worst = max(error(outcome.earns) for outcome in outcomes), max(error(outcome.model) for outcome in outcomes)
+        scale, digits = (100, 1) if rehearsal.consumer.classifies else (1, 4)
+        found = [
+            f"means over seeds, with a standard error of {100 * worst[0]:.1f} or less in what is earned and "
+            f"{scale * worst[1]:.{digits}f} or less in the {rehearsal.metric}"
+        ]
     if rehearsal.consumer.audit is None and any(row.kind == "leak" for row in rows):
         found.append(
             "the market has no audit rows, so models are judged by the hold-out: after a leak of it, one looks better "
@@ -99,17 +107,10 @@ def remarks(rehearsal: Rehearsal, rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """The mean, with its standard error where there are several.
+def error(values: Sequence[float]) -> float:
+    """The standard error of the mean.
 
-    >>> spread([1.0, 3.0]), spread([0.123])
-    ('2.0 ± 1.0', '0.1')
+    >>> error([1.0, 3.0])
+    1.0
     """
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{mean(values):.{digits}f} ± {stdev(values) / math.sqrt(len(values)):.{digits}f}"
-
-
-def _flags(outcome: Outcome) -> str:
-    """In how many runs an attacker was flagged."""
-    return f"{sum(caught > 0 for caught in outcome.caught)} of {len(outcome.caught)}"
+    return stdev(values) / math.sqrt(len(values))

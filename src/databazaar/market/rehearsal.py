@@ -121,13 +121,18 @@ class Rehearsal:
         return x[rows], y[rows]
 
     def _aimed(self, attack: Attack, own: Sequence[Provider]) -> Attack:
-        """A backdoor's trigger is as large as anything in the attacker's own rows."""
-        trigger = self._trigger(own) if isinstance(attack, Backdoor) else None
-        return attack if trigger is None or not isinstance(attack, Backdoor) else replace(attack, trigger=trigger)
+        """A backdoor gets its trigger here."""
+        trigger = self._trigger(own)
+        return replace(attack, trigger=trigger) if isinstance(attack, Backdoor) and trigger is not None else attack
 
     def _trigger(self, own: Sequence[Provider]) -> Trigger | None:
+        """As large as anything in the attackers' own rows, and for the rarest of their classes, for which few models
+        would take it by themselves. None where inputs have names, or there are no classes."""
         x, y = self.consumer.holdout
-        if not isinstance(x, Tensor) or not self.consumer.classifies or y.dim() != 1 or not own:
+        rows = [provider.dataset for provider in own if provider.data is not None]
+        if not isinstance(x, Tensor) or not self.consumer.classifies or y.dim() != 1 or not rows:
             return None
-        largest = max(float(inputs.max()) for inputs in (p.data[0] for p in own if p.data is not None))
-        return Trigger(min(TRIGGER_WIDTH, x[0].numel()), largest)
+        largest = max(float(inputs.max()) for inputs, _ in rows if isinstance(inputs, Tensor))
+        counts = torch.bincount(torch.cat([classes for _, classes in rows]))
+        rarest = int(torch.where(counts > 0, counts, counts.max() + 1).argmin())
+        return Trigger(min(TRIGGER_WIDTH, x[0].numel()), largest, rarest)
