@@ -114,7 +114,7 @@ def test_rules_of_ours_survive_json() -> None:
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"aggregator": {"kind": "median"}}, ["aggregator.kind = 'median' must be one of 'mean'", "install"]),
+        ({"aggregator": {"kind": "mode"}}, ["aggregator.kind = 'mode' must be one of 'mean', 'median',", "install"]),
         ({"aggregator": {"trim": 3}}, ["aggregator.trim is not a setting", "use kind, or remove it"]),
         ({"payment": {"kind": "gain"}}, ["payment.kind = 'gain' must be one of 'price-per-access'", "install"]),
         ({"payment": "free"}, ["payment = 'free' must be a section", "change it"]),

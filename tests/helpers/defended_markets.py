@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar import Memory, Sampler
+from databazaar import Memory, Sampler, Uniform
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms, message_of, status_of
@@ -72,7 +72,7 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
         if n > 1 and rng.random() < alike:
             one, other = sorted(rng.choice(n, 2, replace=False).tolist())
             pairs.append((one, other, float(rng.random())))
-        error = figures(lambda: float(rng.uniform(0.01, 0.5)), 0.0)
+        error = figures(lambda: float(rng.uniform(0.01, 1.0)), 0.0)
         return gains, Findings(
             harm=figures(lambda: float(rng.normal(1.0, 2.0))),
             leak=figures(lambda: 9.0 if rng.random() < flags else float(rng.normal())),
@@ -82,6 +82,29 @@ def random_measures(seed: int, *, failing: float = 0.1, flags: float = 0.05, ali
         )
 
     return measure
+
+
+def offers_of(prices: list[int], owners: int, **more: Any) -> list[Offer]:
+    return [Offer(f"p{i}", f"owner {i % owners}", price, **more) for i, price in enumerate(prices)]
+
+
+def scripted(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
+    """Everybody is asked in every round. p0 is cleared with its eighth answer and p1 flagged with its fourth; p2 is
+    doubted in the end, and of p3 nothing is ever known. In one round p3 fails."""
+    gains = {i: None if (i, round) == (3, 5) else 0.01 * i for i in drawn.asked}
+    leak, signal = {1: 99.0 if round == 3 else 0.5}, {0: 1.0, 2: 0.1}
+    return gains, Findings(
+        leak=[leak.get(i) for i in drawn.asked],
+        signal=[signal.get(i) for i in drawn.asked],
+        error=[0.2 if i in signal else None for i in drawn.asked],
+        alike=[(2, 3, 0.9)] if round == 6 else [],
+    )
+
+
+def scripted_rules(**more: Any) -> RuleBook:
+    sampler = Uniform(replacement=False)
+    offers = [Offer(f"p{i}", f"p{i}", 50) for i in range(4)]
+    return rules_with(replace(EVERY_RULE, cap=None), offers, budget=1900, per_round=4, sampler=sampler, **more)
 
 
 def standing_at(round: int, state: np.ndarray) -> State:
@@ -99,9 +122,9 @@ def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: 
     settled = rules.settle(state, drawn, gains, chances, findings)
     failures = ["no reply" if gain is None else None for gain in gains]
     scores = before.utility, None, after.utility, None
-    result = Settlement(gains, failures, chances, settled.paid, *scores)
-    more = {"held": settled.held, "released": settled.released, "returned": settled.returned, "findings": findings}
-    accounts.settle(round, drawn, replace(result, **more), replace(after, sampler=settled.state))
+    later = settled.held, settled.released, settled.returned, None if rules.defence.off else findings
+    result = Settlement(gains, failures, chances, settled.paid, *scores, (), *later)
+    accounts.settle(round, drawn, result, replace(after, sampler=settled.state))
     return settled.state
 
 

@@ -10,10 +10,14 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from databazaar.ledger import Entry, RuleBook, Terms
+from databazaar.defence import Findings
+from databazaar.ledger import Drawn, Entry, RuleBook, Terms
 from databazaar.ledger.chain import GENESIS
-from databazaar.ledger.rulebook import message_of, status_of
+from databazaar.ledger.rulebook import Settled, message_of, status_of
+
+FREEING = ("release", "return")
 
 
 def first_broken(entries: Sequence[Entry]) -> int | None:
@@ -46,10 +50,22 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
         if ended is None:
             break
         assert drawn is not None
-        state, model, last = rules.learn(state, drawn, ended.body["gains"]), ended.body["model"], ended.body
-    rounds = book.rounds
+        state, model, last = _settled(rules, state, drawn, ended).state, ended.body["model"], ended.body
+    rounds, in_the_end = book.rounds, [one for one in past[1:] if one.round is None]
+    for one in in_the_end:
+        book.apply(one)
+    held, freed = dict(book.held_back), [one for one in under_way if one.kind in FREEING]
+    under_way = [one for one in under_way if one.kind not in FREEING]
     book.apply(entry)
+    if entry.kind in FREEING:
+        whole = drawn is not None and (rounds, 2 * len(drawn.draws)) == (entry.round, len(under_way))
+        assert not in_the_end if whole else entry.round is None and not freed
+        return
     if entry.kind == "close":
+        back = rules.returned_at_close(state)
+        everybody = range(len(rules.terms.roster))
+        assert not freed and not held
+        _frees(rules, in_the_end, [i for i in everybody if i not in back], back)
         stopped, body = rules.stopped(book), entry.body
         assert stopped is not None and not under_way and body["stop"] == stopped._asdict()
         assert (body["spent"], body["refunded"]) == (book.spent, book.budget - book.spent)
@@ -59,7 +75,7 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
             after = ("utility", "loss") if last["reached"] is None else ("reached", "reached_loss")
             assert (body["utility"], body["loss"]) == tuple(last[name] for name in after)
         return
-    assert drawn is not None and entry.round == rounds
+    assert drawn is not None and entry.round == rounds and not in_the_end and (entry.kind == "round" or not freed)
     expected = ["reserve"] * len(drawn.draws) + ["post or void"] * len(drawn.draws) + ["round"]
     wanted, draw = expected[len(under_way)], len(under_way) % len(drawn.draws)
     assert entry.kind in wanted
@@ -67,9 +83,11 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
         assert (entry.draw, entry.provider) == (draw, rules.terms.roster.ids[drawn.draws[draw]])
         return
     body, settled = entry.body, under_way[len(drawn.draws) :]
-    paid = [one.amount if one.kind == "post" else 0 for one in settled]
+    paid, back = (
+        [one.amount if one.kind == "post" else 0 for one in settled],
+        [one.body.get("held", 0) for one in settled],
+    )
     assert [one.kind == "post" for one in settled] == [gain is not None for gain in body["gains"]]
-    assert paid == rules.pay(drawn, body["gains"])
     assert np.shape(body["probabilities"]) == drawn.probabilities.shape
     assert np.allclose(body["probabilities"], drawn.probabilities, rtol=1e-9, atol=0)
     by_provider = dict(zip(drawn.draws.tolist(), body["gains"], strict=True))
@@ -79,4 +97,25 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
         assert (body["utility"], body["loss"]) == (last["reached"], last["reached_loss"])
     if body["reached"] is None or not any(gain is not None for gain in body["gains"]):
         assert body["model"] == model
-    rules.learn(state, drawn, body["gains"])
+    found = _settled(rules, state, drawn, entry)
+    assert (paid, back) == (found.paid, found.held)
+    _frees(rules, freed, found.released, found.returned)
+    assert not {*found.released, *found.returned} & {rules.terms.places[provider] for provider in held}
+
+
+def _settled(rules: RuleBook, state: NDArray[np.float64], drawn: Drawn, ended: Entry) -> Settled:
+    """What a round comes to by its findings."""
+    body, findings = ended.body, None
+    if "findings" in body:
+        assert not rules.defence.off
+        findings = Findings.of(body["findings"], len(drawn.asked), len(rules.terms.roster))
+    return rules.settle(state, drawn, body["gains"], body["probabilities"], findings)
+
+
+def _frees(rules: RuleBook, freed: Sequence[Entry], released: Sequence[int], returned: Sequence[int]) -> None:
+    """These entries, in the order of the roster, release and return for whom they should."""
+    places = [rules.terms.places[one.provider or ""] for one in freed]
+    assert places == sorted(set(places)) and not any(one.body for one in freed)
+    assert all(
+        place in (released if one.kind == "release" else returned) for place, one in zip(places, freed, strict=True)
+    )

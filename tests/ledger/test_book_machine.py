@@ -20,8 +20,10 @@ from databazaar.samplers import SAMPLERS
 PRICES = {"a": 1, "b": 3, "c": 7}
 
 
-def access(kind: Any, round: int | None, draw: int | None, provider: str | None, amount: int | None) -> Entry:
-    return Entry(1, kind, round, draw, provider, amount, {})
+def access(
+    kind: Any, round: int | None, draw: int | None, provider: str | None, amount: int | None, **body: Any
+) -> Entry:
+    return Entry(1, kind, round, draw, provider, amount, body)
 
 
 class BookMachine(RuleBasedStateMachine):
@@ -33,6 +35,7 @@ class BookMachine(RuleBasedStateMachine):
         self.open: dict[tuple[int, int], str] = {}
         self.settled: set[tuple[int, int]] = set()
         self.paid = dict.fromkeys(PRICES, 0)
+        self.held_back = dict.fromkeys(PRICES, 0)
         self.asked = self.voided = self.unpaid = 0
         self.closed = False
 
@@ -58,22 +61,46 @@ class BookMachine(RuleBasedStateMachine):
         kind=st.sampled_from(["post", "post", "void"]),
         key=keys,
         other=st.sampled_from([None, None, *PRICES]),
-        off=st.sampled_from([0, 0, 0, 1, -1]),
+        off=st.sampled_from([0, 0, 0, 1, -1, -2]),
+        held=st.sampled_from([None, None, -1, 0, 1, 2, 1.0, True]),
     )
-    def settle(self, kind: str, key: tuple[int, int], other: str | None, off: int) -> None:
+    def settle(self, kind: str, key: tuple[int, int], other: str | None, off: int, held: Any) -> None:
         provider = other or self.open.get(key, "a")
         amount = PRICES[provider] + off
         less = kind == "post" and 0 <= amount <= PRICES[provider]  # paid may be less than reserved, a void is all of it
         fine = not self.closed and self.open.get(key) == provider and (off == 0 or less)
-        self._try(access(kind, *key, provider, amount), fine)
+        if kind == "post" and held is not None:
+            fine = fine and type(held) is int and 0 < held <= -off
+        body = {} if held is None else {"held": held}
+        self._try(access(kind, *key, provider, amount, **body), fine)
         if fine:
             del self.open[key]
             self.settled.add(key)
             if kind == "post":
                 self.paid[provider] += amount
-                self.unpaid -= off
+                self.unpaid -= off + (held or 0)
+                self.held_back[provider] += held or 0
             else:
                 self.voided += amount
+
+    @rule(
+        kind=st.sampled_from(["release", "return"]),
+        provider=st.sampled_from([*PRICES, "stranger"]),
+        off=st.sampled_from([0, 0, 0, 1, -1]),
+        draw=st.sampled_from([None, None, None, 0]),
+        round=st.sampled_from([None, 0, 7]),
+    )
+    def settle_held_back(self, kind: str, provider: str, off: int, draw: int | None, round: int | None) -> None:
+        """All of it at once, or nothing."""
+        amount = self.held_back.get(provider, 0)
+        fine = not self.closed and amount > 0 and off == 0 and draw is None
+        self._try(access(kind, round, draw, provider, amount + off), fine)
+        if fine:
+            self.held_back[provider] = 0
+            if kind == "release":
+                self.paid[provider] += amount
+            else:
+                self.unpaid += amount
 
     @rule(missing=st.integers(0, 3), kind=st.sampled_from(["reserve", "post", "void"]))
     def leave_out_a_field(self, missing: int, kind: str) -> None:
@@ -84,7 +111,7 @@ class BookMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.settled) > 3)
     @rule()
     def close(self) -> None:
-        fine = not self.closed and not self.open
+        fine = not self.closed and not self.open and not any(self.held_back.values())
         self._try(access("close", None, None, None, None), fine)
         self.closed |= fine
 
@@ -103,6 +130,7 @@ class BookMachine(RuleBasedStateMachine):
         assert book.spent == sum(self.paid.values())
         assert (book.voided, book.unpaid) == (self.voided, self.unpaid)
         assert book.held == sum(PRICES[who] for who in self.open.values())
+        assert book.held_back == {who: amount for who, amount in self.held_back.items() if amount}
         assert book.left == book.budget - self.asked
         assert {p: book.pay.get(p, 0) for p in PRICES} == self.paid
         assert {k: v[0] for k, v in book.reserved.items()} == self.open

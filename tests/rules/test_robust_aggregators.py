@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -34,7 +36,15 @@ from databazaar.aggregators.sorting import in_order
 from databazaar.engines.protocol import LIMIT
 
 Array = NDArray[np.float64]
-PLAIN = [Median(), TrimmedMean(0.2), TrimmedMean(), Krum(), Krum(0.5), Krum(0.2, keep=1), GeometricMedian()]
+PLAIN: list[Aggregator] = [
+    Median(),
+    TrimmedMean(0.2),
+    TrimmedMean(),
+    Krum(),
+    Krum(0.5),
+    Krum(0.2, keep=1),
+    GeometricMedian(),
+]
 """Rules that look at the updates of a round alone."""
 ROBUST: list[Aggregator] = [*PLAIN, CentredClipping(), CentredClipping(0.5), FLTrust()]
 SIZES, SEEDS = st.integers(1, 12), st.integers(0, 10**6)
@@ -66,7 +76,7 @@ def slow_krum(updates: Array, f: int, keep: int) -> Array:
         scores.append(sum(apart[: max(len(updates) - f - 2, f)]))
     worst = sorted(scores)[keep - 1]
     kept = [update for update, score in zip(updates, scores, strict=True) if score <= worst]
-    return np.mean(kept, axis=0)
+    return np.asarray(np.mean(kept, axis=0))
 
 
 def slow_clipping(rounds: Sequence[Array], radius: float) -> list[Array]:
@@ -100,6 +110,19 @@ def sum_of_distances(centre: Array, updates: Array) -> float:
 @pytest.mark.parametrize("aggregator", ROBUST, ids=repr)
 def test_each_keeps_the_promises(aggregator: Aggregator) -> None:
     check_aggregator(aggregator)
+
+
+@dataclass(frozen=True)
+class Forgetful(FLTrust):
+    kind: ClassVar[str] = "test-forgetful"
+
+    def guide(self, state: Tensor, reference: Tensor) -> Tensor:
+        return torch.stack([state.new_zeros(5), reference])
+
+
+def test_check_aggregator_looks_at_the_guide_too() -> None:
+    with pytest.raises(AssertionError, match="guide must be a pure function to a state"):
+        check_aggregator(Forgetful())
 
 
 def test_ours_are_all_known_by_their_kind() -> None:

@@ -70,6 +70,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             "paid": a.paid,
             "paid_amount": report.currency.amount(a.paid),
             "failure": a.failure or "",
+            **({"held": a.held, "held_amount": report.currency.amount(a.held)} if "defence" in report.rules else {}),
         }
         for round in report.rounds
         for a in round.accesses
@@ -124,5 +125,6 @@ def file_names(providers: Sequence[str]) -> list[str]:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
+    held = ["held", "held_amount"] if "defence" in report.rules else []
+    columns = ["round", "draw", "paid", "paid_amount", *held, "failure", "why"]
     return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])

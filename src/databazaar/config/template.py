@@ -64,7 +64,8 @@ alpha = 0.01               # above 0, up to 1: the share of the money kept even 
 # eta = 0.05               # for osmd: or set eta and alpha by hand, without switches
 
 # [aggregator]             # how the updates of a round become one step of the model
-# kind = "mean"            # the mean of all that were valid
+# kind = "mean"            # the mean of all that were valid; or one that a minority cannot spoil: "median",
+                           # "trimmed-mean", "krum", "geometric-median", "centred-clipping", "fltrust"
 
 # [payment]                # what an access is paid
 # kind = "price-per-access"   # the provider's price, for every valid update; or "price-per-row": for each of its rows

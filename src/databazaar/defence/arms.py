@@ -77,9 +77,9 @@ class Arms:
         merge = getattr(self.sampler, "merge", None)
         if merge is not None:
             outer = self._outer(changed, len(court.arm))
-            for left in np.flatnonzero(before.arm == np.arange(len(before.arm))).tolist():
-                if court.arm[left] != left:
-                    outer = merge(outer, int(court.arm[left]), left)
+            places = np.arange(len(court.arm))
+            for left in np.flatnonzero((before.arm == places) & (court.arm != places)).tolist():
+                outer = merge(outer, int(court.arm[left]), left)
             changed[: len(outer)] = outer
         changed[-1 - COLUMNS * len(court.arm) : -1] = court.vector()
         return changed

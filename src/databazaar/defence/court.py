@@ -14,7 +14,7 @@ Places = NDArray[np.int64]
 
 OPEN, CLEARED, LEAK, NO_DATA = 0.0, 1.0, 2.0, 3.0
 """Standings. Pay beyond the floor is held back of who is open; who has a leak or no data is flagged."""
-UNKNOWN = 99.0
+UNKNOWN = float("inf")
 """What a provider has shown while nobody has looked."""
 COLUMNS = 6
 
@@ -59,6 +59,11 @@ class Court:
     def arms(self) -> Places:
         """The places that stand for an arm."""
         return np.flatnonzero(self.arm == np.arange(len(self.arm)))
+
+    @property
+    def sharing(self) -> Places:
+        """How many providers share the arm of each."""
+        return np.bincount(self.arm, minlength=len(self.arm))[self.arm]
 
     @property
     def plain(self) -> bool:

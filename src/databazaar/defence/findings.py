@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from databazaar.errors import BazaarError
 
 Figures = Sequence[float | None]
 LISTS = ("length", "harm", "leak", "signal", "error")
+NOT_WRITTEN = "the findings of a round are not what a ledger writes"
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,19 @@ class Findings:
     @classmethod
     def of(cls, body: dict[str, Any], asked: int, providers: int) -> Findings:
         """The findings that `body` wrote of a round in which so many were asked, from anybody."""
+        if not isinstance(body, dict):
+            raise BazaarError(NOT_WRITTEN)
         known = {name: body.get(name, ()) for name in LISTS}
         pairs = body.get("alike", [])
         fine = set(body) <= {*LISTS, "alike"} and all(
             isinstance(figures, list | tuple)
             and len(figures) in (0, asked)
-            and all(figure is None or type(figure) in (int, float) for figure in figures)
+            and all(figure is None or _is_number(figure) for figure in figures)
             for figures in known.values()
         )
         fine = fine and isinstance(pairs, list) and all(_is_pair(pair, providers) for pair in pairs)
         if not fine:
-            raise BazaarError("the findings of a round are not what a ledger writes")
+            raise BazaarError(NOT_WRITTEN)
         return cls(**known, alike=[(one, other, float(cosine)) for one, other, cosine in pairs])
 
     def at(self, name: str, place: int) -> float | None:
@@ -62,4 +66,9 @@ def _is_pair(pair: Any, providers: int) -> bool:
     if not isinstance(pair, list | tuple) or len(pair) != 3:
         return False
     one, other, cosine = pair
-    return type(one) is type(other) is int and 0 <= one < other < providers and type(cosine) in (int, float)
+    return type(one) is type(other) is int and 0 <= one < other < providers and _is_number(cosine)
+
+
+def _is_number(figure: Any) -> bool:
+    """Finite, and no whole number that no float can hold: comparisons with NaN are false, whatever a limit says."""
+    return type(figure) in (int, float) and abs(figure) <= sys.float_info.max

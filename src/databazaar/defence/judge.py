@@ -13,7 +13,7 @@ from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, Court
+from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
 
@@ -86,7 +86,7 @@ def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[
             verdicts.append(Verdict(i, "no data", signal + 2 * error, LEAST))
         elif standing[i] == OPEN and shown[i] >= defence.data:
             standing[i] = CLEARED
-            verdicts.append(Verdict(i, "cleared", shown[i], defence.data))
+            verdicts.append(Verdict(i, "cleared", float(shown[i]), defence.data))
     court = replace(court, standing=standing, answers=answers, shown=shown)
     merged, alike = _merge(defence, court, findings)
     return Judged(merged, (*verdicts, *alike))
@@ -110,7 +110,7 @@ def doubted(defence: Defence, court: Court, provider: int) -> bool:
     """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
     if court.standing[provider] != OPEN:
         return bool(court.flagged[provider])
-    looked = court.answers[provider] >= FIRST_LOOK and court.shown[provider] < 99
+    looked = court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN
     if not defence.doubt:
         return not looked or bool(court.shown[provider] < 2 * IN_DOUBT)
     return looked and bool(court.shown[provider] < IN_DOUBT)

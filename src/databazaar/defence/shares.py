@@ -1,12 +1,12 @@
 """What of a round's pay is paid now, and what is held back until it is known whether there is data behind an answer.
 
-Exploration pays everybody. With n arms and the sampler's α, a draw picks each arm with a chance of α/n or more, so of
-what an access with the chance p costs, the share
+Exploration pays everybody. With n arms and the sampler's α, a draw picks each arm with a chance of α/n or so, and each
+of the m providers of an arm with an m-th of it. So of what an access with the chance p costs, the share
 
-    min(1, (α/n) / p)
+    min(1, (α/nm) / p)
 
 is the floor: in the mean over the draws that is what exploration alone would have paid, however often the provider was
-really drawn. The rest is for those who are cleared.
+really drawn; and the m of an arm have one floor between them. The rest is for those who are cleared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def now_and_held(
 
     Amounts are whole: what is below a coin waits in `rest` until it is one.
     """
-    asked, rest, n = court.asked.copy(), court.rest.copy(), len(court.arms)
+    asked, rest, explored = court.asked.copy(), court.rest.copy(), alpha / len(court.arms) / court.sharing
     place = {i: at for at, i in enumerate(dict.fromkeys(accesses.draws))}
     paid, held = [], []
     for i, quote, amount, chance in zip(*accesses, strict=True):
@@ -48,7 +48,7 @@ def now_and_held(
             paid.append(amount)
             held.append(0)
             continue
-        floor = amount * min(1.0, alpha / n / chance) + rest[i]
+        floor = amount * min(1.0, float(explored[i]) / chance) + float(rest[i])
         now = min(amount, int(floor))
         rest[i] = min(floor - now, 1.0)
         paid.append(now)

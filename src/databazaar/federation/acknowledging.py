@@ -20,7 +20,7 @@ from databazaar.federation.messages import (
     hear_reply,
     question_hash,
 )
-from databazaar.federation.receipts import MOST_ACCESSES, Receipt, Settled
+from databazaar.federation.receipts import MOST_ACCESSES, Freed, Receipt, Settled
 from databazaar.ledger.chain import GENESIS, Entry
 
 if TYPE_CHECKING:
@@ -34,8 +34,12 @@ PATIENCE, LAST_PATIENCE = 2.0, 10.0
 SHARE = 0.25
 """How much of them one provider may take."""
 log = logging.getLogger(__name__)
-Owed = tuple[int, Settled]
-"""An access, and the number of the entry that settled it."""
+Owed = tuple[int, Settled | Freed]
+"""An access or held-back pay, and the number of the entry that settled it."""
+_SAYS: dict[str, Callable[[Entry], Settled | Freed]] = {
+    **dict.fromkeys(("post", "void"), Settled.of),
+    **dict.fromkeys(("release", "return"), Freed.of),
+}
 
 
 class ReceiptSender:
@@ -64,10 +68,10 @@ class ReceiptSender:
         resumed = self._seq < 0 and bool(self._sent)
         for entry in entries:
             self._seq, self._head = entry.seq, entry.hash
-            if entry.kind in ("post", "void") and entry.provider is not None:
+            if entry.kind in _SAYS and entry.provider is not None:
                 owed = self._owed.setdefault(entry.provider, [])
                 if entry.seq > self._sent.get(entry.provider, -1):
-                    owed.append((entry.seq, Settled.of(entry)))
+                    owed.append((entry.seq, _SAYS[entry.kind](entry)))
             elif entry.kind == "round":
                 self._rounds += 1
             self._closed |= entry.kind == "close"
@@ -107,9 +111,11 @@ class ReceiptSender:
         while True:
             owed = self._owed[name]
             part, rest = owed[:MOST_ACCESSES], owed[MOST_ACCESSES:]
-            rounds = rest[0][1].round if rest else self._rounds
-            settled = tuple(access for _, access in part)
-            receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled)
+            after = rest[0][1].round if rest else None
+            rounds = self._rounds if after is None else after
+            settled = tuple(said for _, said in part if isinstance(said, Settled))
+            freed = tuple(said for _, said in part if isinstance(said, Freed))
+            receipt = Receipt(self._keys.market, self._run, name, self._seq, self._head, rounds, settled, freed)
             if not self._taken(name, receipt, max(0.0, until - self._clock())):
                 return False
             self._sent[name] = part[-1][0] if rest else self._seq

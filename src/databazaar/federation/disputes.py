@@ -13,7 +13,7 @@ from pathlib import Path
 
 from databazaar.errors import BazaarError, UncheckableError
 from databazaar.federation.exchange import Lost
-from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Receipt, Settled, contradictions, receipts_in
+from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Freed, Receipt, Settled, contradictions, receipts_in
 from databazaar.federation.records import ANSWERS, Answer, Record
 from databazaar.federation.signing import issued, verifies
 from databazaar.ledger.chain import Entry
@@ -95,6 +95,7 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
     wanted, providers = {receipt.seq for receipt in receipts}, {receipt.provider for receipt in receipts}
     heads: dict[int, str] = {}
     settled: dict[tuple[int, int], tuple[str, Settled]] = {}
+    freed: dict[tuple[str, int | None], Freed] = {}
     found, length = Findings(), 0
     for entry in entries:
         length += 1
@@ -106,7 +107,10 @@ def compare(entries: Iterable[Entry], helds: Sequence[Held]) -> Findings:
                 settled[how.round, how.draw] = entry.provider, how
             if how.reply:
                 found.named.setdefault(how.reply, []).append(how)
-    found.broken = [*_heads(receipts, heads, length), *_accesses(receipts, settled), *contradictions(receipts)]
+        elif entry.kind in ("release", "return") and entry.provider in providers:
+            freed[entry.provider, entry.round] = Freed.of(entry)
+    said = [*_accesses(receipts, settled), *_freed(receipts, freed)]
+    found.broken = [*_heads(receipts, heads, length), *said, *contradictions(receipts)]
     found.remarks = [remark for held in helds for remark in _remarks(held, settled)]
     return found
 
@@ -145,6 +149,20 @@ def _accesses(receipts: Sequence[Receipt], settled: Mapping[tuple[int, int], tup
                 found.append(f"{what}, and the ledger {here}")
             elif access.paid is None and access.reply and access.reason in UNANSWERED:
                 found.append(f"{what}: it acknowledges an answer, and denies that there was one")
+    return list(dict.fromkeys(found))
+
+
+def _freed(receipts: Sequence[Receipt], freed: Mapping[tuple[str, int | None], Freed]) -> list[str]:
+    """Held-back pay that was settled for a provider otherwise than the ledger says."""
+    found = []
+    for receipt in receipts:
+        for one in receipt.freed:
+            here = freed.get((receipt.provider, one.round))
+            if here != one:
+                says = "has nothing of it" if here is None else f"says {here}"
+                found.append(
+                    f"the market's receipt for {receipt.provider} says {one} {one.when}, and the ledger {says}"
+                )
     return list(dict.fromkeys(found))
 
 

@@ -1,8 +1,9 @@
 """Receipts: what the market signs for a provider, and the provider keeps.
 
 A receipt names an entry of the ledger by number and hash, and with it all that came before; and it says how the
-provider's accesses since the last receipt were settled, by which of its signed replies. From then on the market cannot
-put the ledger back, write it anew, or settle otherwise, without this provider being able to show it.
+provider's accesses since the last receipt were settled, by which of its signed replies, what of their pay is held back,
+and what became of what was. From then on the market cannot put the ledger back, write it anew, or settle otherwise,
+without this provider being able to show it. It says nothing of anybody else.
 
 Neither torch nor FLARE is needed to read one, and cryptography only to verify it.
 """
@@ -34,30 +35,54 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Settled:
     """How one access was settled: `paid`, or None and the `reason` for a void. `reply` is the hash of the signed reply,
-    empty where the market has none."""
+    empty where the market has none. `held` is what is due and held back."""
 
     round: int
     draw: int
     paid: int | None
     reason: str
     reply: str
+    held: int = 0
 
     @classmethod
     def of(cls, entry: Entry) -> Settled:
         """What a post or a void says."""
         paid = entry.amount if entry.kind == "post" else None
         said = str(entry.body.get("reason", "")), str(entry.body.get("reply", ""))
-        return cls(entry.round or 0, entry.draw or 0, paid, *said)
+        return cls(entry.round or 0, entry.draw or 0, paid, *said, entry.body.get("held", 0))
 
     def __str__(self) -> str:
         how = f"void ({self.reason})" if self.paid is None else f"paid {self.paid}"
+        how += f", {self.held} held back" if self.held else ""
         return how + (f" for the reply {self.reply[:16]}" if self.reply else " without a reply")
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What became of all that was held back of a provider: it was `released` to it, or went back to the consumer, in a
+    round or, where that is None, at the close."""
+
+    round: int | None
+    amount: int
+    released: bool
+
+    @classmethod
+    def of(cls, entry: Entry) -> Freed:
+        """What a release or a return says."""
+        return cls(entry.round, entry.amount or 0, entry.kind == "release")
+
+    @property
+    def when(self) -> str:
+        return "at the close" if self.round is None else f"in round {self.round}"
+
+    def __str__(self) -> str:
+        return f"{self.amount} of held-back pay {'released' if self.released else 'returned to the consumer'}"
 
 
 @dataclass(frozen=True)
 class Receipt:
     """What the market's server signs: `rounds` rounds are accounted for, and entry `seq` of the ledger has the hash
-    `head`."""
+    `head`. What there is nothing to say of is not written: where nothing is held back, it is as it always was."""
 
     market: str
     run: str
@@ -66,11 +91,14 @@ class Receipt:
     head: str
     rounds: int
     accesses: tuple[Settled, ...]
+    freed: tuple[Freed, ...] = ()
 
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
-        return canonical({"kind": "receipt", **asdict(self)}).encode()
+        said = {"kind": "receipt", **asdict(self)}
+        said["accesses"] = [{n: v for n, v in one.items() if n != "held" or v} for one in said["accesses"]]
+        return canonical({name: value for name, value in said.items() if name != "freed" or value}).encode()
 
     @property
     def server(self) -> str:
@@ -84,19 +112,27 @@ class Receipt:
             found = json.loads(text)
             if found.pop("kind") != "receipt":
                 return None
-            receipt = cls(**{**found, "accesses": tuple(Settled(**one) for one in found["accesses"])})
+            accesses, freed = found.pop("accesses"), found.pop("freed", ())
+            settled = tuple(Settled(**one) for one in accesses), tuple(Freed(**one) for one in freed)
+            receipt = cls(**found, accesses=settled[0], freed=settled[1])
             sound = all(isinstance(value, str) for value in (receipt.market, receipt.run, receipt.provider))
             sound &= all(type(value) is int and value >= 0 for value in (receipt.seq, receipt.rounds))
             sound &= is_hash(receipt.head)
-            return receipt if sound and all(map(_sound, receipt.accesses)) and receipt.text == text else None
+            sound &= all(map(_sound, receipt.accesses)) and all(map(_sound_freed, receipt.freed))
+            return receipt if sound and receipt.text == text else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
 
 def _sound(access: Settled) -> bool:
-    numbers = [access.round, access.draw, *([] if access.paid is None else [access.paid])]
+    numbers = [access.round, access.draw, access.held, *([] if access.paid is None else [access.paid])]
     texts = isinstance(access.reason, str) and (access.reply == "" or is_hash(access.reply))
     return texts and all(type(number) is int for number in numbers)
+
+
+def _sound_freed(freed: Freed) -> bool:
+    known = freed.round is None or type(freed.round) is int
+    return known and type(freed.amount) is int and type(freed.released) is bool
 
 
 @dataclass(frozen=True)
@@ -186,6 +222,7 @@ def contradictions(receipts: Sequence[Receipt]) -> list[str]:
     """Where the market has signed two things of one run that cannot both be true."""
     heads: dict[tuple[str, int], str] = {}
     settled: dict[tuple[str, str, int, int], Settled] = {}
+    freed: dict[tuple[str, str, int | None], Freed] = {}
     found = []
     for receipt in receipts:
         if heads.setdefault((receipt.run, receipt.seq), receipt.head) != receipt.head:
@@ -194,4 +231,7 @@ def contradictions(receipts: Sequence[Receipt]) -> list[str]:
             before = settled.setdefault((receipt.run, receipt.provider, access.round, access.draw), access)
             if before != access:
                 found.append(f"round {access.round}, draw {access.draw}: one receipt says {before}, another {access}")
+        for one in receipt.freed:
+            if (first := freed.setdefault((receipt.run, receipt.provider, one.round), one)) != one:
+                found.append(f"one receipt says {first} {one.when}, another {one}")
     return list(dict.fromkeys(found))

@@ -109,9 +109,9 @@ def earnings(
     """One line a run, in the order they began; a statement is compared with `run`, else with the run that it is for,
     or with the last one where it does not say.
 
-    `unpaid_rounds` were answered and not paid, `unknown_rounds` are in the statement and not in the record. Of the
-    answers, the market's receipts name those that are `acknowledged`; they are over the `denied_rounds` and do not name
-    the answer. In the `disputed_rounds` the statement pays otherwise than the receipts say.
+    `unpaid_rounds` were answered, and neither paid nor held back; `unknown_rounds` are in the statement and not in the
+    record. Of the answers, the market's receipts name those that are `acknowledged`; they are over the `denied_rounds`
+    and do not name the answer. In the `disputed_rounds` the statement pays otherwise than the receipts say.
     """
     runs: dict[str, list[Answer]] = {}
     for answer in record:
@@ -158,13 +158,14 @@ def _line(
             "the statement cannot be read: ask the operator for `bazaar statement RUN --provider NAME --json`"
         ) from None
     paid = {round for round, amount in items if amount}
+    held = {int(item["round"]) for item in given if item.get("held")}
     return Earnings(
         **{
             **asdict(counted),
-            "paid": sum(amount for _, amount in items),
+            "paid": statement.get("pay", sum(amount for _, amount in items)),
             "pay_text": pay_text,
             "why": str(statement.get("why") or ""),
-            "unpaid_rounds": tuple(sorted(ok - paid)),
+            "unpaid_rounds": tuple(sorted(ok - paid - held)),
             "unknown_rounds": tuple(sorted({round for round, _ in items if round in paid} - ok)),
             "disputed_rounds": tuple(
                 sorted(

@@ -129,6 +129,7 @@ class Book:
         who, reserved = self.reserved.get(key, (None, 0))
         if who != provider or not 0 <= amount <= reserved or (entry.kind == "void" and amount != reserved):
             raise LedgerError(f"{entry}: nothing like it is reserved")
+        held = self._held_of(entry, reserved - amount) if "held" in entry.body and entry.kind == "post" else 0
         del self.reserved[key]
         self.settled.add(key)
         if entry.kind == "void":
@@ -137,7 +138,6 @@ class Book:
                 return
             self.failures[provider] = self.failures.get(provider, 0) + 1
             return
-        held = self._held_of(entry, reserved - amount) if "held" in entry.body else 0
         self.spent += amount
         self.unpaid += reserved - amount - held
         self.pay[provider] = self.pay.get(provider, 0) + amount

@@ -142,21 +142,18 @@ class Record:
         self.purses.add(purse)
         self._next = chances
 
-    def ends(
-        self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = (), freed: Iterable[Entry] = ()
-    ) -> None:
+    def ends(self, lines: Iterable[Line], scores: Scores, verdicts: Iterable[Verdict] = ()) -> None:
         """The round that began last is settled."""
         assert self._next is not None
         self.verdicts.extend((len(self.rounds), verdict) for verdict in verdicts)
-        self.closes(freed)
         self.rounds.add(len(self.rounds), lines, scores)
         self._chances.add(self._next)
         self._next = None
 
-    def closes(self, freed: Iterable[Entry]) -> None:
-        """Held-back pay was settled, in a round or in the end."""
-        found = ((one.round, one.provider or "", one.amount or 0, one.kind == "release") for one in freed)
-        self.freed.extend(Freed(*one) for one in found)
+    def frees(self, place: int, entry: Entry) -> None:
+        """Held-back pay of who is at this place was settled, in the round that ended last or at the close."""
+        self.freed.append(Freed(entry.round, entry.provider or "", entry.amount or 0, entry.kind == "release"))
+        self.rounds.free(place, entry.kind == "release")
 
     @property
     def stride(self) -> int:

@@ -260,7 +260,10 @@ class _Replay:
             return None
         if self.rules.defence.off:
             raise LedgerError(f"{entry}: has findings, and the terms no defence")
-        return Findings.of(entry.body["findings"], len(drawn.asked), len(self.terms.roster))
+        try:
+            return Findings.of(entry.body["findings"], len(drawn.asked), len(self.terms.roster))
+        except BazaarError as reason:
+            raise LedgerError(f"{entry}: {reason}") from None
 
     def _check_payments(self, entry: Entry, settled: Settled) -> None:
         paid = [(one.amount or 0) if one.kind == "post" else 0 for one in self.settled]
@@ -313,7 +316,12 @@ class _Replay:
                 drawn.quotes,
                 settled.held,
             )
-            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts, self.freed)
+            self.audit.record.ends(zip(*columns, strict=True), scores, settled.verdicts)
+            self._note_freed(self.audit.record)
+
+    def _note_freed(self, record: Record) -> None:
+        for one in self.freed:
+            record.frees(self.terms.places[one.provider or ""], one)
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body
@@ -341,7 +349,7 @@ class _Replay:
             self._check_last_words(entry)
         self.audit.closing = claimed
         if self.audit.record is not None:
-            self.audit.record.closes(self.freed)
+            self._note_freed(self.audit.record)
 
     def _check_consumers_close(self, entry: Entry) -> None:
         """The consumer may close a run of one round or more. The round under way was reserved in full, as every round

@@ -81,6 +81,9 @@ class Rounds(Sequence[Round]):
         self._quoted: list[int] = []
         self._failures: dict[int, str] = {}
         self._held: dict[int, int] = {}
+        self._waiting: dict[int, list[int]] = {}
+        self._later: dict[int, int] = {}
+        self._released: dict[int, int] = {}
         for one in rounds:
             lines = [(a.provider, a.probability, a.gain, a.paid, a.failure, a.quoted, a.held) for a in one.accesses]
             self.add(one.number, lines, one.scores)
@@ -97,6 +100,7 @@ class Rounds(Sequence[Round]):
                 self._failures[len(self._paid)] = failure
             if held:
                 self._held[len(self._paid)] = held
+                self._waiting.setdefault(provider, []).append(len(self._paid))
             self._providers.append(provider)
             self._probabilities.append(probability)
             self._gains.append(math.nan if gain is None else gain)
@@ -105,6 +109,13 @@ class Rounds(Sequence[Round]):
         self._numbers.append(number)
         self._ends.append(len(self._paid))
         self._scores.append(scores)
+
+    def free(self, provider: int, released: bool) -> None:
+        """All that is held back of a provider is settled, with the last round: it is paid, or it is not."""
+        for at in self._waiting.pop(provider, ()):
+            if released:
+                self._later[at] = self._held[at]
+                self._released[len(self) - 1] = self._released.get(len(self) - 1, 0) + self._held[at]
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -176,6 +187,16 @@ class Rounds(Sequence[Round]):
     @property
     def paid(self) -> Sequence[int]:
         return self._paid
+
+    @property
+    def earned(self) -> Sequence[int]:
+        """What each access was paid in the end: with what was held back of it, where that was released."""
+        return [paid + self._later.get(at, 0) for at, paid in enumerate(self._paid)] if self._later else self._paid
+
+    @property
+    def spent(self) -> list[int]:
+        """What was paid in each round, and released with it; at the close, with the last one."""
+        return [paid + self._released.get(place, 0) for place, paid in enumerate(self.in_rounds(self._paid))]
 
     @property
     def quoted(self) -> Sequence[int]:

@@ -191,7 +191,7 @@ def _short(value: float) -> str:
 def spend(report: Report) -> Figure:
     """Cumulative payments against the budget, with what was voided on the way and refunded at the end, or is held."""
     rounds = report.columns
-    places, paid = thinned([0.0, *accumulate(map(float, rounds.in_rounds(rounds.paid)))])
+    places, paid = thinned([0.0, *accumulate(map(float, rounds.spent))])
     voided = [0.0, *accumulate(map(float, rounds.in_rounds(rounds.voided)))]
     figure = style.new_figure()
     axes = figure.subplots()

@@ -99,7 +99,7 @@ def compare(report: Report) -> Comparison:
     when, who, gain = rounds.when[valid], rounds.providers[valid], rounds.gains[valid]
     scale = float(np.abs(gain).max(initial=0.0)) or 1.0
     gain = gain / scale
-    coins = np.array([paid / unit for paid in rounds.paid], dtype=np.float64)[valid]
+    coins = np.array([paid / unit for paid in rounds.earned], dtype=np.float64)[valid]
     answers = Answers(when, who, gain, coins, np.ones(len(who)))
     each = answers.summed(np.arange(len(rounds)))
     own = answers.summed(_stretches(report))

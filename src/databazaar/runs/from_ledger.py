@@ -90,8 +90,8 @@ def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:
 
 def regret_bound(terms: Terms, accesses: int) -> float | None:
     """Theorem 1's bound in units of utility over the accesses played, where it applies: OSMD with equal prices, no
-    caps or limits, and a utility in [0, 1]."""
-    if not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
+    caps, limits or defence, and a utility in [0, 1]."""
+    if "defence" in terms.rules or not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
         return None
     if terms.limited or len(set(terms.roster.prices.tolist())) != 1 or not accesses:
         return None

@@ -170,7 +170,7 @@ class Report(Displayed):
 
     def _round_columns(self) -> dict[str, Any]:
         rounds = self.columns
-        paid = [0, *rounds.in_rounds(rounds.paid)]
+        paid = [0, *rounds.spent]
         losses = [np.nan if loss is None else loss for loss in self.losses]
         return {
             "round": range(len(paid)),

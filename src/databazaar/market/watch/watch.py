@@ -36,8 +36,8 @@ NOT_NEW = "the update says nothing that the model's public changes or the provid
 LENGTHS = 64
 """Of so many updates the lengths are remembered."""
 CHANGES = 6
-"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds 0,
-1, 2, 4, 8, …: as many as there is room for."""
+"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds
+0, 1, 2, 4, 8, …: as many as there is room for."""
 ROOM = 16
 """For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
 FAR_BELOW = 0.1
