@@ -36,8 +36,8 @@ def attack(
     kind: Annotated[
         str | None,
         typer.Option(
-            help=f"Some of {DEFAULT}, split, zero, alternate, flip, with commas. Default: the first ten, as far as "
-            "they can be played here.",
+            help=f"Some of {', '.join(DEFAULT.split(','))}; split, zero, alternate, flip; with commas. Default: the "
+            "first ten, as far as they can be played here.",
             show_default=False,
         ),
     ] = None,
@@ -163,7 +163,9 @@ def _rows(
     honest = runs("nobody")
     paid = rehearsal.by_pay(honest[PLAIN])
     first = [paid[0] if provider is None else provider]
-    ranked = [*first, *(id for id in paid if id not in first)]
+    owner = {own.id: own.owner for own in rehearsal.providers}
+    others = [id for id in paid if id not in first]
+    ranked = [*first, *sorted(others, key=lambda id: owner[id] == owner[first[0]])]  # a partner is another owner
     rows = []
     for size in sorted({variant.places for _, variant in variants}):
         places = ranked[:size]

@@ -49,6 +49,33 @@ def play_attacked(
 ) -> Attacked:
     """Plays the market with attackers in these places, who have seen the rows `leaked` of the hold-out; without an
     attack the places stay empty. `rules` are what an Arbiter takes."""
+    arbiter, attackers = attacked_arbiter(
+        consumer, providers, places, attack, leaked=leaked, seed=seed, device=device, **rules
+    )
+    run = arbiter.begin(Accounts(arbiter.rules))
+    play([run], arbiter.engine)
+    return Attacked(
+        pay=dict(run.accounts.book.pay),
+        attackers=attackers,
+        flagged=_flagged(run),
+        delivered=run.state.best.params.detach().cpu(),
+        last=run.state.params.detach().cpu(),
+        rounds=run.state.round,
+    )
+
+
+def attacked_arbiter(
+    consumer: Consumer,
+    providers: Sequence[Provider],
+    places: Sequence[str],
+    attack: Attack | None,
+    *,
+    leaked: Any = None,
+    seed: int = 0,
+    device: str = "cpu",
+    **rules: Any,
+) -> tuple[Arbiter, tuple[str, ...]]:
+    """The arbiter of that market, and the attackers' ids. Making it finds whatever keeps it from being played."""
     own = tuple(provider for provider in providers if provider.id in places)
     known = Known(consumer.task, own, leaked, len(providers), seed)
     joined = [] if attack is None else attack.join(known)
@@ -59,16 +86,7 @@ def play_attacked(
         rules["payment"] = _by_the_row(rules["payment"], providers, present)
     engine = MixedEngine(consumer.task, present, device)
     arbiter = Arbiter(consumer, present, engine=engine, seed=seed, **rules)
-    run = arbiter.begin(Accounts(arbiter.rules))
-    play([run], engine)
-    return Attacked(
-        pay=dict(run.accounts.book.pay),
-        attackers=tuple(provider.id for provider in joined),
-        flagged=_flagged(run),
-        delivered=run.state.best.params.detach().cpu(),
-        last=run.state.params.detach().cpu(),
-        rounds=run.state.round,
-    )
+    return arbiter, tuple(provider.id for provider in joined)
 
 
 def _flagged(run: MarketRun) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from databazaar.attacks import Attack, Backdoor, Known, Trigger
+from databazaar.attacks import Attack, Backdoor, Trigger
 from databazaar.attacks.kinds import Variant
 from databazaar.attacks.known import outputs
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
-from databazaar.market.attacked import Attacked, play_attacked
+from databazaar.market.attacked import Attacked, attacked_arbiter, play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
 
@@ -70,24 +70,23 @@ class Rehearsal:
         """What would only come to light once other attacks have been played."""
         if len(places) < variant.places:
             raise BazaarError(f"this attack takes {variant.places} providers: this market has {len(places)}")
-        own = tuple(provider for provider in self.providers if provider.id in places)
-        self._aimed(variant.attack, own).join(
-            Known(self.consumer.task, own, self._leaked(variant.leak, self.seeds[0]), len(self.providers))
-        )
+        attacked_arbiter(*self._market(places, variant), **self._settings(self.seeds[0], "none", variant))
 
     def play(self, seed: int, defence: str, places: Sequence[str] = (), variant: Variant | None = None) -> Attacked:
         """One run; without a variant nobody attacks."""
-        own = tuple(provider for provider in self.providers if provider.id in places)
-        return play_attacked(
-            self.consumer,
-            self.providers,
-            places if variant is not None else (),
-            None if variant is None else self._aimed(variant.attack, own),
-            leaked=None if variant is None else self._leaked(variant.leak, seed),
-            seed=seed,
-            device=self.device,
-            **{**self.rules, "defence": defence},
-        )
+        return play_attacked(*self._market(places, variant), **self._settings(seed, defence, variant))
+
+    def _market(
+        self, places: Sequence[str], variant: Variant | None
+    ) -> tuple[Consumer, Sequence[Provider], Sequence[str], Attack | None]:
+        if variant is None:
+            return self.consumer, self.providers, (), None
+        own = [provider for provider in self.providers if provider.id in places]
+        return self.consumer, self.providers, places, self._aimed(variant.attack, own)
+
+    def _settings(self, seed: int, defence: str, variant: Variant | None) -> dict[str, Any]:
+        leaked = None if variant is None else self._leaked(variant.leak, seed)
+        return {**self.rules, "leaked": leaked, "seed": seed, "device": self.device, "defence": defence}
 
     def outcome(self, runs: Sequence[Attacked], places: Sequence[str]) -> Outcome:
         """The figures of these runs; of those that nobody attacks, too."""
