@@ -16,14 +16,15 @@ OPEN, CLEARED, LEAK, NO_DATA = 0.0, 1.0, 2.0, 3.0
 """Standings. Pay beyond the floor is held back of who is open; who has a leak or no data is flagged."""
 UNKNOWN = float("inf")
 """What a provider has shown while nobody has looked."""
-COLUMNS = 6
+COLUMNS = 7
 
 
 @dataclass(frozen=True, eq=False)
 class Court:
     """What is known of every provider: its standing; its `arm`, which is the place of the first that shares it; how
     many valid answers it has given; what its arm was asked for, in money (kept at the arm's place); what of its floor
-    is below a whole coin; and what it has shown, in standard errors, when it was last looked at."""
+    is below a whole coin; what it has shown, in standard errors, when it was last looked at; and how far its gains on
+    the two parts of the hold-out were apart, in standard errors, when it last answered."""
 
     standing: Vector
     arm: Places
@@ -31,6 +32,7 @@ class Court:
     asked: Vector
     rest: Vector
     shown: Vector
+    apart: Vector
 
     @classmethod
     def new(cls, roster: Roster, owners: bool) -> Court:
@@ -39,17 +41,17 @@ class Court:
         arm = np.arange(n)
         if owners:
             arm = np.array([first.setdefault(owner, place) for place, owner in enumerate(roster.owners)])
-        return cls(np.zeros(n), arm, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN))
+        return cls(np.zeros(n), arm, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN), np.zeros(n))
 
     @classmethod
     def of(cls, vector: Vector) -> Court:
         """From the vector that `vector` gives."""
-        standing, arm, answers, asked, rest, shown = vector.reshape(COLUMNS, -1)
-        return cls(standing, arm.astype(np.int64), answers, asked, rest, shown)
+        standing, arm, answers, asked, rest, shown, apart = vector.reshape(COLUMNS, -1)
+        return cls(standing, arm.astype(np.int64), answers, asked, rest, shown, apart)
 
     def vector(self) -> Vector:
-        columns = [self.standing, self.arm.astype(np.float64), self.answers, self.asked, self.rest, self.shown]
-        return np.concatenate(columns)
+        own = self.standing, self.arm.astype(np.float64), self.answers, self.asked, self.rest, self.shown, self.apart
+        return np.concatenate(own)
 
     @property
     def flagged(self) -> NDArray[np.bool_]:

@@ -13,6 +13,8 @@ from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+import numpy as np
+
 from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
@@ -64,21 +66,52 @@ def is_look(answers: float, first: int) -> bool:
 
 def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[bool], findings: Findings) -> Judged:
     """The verdicts of a round. Each counts from that round on; whoever was cleared may still be flagged later."""
-    standing, answers, shown, verdicts = court.standing.copy(), court.answers.copy(), court.shown.copy(), []
-    for place, i in enumerate(asked):
-        if not valid[place]:
+    answered = [(place, i) for place, i in enumerate(asked) if valid[place]]
+    answers = court.answers.copy()
+    answers[[i for _, i in answered]] += 1
+    court = replace(court, answers=answers)
+    court, leaks = _find_leaks(defence, court, answered, findings)
+    court, shown = _look_for_data(defence, court, answered, findings)
+    court, alike = _merge(defence, court, findings)
+    return Judged(court, (*leaks, *shown, *alike))
+
+
+def _find_leaks(
+    defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
+) -> tuple[Court, list[Verdict]]:
+    """Flags whose gains differ between the parts of the hold-out as nobody else's do.
+
+    Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
+    is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other.
+    """
+    if defence.leak is None:
+        return court, []
+    standing, apart, verdicts = court.standing.copy(), court.apart.copy(), list[Verdict]()
+    for place, i in answered:
+        figure = findings.at("leak", place)
+        if figure is not None and standing[i] < LEAK:
+            apart[i] = figure
+    limit = leak_limit(defence.leak, len(standing))
+    for _, i in sorted(answered, key=lambda one: -abs(apart[one[1]])):
+        found = standing == LEAK
+        first = not found.any() and abs(apart[i]) >= np.abs(apart[standing < LEAK]).max()
+        same = bool((apart[found] * apart[i] > 0).any())
+        if standing[i] < LEAK and is_look(court.answers[i], 2) and abs(apart[i]) > limit and (first or same):
+            standing[i] = LEAK
+            verdicts.append(Verdict(i, "leak", float(apart[i]), limit))
+    return replace(court, standing=standing, apart=apart), verdicts
+
+
+def _look_for_data(
+    defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
+) -> tuple[Court, list[Verdict]]:
+    """Clears those whose answers have something in common, and flags those of whom that can be ruled out."""
+    standing, shown, verdicts = court.standing.copy(), court.shown.copy(), list[Verdict]()
+    for place, i in answered:
+        signal, error = findings.at("signal", place), findings.at("error", place)
+        if defence.data is None or signal is None or error is None or standing[i] >= LEAK:
             continue
-        answers[i] += 1
-        leak, signal, error = (findings.at(name, place) for name in ("leak", "signal", "error"))
-        if standing[i] >= LEAK:
-            continue
-        if defence.leak is not None and leak is not None and is_look(answers[i], 2):
-            limit = leak_limit(defence.leak, len(standing))
-            if abs(leak) > limit:
-                standing[i] = LEAK
-                verdicts.append(Verdict(i, "leak", leak, limit))
-                continue
-        if defence.data is None or signal is None or error is None or not is_look(answers[i], FIRST_LOOK):
+        if not is_look(court.answers[i], FIRST_LOOK):
             continue
         shown[i] = signal / error if error > 0 else 0.0
         if signal + 2 * error < LEAST:
@@ -87,9 +120,7 @@ def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[
         elif standing[i] == OPEN and shown[i] >= defence.data:
             standing[i] = CLEARED
             verdicts.append(Verdict(i, "cleared", float(shown[i]), defence.data))
-    court = replace(court, standing=standing, answers=answers, shown=shown)
-    merged, alike = _merge(defence, court, findings)
-    return Judged(merged, (*verdicts, *alike))
+    return replace(court, standing=standing, shown=shown), verdicts
 
 
 def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, list[Verdict]]:

@@ -104,7 +104,7 @@ _BOUNDS = {
     "data": (0.0, 1e6),
     "cap": (0.0, 1.0),
 }
-_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.001, new=0.01, data=2.5, cap=0.25)
+_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),
     "standard": _STANDARD,

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.defence import Arms, Defence, Findings, Verdict, judge
+from databazaar.defence.court import Court
 from databazaar.defence.judge import doubted
 from databazaar.defence.shares import Accesses, now_and_held
 from databazaar.errors import BazaarError
@@ -221,10 +221,10 @@ class RuleBook:
         learned = self.sampler.with_court(learned, before, court)
         return Settled(learned, paid, held, released, returned, judged.verdicts)
 
-    def arms(self, state: Vector) -> NDArray[np.int64]:
-        """Who shares an arm with whom: for each provider the place of its arm."""
-        providers = len(self.terms.roster)
-        return self.sampler.court(state, providers).arm if isinstance(self.sampler, Arms) else np.arange(providers)
+    def court(self, state: Vector) -> Court:
+        """How everybody stands; without a defence, as in the beginning."""
+        roster = self.terms.roster
+        return self.sampler.court(state, len(roster)) if isinstance(self.sampler, Arms) else Court.new(roster, False)
 
     def returned_at_close(self, state: Vector) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""

@@ -24,8 +24,9 @@ and whose coalitions S reach w(S) = w + γ/K · Σ_{j in S} g_j. Halfway, at m =
 
 is the Shapley value of draw i, exactly where U is quadratic along the moves: then every pair's interaction is halved
 among the two, and the gains of a round, with what is the consumer's own share, add up to its rise. Who sends back
-nothing gains nothing (a null player). With an aggregator that is not a mean it is the same difference, halfway, of what
-that makes of the updates in part: a marginal gain, but no Shapley value.
+nothing gains nothing (a null player). With an aggregator that is not a mean it is the same difference: what the update
+would have brought to a mean. A robust aggregator makes next to nothing of a bad update, and next to nothing, where most
+do a little harm, would be paid well.
 Only where a model of such rounds has no finite utility are updates looked at alone, to find out whose it was.
 """
 
@@ -221,8 +222,6 @@ class Move:
             return self.state.params.repeat(2 * len(self.asked), 1)
         parts = [[whole if j == i else 0.5 for j in self.asked] for whole in (1.0, 0.0) for i in self.asked]
         counted = [good if self._counts(i, good) else [*good, i] for i in self.asked] * 2
-        if type(self.aggregator) is not Mean:
-            return torch.stack([self._in_part(part)(own)[0] for part, own in zip(parts, counted, strict=True)])
         own = 0 if self.own is None else 1
         return self._moved_by(
             [
@@ -240,11 +239,6 @@ class Move:
         """The models that so much of each update leads to, one a row; the consumer's own update comes last."""
         updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
         return self.state.params + torch.tensor(list(weights)).to(updates) @ updates
-
-    def _in_part(self, part: Sequence[float]) -> Move:
-        updates, own = self.replies.updates, None if self.own is None else 0.5 * self.own
-        partly = replace(self.replies, updates=updates * torch.tensor(part).to(updates)[:, None])
-        return replace(self, replies=partly, own=own)
 
 
 def conclude(

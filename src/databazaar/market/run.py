@@ -111,8 +111,8 @@ class MarketRun:
         replies = self._for_all(drawn, replies)
         if self.watch is None:
             return replies
-        arms = self.rules.arms(self.state.sampler)
-        self._watched = self.watch(self.state.watch, self.state.params, drawn.asked, replies, self.step_size, arms)
+        court = self.rules.court(self.state.sampler)
+        self._watched = self.watch(self.state.watch, self.state.params, drawn.asked, replies, self.step_size, court)
         return self._watched.replies
 
     def _for_all(self, drawn: Drawn, replies: Replies) -> Replies:

@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 TIMES, SQUARES, PERSISTS, PERSISTS_SQUARED = range(4)
 """The columns of `tallies`."""
+FADE = np.float32(0.9)
+"""What an answer leaves of the gains on rows before it. Beside several who know a part of the hold-out, none of them
+stands out; it does once the others are gone."""
 RELIABLE = 0.2
 """The least share of an accumulated answer that must persist before it is compared with another."""
 
@@ -23,7 +26,7 @@ RELIABLE = 0.2
 class Memory:
     r"""Of everybody who has answered, in the order of the first answers: S, the sum of the private parts u of its
     answers; its last answer; how many there were, Σ‖u‖², Σy and Σy²; and the sum of its gains on the rows of the
-    hold-out.
+    hold-out, with that of the others' in the same rounds.
 
     y_t = ⟨u_t, S_{t−1}/‖S_{t−1}‖⟩ is what an answer has in common with those before it. Of who sends nothing but noise,
     of whatever shape, its mean is zero given the past, so Σy / √Σy² is about standard normal (a self-normalised
@@ -35,19 +38,22 @@ class Memory:
     last: Singles
     tallies: Floats
     gains: Singles
+    others: Singles
 
     @classmethod
     def of(cls, kept: Mapping[str, NDArray[np.generic]], size: int, rows: int) -> Memory:
         """From the arrays that `arrays` gave, or from none."""
         if "who" not in kept:
             none = np.zeros((0, size), dtype=np.float32)
-            return cls(np.zeros(0, np.int64), none, none, np.zeros((0, 4)), np.zeros((0, rows), np.float32))
+            no_rows = np.zeros((0, rows), dtype=np.float32)
+            return cls(np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 4)), no_rows, no_rows)
         return cls(
             np.asarray(kept["who"], dtype=np.int64),
             np.asarray(kept["sums"], dtype=np.float32),
             np.asarray(kept["last_answers"], dtype=np.float32),
             np.asarray(kept["tallies"], dtype=np.float64),
             np.asarray(kept["gains"], dtype=np.float32),
+            np.asarray(kept["others"], dtype=np.float32),
         )
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
@@ -57,6 +63,7 @@ class Memory:
             "last_answers": self.last,
             "tallies": self.tallies,
             "gains": self.gains,
+            "others": self.others,
         }
 
     def places(self, providers: Sequence[int]) -> tuple[Memory, list[int]]:
@@ -73,6 +80,7 @@ class Memory:
             _with_rows(self.last, more),
             _with_rows(self.tallies, more),
             _with_rows(self.gains, more),
+            _with_rows(self.others, more),
         )
         return grown, [known[i] for i in providers]
 
@@ -92,11 +100,21 @@ class Memory:
         tallies[places] += np.stack([np.ones(len(common)), (parts**2).sum(1), common, common**2], axis=1)
         return replace(self, sums=sums, tallies=tallies)
 
-    def with_gains(self, places: Sequence[int], gains: Floats) -> Memory:
-        """With what one more answer of each has gained on the rows."""
-        summed = self.gains.copy()
-        summed[places] += gains.astype(np.float32)
-        return replace(self, gains=summed)
+    def with_gains(self, places: Sequence[int], gains: Floats, others: Floats) -> Memory:
+        """With what one more answer of each has gained on the rows, and what the others' in the round have; what was
+        before fades."""
+        summed, beside = self.gains.copy(), self.others.copy()
+        summed[places] = FADE * summed[places] + gains.astype(np.float32)
+        beside[places] = FADE * beside[places] + others.astype(np.float32)
+        return replace(self, gains=summed, others=beside)
+
+    def unexplained(self, place: int) -> Floats:
+        """Its gains on the rows beyond a·others + b, by least squares: easy rows and hard ones are so for everybody."""
+        own, beside = self.gains[place].astype(np.float64), self.others[place].astype(np.float64)
+        own, beside = own - own.mean(), beside - beside.mean()
+        square = float(beside @ beside)
+        found: Floats = own - (float(own @ beside) / square if square > 0 else 0.0) * beside
+        return found
 
     def signals(self, places: Sequence[int], least: float) -> list[tuple[float, float] | None]:
         """What persists in each one's answers, and its standard error, in units of what does in an ordinary one's: the

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.defence import Defence, Findings
+from databazaar.defence.court import Court
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.watch.memory import Memory
@@ -75,9 +76,9 @@ class Watch:
         return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if needs_parts else None)
 
     def __call__(
-        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, arms: NDArray[np.int64]
+        self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, court: Court
     ) -> Watched:
-        """What there is to know of the replies to `params`. `arms` says who shares an arm already."""
+        """What there is to know of the replies to `params`. `court` says how everybody stands."""
         there = [place for place, i in enumerate(asked) if i not in replies.failures]
         figures, state = _Figures(len(asked)), dict(kept)
         replies = self._lengths(state, replies, there, figures)
@@ -91,7 +92,7 @@ class Watch:
             failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
             replies = replace(replies, failures={**replies.failures, **failures})
             there, at = list(compress(there, new)), list(compress(at, new))
-            memory = self._remember(memory, at, private[new], there, figures, asked, arms)
+            memory = self._remember(memory, at, private[new], there, figures, asked, court.arm)
             memory = self._score(memory, at, params, replies.updates, there, step, figures)
             state.update(memory.arrays())
         return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
@@ -193,9 +194,10 @@ class Watch:
         for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
             figures.harm[place] = harm
         if self.defence.leak is not None and len(there) >= FEWEST:
-            memory = memory.with_gains(at, gains - median_of_others(gains))
+            others = median_of_others(gains)
+            memory = memory.with_gains(at, gains - others, others)
             for place, own in zip(there, at, strict=True):
-                figures.leak[place] = self.parts.difference(memory.gains[own].astype(np.float64))
+                figures.leak[place] = self.parts.difference(memory.unexplained(own))
         return memory
 
     def _left_out(self, asked: Sequence[int], figures: _Figures) -> frozenset[int]:
