@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cli_markets import bazaar, contents, edit, write_market
 from databazaar import BazaarError, Consumer, Provider
 from databazaar.attacks.kinds import KINDS
 from databazaar.cli.attack import DEFAULT
+from databazaar.cli.attack_tables import Row, remarks
 from databazaar.config.jobs import market_job
 from databazaar.market.attacked import Attacked
 from databazaar.market.rehearsal import Rehearsal
@@ -150,4 +152,6 @@ def test_a_model_with_a_single_output_has_classes_too() -> None:
     consumer = Consumer(torch.nn.Linear(3, 1), budget=20, holdout=rows, per_round=2)
     one = Rehearsal(consumer, [Provider("a", rows), Provider("b", rows)], [0], {})
     found = one.outcome([one.play(0, "none", ["a"], KINDS["backdoor"][0])], ["a"])
+    wronged = Row("sign", "sends the opposite", ("a",), {"standard": replace(found, wronged=(1,))})
+    assert "providers that did not attack were flagged in: sends the opposite" in remarks(one, [wronged])
     assert found.trigger is not None and found.model[0] > 0.5 and found.caught == (0,) and one.judged_by == "hold-out"

@@ -139,8 +139,6 @@ def _playable(
             notes.append(f"{kind} was left out: {reason}")
         else:
             playable += [(kind, variant) for variant in KINDS[kind]]
-    if not playable:
-        raise BazaarError(f"none of these attacks can be played here: {'; '.join(notes)}")
     return playable, notes
 
 
