@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from databazaar.aggregators.check import check_aggregator
     from databazaar.callbacks import MLflowCallback, TensorBoardCallback
+    from databazaar.defence import Defence
     from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
     from databazaar.engines.check import check_engine
     from databazaar.errors import BazaarError, LedgerError
@@ -65,6 +66,7 @@ __all__ = [
     "Consumer",
     "Cosine",
     "Currency",
+    "Defence",
     "Engine",
     "FLTrust",
     "FinishedRun",
@@ -131,6 +133,7 @@ _MODULES = {
     "check_aggregator": "aggregators.check",
     "MLflowCallback": "callbacks",
     "TensorBoardCallback": "callbacks",
+    "Defence": "defence",
     "Ask": "engines",
     "Engine": "engines",
     "LoopEngine": "engines",

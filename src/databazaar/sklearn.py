@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from databazaar.defence import Defence
 from databazaar.display import listed
 from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
@@ -64,6 +65,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         utility: str | Utility = "exp-loss",
         step: float | Schedule = 1.0,
         stops: Sequence[Stop] = (),
+        defence: str | Defence | None = None,
         standardize: bool = True,
         engine: str = "vectorized",
         device: str = "auto",
@@ -78,6 +80,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         self.utility = utility
         self.step = step
         self.stops = stops
+        self.defence = defence
         self.standardize = standardize
         self.engine = engine
         self.device = device
@@ -110,7 +113,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
             consumer = replace(consumer, budget=max(1, self.budget // self.per_round), per_round=1)
             arbiter = self._arbiter(consumer, [Provider("own rows", own, self.oracle)], Uniform(), seed)
         else:
-            arbiter = self._arbiter(consumer, self._sellers(providers), self.sampler, seed)
+            arbiter = self._arbiter(consumer, self._sellers(providers), self.sampler, seed, self.defence)
         try:
             report = arbiter.run(callbacks=list(callbacks))
         finally:
@@ -120,10 +123,22 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _arbiter(
-        self, consumer: Consumer, providers: Sequence[Provider], sampler: Sampler | None, seed: int
+        self,
+        consumer: Consumer,
+        providers: Sequence[Provider],
+        sampler: Sampler | None,
+        seed: int,
+        defence: str | Defence | None = None,
     ) -> Arbiter:
         return Arbiter(
-            consumer, providers, sampler, stops=tuple(self.stops), engine=self.engine, device=self.device, seed=seed
+            consumer,
+            providers,
+            sampler,
+            stops=tuple(self.stops),
+            engine=self.engine,
+            device=self.device,
+            seed=seed,
+            defence=defence,
         )
 
     def _consumer(self, own: Rows, seed: int) -> Consumer:
@@ -196,7 +211,8 @@ class MarketClassifier(ClassifierMixin, _MarketEstimator):  # type: ignore[misc]
     `model` is logistic (also where none is given), mlp (with `hidden` layers), or a torch module with one output for
     each class. `budget` is in accesses where providers ask one credit each, and `per_round` of them make a round.
     `sampler` decides whom to ask (OSMD with the settings of the theory unless one is given), `oracle` how providers
-    train. `standardize` brings columns to one scale by the consumer's rows. Labels may be anything; the consumer's rows
+    train. `defence` is what is done against those who play for the money: nothing, "standard", "strict", or a Defence.
+    `standardize` brings columns to one scale by the consumer's rows. Labels may be anything; the consumer's rows
     say which there are.
 
     After `fit`: `classes_`, `model_` (a torch module), `report_` and `payouts_`.

@@ -25,6 +25,7 @@ NAMES = [
     "Consumer",
     "Cosine",
     "Currency",
+    "Defence",
     "Engine",
     "FLTrust",
     "FinishedRun",

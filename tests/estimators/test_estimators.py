@@ -21,7 +21,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import databazaar.sklearn
-from databazaar import OSMD, Arbiter, BazaarError, Consumer, LocalSGD, MarketClassifier, MarketRegressor, Provider
+from databazaar import (
+    OSMD,
+    Arbiter,
+    BazaarError,
+    Consumer,
+    Defence,
+    LocalSGD,
+    MarketClassifier,
+    MarketRegressor,
+    Provider,
+)
 from databazaar.learning.models import build_model
 from databazaar.sklearn import _MarketEstimator
 from small_markets import blobs
@@ -48,6 +58,17 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any, monkeypatch: pytes
     if getattr(check, "func", check).__name__ == "check_array_api_input":
         monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
+
+
+def test_a_defence_is_that_of_the_market_and_no_matter_where_nobody_sells() -> None:
+    x, y, sellers = market()
+    for defence, rules in (("strict", Defence.named("strict").settings()), (None, None)):
+        report = clone(MarketClassifier(**SMALL, defence=defence)).fit(x, y, providers=sellers).report_
+        assert report is not None and report.rules.get("defence") == rules
+    plain, strict = (MarketClassifier(**SMALL, defence=one).fit(x, y).predict_proba(x) for one in (None, "strict"))
+    assert np.array_equal(plain, strict)
+    with pytest.raises(BazaarError, match="'loose' is unknown: use one of none, standard, strict"):
+        MarketClassifier(**SMALL, defence="loose").fit(x, y, providers=sellers)
 
 
 def test_a_classifier_is_the_market_with_its_rows_scaled_by_the_consumers() -> None:

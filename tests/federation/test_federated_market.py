@@ -180,6 +180,8 @@ kind = "mlp"
 hidden = [8]
 [oracle]
 step = 0.05
+[defence]
+kind = "standard"
 [engine]
 kind = "federated"
 device = "cpu"
@@ -225,7 +227,7 @@ def rounds_answered(federation: Federation, run: Path) -> int:
 def test_bazaar_run_and_resume_after_arbiter_and_server_were_killed(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both are killed with -9; the end is that of a run at home that nobody disturbed."""
+    """Both are killed with -9; the end is that of a run at home that nobody disturbed, and the same are cleared."""
     root, story = federation.root, fraud_banks(1)
     story.holdout.to_csv(root / "holdout.csv", index=False)
     providers = ""
@@ -255,7 +257,7 @@ def test_bazaar_run_and_resume_after_arbiter_and_server_were_killed(
     assert away["model_hash"] == home["model_hash"]
     assert away["providers"] == home["providers"]
     assert away["ledger_head"] != home["ledger_head"]  # only at home do the digests of the banks' files stand in it
-    assert away["spent"] == 150
+    assert 0 < away["spent"] == home["spent"] <= 150
     assert "ok:" in command("audit", "away")
 
 

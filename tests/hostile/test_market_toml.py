@@ -24,6 +24,15 @@ from databazaar.learning.kinds import ModelForm
 VALID: dict[str, Any] = {
     **tomllib.loads(TEMPLATE),
     "consumer": {"name": "bank", "train": 0.5},
+    "defence": {
+        "kind": "strict",
+        "owners": True,
+        "alike": False,
+        "clip": 2,
+        "screen": 3.0,
+        "leak": 0.01,
+        "doubt": False,
+    },
     "federation": {"folder": "federation", "deadline": 30.0, "wait": 60.0},
     "ledger": {"url": "postgresql+psycopg://host/name"},
     "stops": [{"kind": "no-progress"}, {"kind": "target-utility", "utility": 0.9}],
@@ -100,7 +109,7 @@ def test_a_market_or_one_sentence(place: tuple[Any, ...], value: Any, more: str)
         faults = parse_all(given_)[1]
         assert faults and all(fault.startswith("market.toml: ") for fault in faults)
         return
-    sampler_of(market), oracle_of(market), stops_of(market)
+    sampler_of(market), oracle_of(market), stops_of(market), market.defence.chosen
     assert 0 <= market.budget_minor < 2**63 and market.per_round <= 100_000
     assert parse_market(market.model_dump(mode="json", by_alias=True)).budget_minor == market.budget_minor
 

@@ -20,6 +20,7 @@ def parameters(terms: Terms) -> dict[str, str]:
     for noun in ("sampler", "aggregator", "payment"):
         for name, value in terms.rules[noun].items():
             found[noun if name == "kind" else f"{noun}.{name}"] = str(value)
+    found |= {f"defence.{name}": str(value) for name, value in terms.rules.get("defence", {}).items()}
     return {**found, "stops": ", ".join(stop["kind"] for stop in terms.rules["stops"])}
 
 

@@ -32,6 +32,8 @@ def show(checked: Checked, market: Path) -> None:
     _list(screen, "What they come to", checked.agreements.warnings)
     _list(screen, "To be mended before a run", checked.faults)
     if checked.estimate is not None:
+        for line in (f"Defence: {checked.defence}", *(f"- {spot}" for spot in checked.blind_spots)):
+            _say(screen, line)
         _say(screen, f"A run: {checked.estimate.sentence}")
     warnings = count(len(checked.warnings), "warning")
     if checked.faults:

@@ -88,7 +88,11 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
         folder.state(environment_of(arbiter.engine.device))
         say_remarks(job, output.quiet)
         if output.full:
-            console(stderr=True).print(estimate(job).sentence)
+            taken = estimate(job)
+            console(stderr=True).print(taken.sentence)
+            if not job.defence.off:
+                for line in (f"defence: {job.meaning}", *job.blind_spots(taken.accesses)):
+                    say(line, err=True)
         _finish(job, arbiter, folder, output)
 
 

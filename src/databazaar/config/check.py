@@ -25,19 +25,22 @@ AnySection = TypeVar("AnySection", bound=Section)
 @dataclass(frozen=True)
 class Checked:
     """`faults` are what `bazaar run` would refuse. There is a profile where the hold-out can be read, and an estimate
-    where nothing is at fault; `agreements` are what prices, caps and limits come to."""
+    where nothing is at fault; `agreements` are what prices, caps and limits come to. `defence` says which there is, and
+    `blind_spots` which of its rules cannot work."""
 
     faults: tuple[str, ...]
     profile: MarketProfile | None = None
     estimate: Estimate | None = None
     agreements: Agreements = field(default_factory=Agreements)
+    defence: str = ""
+    blind_spots: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> list[str]:
-        """Those about a table with its name, then those about prices."""
+        """Those about a table with its name, then those about prices and the defence."""
         tables = self.profile.tables if self.profile else ()
         found = [f"{table.file}: {warning}" for table in tables for warning in table.warnings]
-        return [*found, *self.agreements.warnings]
+        return [*found, *self.agreements.warnings, *self.blind_spots]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -45,6 +48,7 @@ class Checked:
             "faults": list(self.faults),
             "warnings": self.warnings,
             "prices": list(self.agreements.said),
+            "defence": self.defence,
             "profile": self.profile.model_dump(mode="json") if self.profile else None,
             "estimate": asdict(self.estimate) if self.estimate else None,
         }
@@ -63,7 +67,10 @@ def check_market(path: Path) -> Checked:
         return Checked(faults.found, profile)
     agreed = agreements(job)
     faults.add(f"{path}: {fault}" for fault in agreed.faults)
-    return Checked(faults.found, profile, None if agreed.faults else estimate(job), agreed)
+    if agreed.faults:
+        return Checked(faults.found, profile, agreements=agreed)
+    taken = estimate(job)
+    return Checked(faults.found, profile, taken, agreed, job.meaning, job.blind_spots(taken.accesses))
 
 
 def market_profile(path: Path) -> MarketProfile | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from databazaar.config.sections import (
 )
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
+from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
@@ -39,6 +40,7 @@ from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
 from databazaar.market.arbiter import Arbiter, theory_for
+from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meaning
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerRow
@@ -72,6 +74,7 @@ class Job:
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
     patience: int = 10
+    defence: Defence = field(default_factory=Defence)
     notes: dict[str, str] | None = None
     remarks: tuple[str, ...] = ()
     federation: FederatedJob | None = None
@@ -101,9 +104,26 @@ class Job:
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
-        chosen = {"aggregator": self.aggregator, "payment": self.payment, "stops": self.stops or None}
+        chosen = {
+            "aggregator": self.aggregator,
+            "payment": self.payment,
+            "stops": self.stops or None,
+            "defence": None if self.defence.off else self.defence,
+        }
         given = {name: rule for name, rule in chosen.items() if rule is not None}
         return {**given, "patience": self.patience}
+
+    @property
+    def meaning(self) -> str:
+        """Which defence there is, and what it means for the providers."""
+        return NO_DEFENCE if self.defence.off else meaning(self.defence)
+
+    def blind_spots(self, accesses: int) -> tuple[str, ...]:
+        """The defence's rules that cannot work here, where so many accesses can be bought."""
+        consumer, judged = self.consumer, self.consumer.judged_rows
+        owners, parameters = [p.owner for p in self.providers], len(consumer.untrained_parameters())
+        rows = 0 if judged is None else len(judged[1])
+        return blind_spots(self.defence, Place(owners, consumer.per_round, rows, parameters, accesses))
 
     @property
     def can_be_judged(self) -> bool:
@@ -178,6 +198,7 @@ def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
         "payment": payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
         "stops": stops_of(market),
         "patience": market.settings.patience,
+        "defence": market.defence.chosen,
     }
 
 

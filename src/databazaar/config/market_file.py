@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
+from databazaar.config.defence import DefenceSettings
 from databazaar.config.errors import sentences
 from databazaar.config.limits import MOST_PROVIDERS, refuse_endless
 from databazaar.config.prices import limits_of, minor, price_faults, unpayable
@@ -72,6 +73,7 @@ class MarketFile(Section):
     stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(
         default=(), description="one [[stops]] section each, in double brackets"
     )
+    defence: DefenceSettings = DefenceSettings(kind="none")
     engine: EngineSettings = EngineSettings()
     federation: FederationSettings | None = None
     ledger: LedgerSettings = LedgerSettings()

@@ -20,6 +20,7 @@ from databazaar.stops import Budget, Patience
 def market_quote(path: Path) -> Quote:
     """What the run of a market.toml will cost; what a run would refuse is refused."""
     market, folder = load_market(path), path.resolve().parent
+    defence = market.defence.chosen
     terms = Terms(
         seed=market.seed,
         budget=market.budget_minor,
@@ -28,7 +29,7 @@ def market_quote(path: Path) -> Quote:
         roster=Roster(
             tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
         ),
-        rules={},
+        rules={} if defence.off else {"defence": defence.settings()},
         bounded_utility=False,
         initial_model="",
         market=market.name,

@@ -80,6 +80,10 @@ alpha = 0.01               # above 0, up to 1: the share of the money kept even 
 # least = 0.0              # the line must rise by more than this
 # errors = 1.0             # and so many of its own standard errors
 
+[defence]                  # against those who play for the money: copies, leaks, noise, poison
+kind = "standard"          # pay beyond a floor waits until 8 or more answers show data; or "strict", "none" (the paper)
+# cap = 0.25               # each rule is a setting: of the budget, one owner earns no more than this; false is off
+
 [engine]
 kind = "vectorized"        # all providers of a round at once; or "loop", "federated"
 device = "auto"            # or "cpu", "cuda"

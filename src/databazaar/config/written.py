@@ -40,6 +40,9 @@ name = {quoted(_market_name(found.folder))}
 [[stops]]
 kind = "no-progress"       # ends the run when the utility no longer rises beyond chance; the rest comes back
 
+[defence]                  # against copies, leaks, noise and poison; "none" is the paper's market
+kind = "standard"          # pay beyond a floor waits until 8 or more answers show data; or "strict"
+
 {_model(found)}
 # A provider may have a price per access (price = "1") and an owner, who may run several providers.
 {providers}"""

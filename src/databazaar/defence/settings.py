@@ -39,7 +39,7 @@ class Defence:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, bounds = getattr(self, field.name), _BOUNDS.get(field.name)
+            value, bounds = getattr(self, field.name), BOUNDS.get(field.name)
             if bounds is None:
                 if type(value) is not bool:
                     raise BazaarError(f"defence: {field.name} = {value!r} must be true or false")
@@ -85,6 +85,11 @@ class Defence:
         return any(getattr(self, name) is not None for name in ("alike", "clip", "screen", "leak", "new", "data"))
 
     @property
+    def parts_holdout(self) -> bool:
+        """Whether it looks at the two parts of the hold-out."""
+        return self.screen is not None or self.leak is not None
+
+    @property
     def holds_back(self) -> bool:
         """Whether pay is held back until a provider has shown that there is data behind its answers."""
         return self.data is not None
@@ -95,7 +100,7 @@ def _between(value: object, low: float, high: float) -> bool:
     return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
 
 
-_BOUNDS = {
+BOUNDS = {  # above what, and up to what, the number of a rule lies
     "alike": (0.0, 1.0),
     "clip": (0.0, 1e6),
     "screen": (0.0, 1e6),
@@ -104,11 +109,11 @@ _BOUNDS = {
     "data": (0.0, 1e6),
     "cap": (0.0, 1.0),
 }
-_STANDARD = Defence(owners=True, alike=0.7, clip=2.0, screen=3.0, leak=0.01, new=0.01, data=2.5, cap=0.25)
+_STANDARD = Defence(owners=True, alike=0.7, clip=4.0, screen=3.0, leak=0.002, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),
     "standard": _STANDARD,
-    "strict": replace(_STANDARD, clip=1.0, screen=2.0, cap=0.15, pay_left_out=False, doubt=False),
+    "strict": replace(_STANDARD, clip=2.0, screen=2.0, cap=0.15, pay_left_out=False, doubt=False),
 }
 """The sets of rules by name."""
 

@@ -30,6 +30,7 @@ from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.watch import Watch
+from databazaar.market.watch.commitment import committed
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
@@ -79,20 +80,22 @@ class Arbiter(Displayed):
         sampler, payment = sampler or Thrifty(), payment or PricePerAccess()
         if not isinstance(stops, list | tuple):
             raise BazaarError(f"stops = {stops!r} must be a list: write stops=[…]")
+        seed, defence = _whole(seed, "seed", 0), defence_of(defence)
         every_stop = (Patience(_whole(patience, "patience", 1)), *stops, Budget())
         terms = Terms(
-            seed=_whole(seed, "seed", 0),
+            seed=seed,
             budget=int(consumer.budget),
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=_settings(sampler, self.aggregator, payment, every_stop, defence_of(defence)),
+            rules=_settings(sampler, self.aggregator, payment, every_stop, defence),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
             consumer=buyer,
             data=dict(data or {}),
             layout=_layout(consumer),
+            holdout=committed(consumer.judged_rows, seed) if defence.parts_holdout else {},
             most_per_access=consumer.limits.get("most_per_access"),
             most_per_round=consumer.limits.get("most_per_round"),
         )

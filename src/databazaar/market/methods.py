@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from databazaar.aggregators import Aggregator
+from databazaar.defence import Defence
 from databazaar.engines import Engine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Ledger, audit_entries
@@ -35,6 +36,7 @@ class MarketMethod(Method):
     payment: Payment | None = None
     stops: tuple[Stop, ...] = ()
     patience: int = 10
+    defence: Defence | None = None
     kind: ClassVar[str] = "osmd"
     paid_by_access: ClassVar[bool] = True
 
@@ -53,6 +55,7 @@ class MarketMethod(Method):
             device=self.device,
             seed=self.seed,
             patience=self.patience,
+            defence=self.defence,
         )
 
     @classmethod

@@ -163,6 +163,11 @@ class Consumer(Displayed):
         return {name: int(most) for name, most in limits.items() if most is not None}
 
     @property
+    def judged_rows(self) -> Examples | None:
+        """The rows of the hold-out that a utility of ours judges by; None where it is a function of the consumer's."""
+        return None if callable(self.utility) else self.holdout
+
+    @property
     def classifies(self) -> bool:
         return self.holdout is not None and not self.holdout[1].is_floating_point()
 

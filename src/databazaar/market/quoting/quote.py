@@ -16,6 +16,7 @@ from databazaar.market.quoting.bounds import Bounds, bounds
 from databazaar.market.quoting.fares import Fares
 from databazaar.market.quoting.outlook import Outlook, outlooks
 from databazaar.market.quoting.projection import Projection, at_even_shares, draws_until_all_seen
+from databazaar.market.watch.reach import Place, blind_spots, meaning
 from databazaar.money import Currency
 from databazaar.stops import Budget
 
@@ -67,7 +68,7 @@ class Quote(Displayed):
     `without_pace` are the rounds if there were no most per round. Between `least_unspent` and `most_unspent` of the
     budget are never asked for, for the `unspent_because`. `exploration` is None where the sampler does not say it.
     `providers` has everybody who can be asked, the cheapest first, then the others. The consumer, and `stops` beside
-    the budget, may end a run sooner.
+    the budget, may end a run sooner. `defence` says which there is and what providers wait for; none is "".
     """
 
     market: str
@@ -89,6 +90,7 @@ class Quote(Displayed):
     first_look: FirstLook | None
     providers: tuple[Outlook, ...]
     warnings: tuple[str, ...]
+    defence: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -115,6 +117,8 @@ class Quote(Displayed):
         facts["exploration"] = self._exploration()
         if self.first_look is not None:
             facts["all asked once"] = self._first_look(self.first_look)
+        if self.defence:
+            facts["defence"] = self.defence
         return facts
 
     def _short(self) -> str:
@@ -188,8 +192,10 @@ def quote(rules: RuleBook) -> Quote:
         first_look=_first_look(rules),
         providers=outlooks(fares, terms.roster, found.most_rounds),
         warnings=(),
+        defence="" if rules.defence.off else meaning(rules.defence),
     )
-    return replace(given, warnings=advice(given))
+    place = Place(terms.roster.owners, terms.per_round, accesses=accesses.even)
+    return replace(given, warnings=(*advice(given), *blind_spots(rules.defence, place)))
 
 
 def _rounds(count: int) -> str:

@@ -13,11 +13,15 @@ from databazaar.defence.judge import FIRST_LOOK
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-TIMES, SQUARES, PERSISTS, PERSISTS_SQUARED = range(4)
+Places = NDArray[np.bool_]
+TIMES, SQUARES, PERSISTS, PERSISTS_SQUARED, SAME = range(5)
 """The columns of `tallies`."""
 FADE = np.float32(0.9)
 """What an answer leaves of the gains on rows before it. Beside several who know a part of the hold-out, none of them
 stands out; it does once the others are gone."""
+AWAY = 5.0
+"""After how many lengths of its own update the model has gone elsewhere, so that who looks at its data must answer
+otherwise. A single small step over few rows changes by a tenth of that for each length, or less."""
 RELIABLE = 0.2
 """The least share of an accumulated answer that must persist before it is compared with another."""
 
@@ -25,7 +29,8 @@ RELIABLE = 0.2
 @dataclass(frozen=True, eq=False)
 class Memory:
     r"""Of everybody who has answered, in the order of the first answers: S, the sum of the private parts u of its
-    answers; its last answer; how many there were, Σ‖u‖², Σy and Σy²; and the sum of its gains on the rows of the
+    answers; an earlier answer, with the model that it was an answer to; how many answers there were, Σ‖u‖², Σy and Σy²,
+    and whether it gives that one answer whatever it is asked; and the sum of its gains on the rows of the
     hold-out, with that of the others' in the same rounds.
 
     y_t = ⟨u_t, S_{t−1}/‖S_{t−1}‖⟩ is what an answer has in common with those before it. Of who sends nothing but noise,
@@ -35,7 +40,8 @@ class Memory:
 
     who: NDArray[np.int64]
     sums: Singles
-    last: Singles
+    earlier: Singles
+    model: Singles
     tallies: Floats
     gains: Singles
     others: Singles
@@ -46,11 +52,12 @@ class Memory:
         if "who" not in kept:
             none = np.zeros((0, size), dtype=np.float32)
             no_rows = np.zeros((0, rows), dtype=np.float32)
-            return cls(np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 4)), no_rows, no_rows)
+            return cls(np.zeros(0, dtype=np.int64), none, none, none, np.zeros((0, 5)), no_rows, no_rows)
         return cls(
             np.asarray(kept["who"], dtype=np.int64),
             np.asarray(kept["sums"], dtype=np.float32),
-            np.asarray(kept["last_answers"], dtype=np.float32),
+            np.asarray(kept["earlier"], dtype=np.float32),
+            np.asarray(kept["model"], dtype=np.float32),
             np.asarray(kept["tallies"], dtype=np.float64),
             np.asarray(kept["gains"], dtype=np.float32),
             np.asarray(kept["others"], dtype=np.float32),
@@ -60,7 +67,8 @@ class Memory:
         return {
             "who": self.who,
             "sums": self.sums,
-            "last_answers": self.last,
+            "earlier": self.earlier,
+            "model": self.model,
             "tallies": self.tallies,
             "gains": self.gains,
             "others": self.others,
@@ -77,18 +85,27 @@ class Memory:
         grown = Memory(
             np.concatenate([self.who, np.array(new, dtype=np.int64)]),
             _with_rows(self.sums, more),
-            _with_rows(self.last, more),
+            _with_rows(self.earlier, more),
+            _with_rows(self.model, more),
             _with_rows(self.tallies, more),
             _with_rows(self.gains, more),
             _with_rows(self.others, more),
         )
         return grown, [known[i] for i in providers]
 
-    def with_answers(self, places: Sequence[int], units: Floats) -> Memory:
-        """With these as the last answers, each of length one."""
-        last = self.last.copy()
-        last[places] = units.astype(np.float32)
-        return replace(self, last=last)
+    def with_answers(self, places: Sequence[int], units: Floats, lengths: Floats, now: Floats, same: Places) -> Memory:
+        """With answers of length one to the model `now`, and with which of them are `same` as the earlier ones.
+
+        That counts for those whom the model has moved away from, by some lengths of their update, since the earlier
+        answer; from there on, this one is the earlier one. Between, nobody comes to be the same.
+        """
+        earlier, model, tallies = self.earlier.copy(), self.model.copy(), self.tallies.copy()
+        begun = np.any(earlier[places] != 0, axis=1)
+        away = begun & (np.linalg.norm(now - model[places], axis=1) >= AWAY * lengths)
+        tallies[places, SAME] = np.where(away, same, same & (tallies[places, SAME] > 0))
+        taken = [place for place, take in zip(places, away | ~begun, strict=True) if take]
+        earlier[taken], model[taken] = units[away | ~begun].astype(np.float32), now.astype(np.float32)
+        return replace(self, earlier=earlier, model=model, tallies=tallies)
 
     def with_private(self, places: Sequence[int], parts: Floats) -> Memory:
         """With the private parts of one more answer of each, of length one before."""
@@ -97,7 +114,7 @@ class Memory:
         lengths = np.linalg.norm(before, axis=1)
         common = np.divide((before * parts).sum(1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
         sums[places] = (before + parts).astype(np.float32)
-        tallies[places] += np.stack([np.ones(len(common)), (parts**2).sum(1), common, common**2], axis=1)
+        tallies[places, :SAME] += np.stack([np.ones(len(common)), (parts**2).sum(1), common, common**2], axis=1)
         return replace(self, sums=sums, tallies=tallies)
 
     def with_gains(self, places: Sequence[int], gains: Floats, others: Floats) -> Memory:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,8 +88,3 @@ def _standard(gains: Floats) -> Floats:
     error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
     found: Floats = np.divide(gains.mean(axis=1), error, out=np.zeros(len(gains)), where=error > 0)
     return found
-
-
-def digest_of(x: bytes, y: bytes) -> str:
-    """What the terms say of a part of the hold-out: nothing of its rows can be read from it."""
-    return hashlib.sha256(x + y).hexdigest()

@@ -27,13 +27,14 @@ from databazaar.defence import Defence, Findings
 from databazaar.defence.court import Court
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
-from databazaar.market.watch.memory import Memory
+from databazaar.market.watch.memory import SAME, Memory
 from databazaar.market.watch.parts import Parts
 from databazaar.market.watch.sketch import Sketch
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.bool_]
 Kept = Mapping[str, NDArray[np.generic]]
-NOT_NEW = "the update says nothing that the model's public changes or the provider's last answer did not say"
+NOT_NEW = "the update says nothing that the model's public changes or the provider's earlier answers did not say"
 LENGTHS = 64
 """Of so many updates the lengths are remembered."""
 CHANGES = 6
@@ -72,8 +73,7 @@ class Watch:
 
     @classmethod
     def of(cls, defence: Defence, params: Tensor, evaluator: Evaluator, seed: int) -> Watch:
-        needs_parts = defence.screen is not None or defence.leak is not None
-        return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if needs_parts else None)
+        return cls(defence, Sketch.of(params), Parts.of(evaluator, seed) if defence.parts_holdout else None)
 
     def __call__(
         self, kept: Kept, params: Tensor, asked: Sequence[int], replies: Replies, step: float, court: Court
@@ -87,8 +87,10 @@ class Watch:
             memory, at = self._memory(state).places([asked[place] for place in there])
             units, lengths = _of_length_one(self.sketch(replies.updates[there]).numpy())
             private = units - (units @ public) @ public.T
-            new = self._new(state, memory.last[at] - (memory.last[at] @ public) @ public.T, private, lengths)
-            memory = memory.with_answers(at, units)
+            earlier = memory.earlier[at] - (memory.earlier[at] @ public) @ public.T
+            known, same = self._known(earlier, private)
+            memory = memory.with_answers(at, units, lengths, np.asarray(state["last"], dtype=np.float64), same)
+            new = ~known & (memory.tallies[at, SAME] == 0) & ~self._nothing(state, lengths)
             failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
             replies = replace(replies, failures={**replies.failures, **failures})
             there, at = list(compress(there, new)), list(compress(at, new))
@@ -136,18 +138,22 @@ class Watch:
         found: Floats = basis[:, sizes > 1e-6]
         return found
 
-    def _new(
-        self, state: Mapping[str, NDArray[np.generic]], before: Floats, private: Floats, lengths: Floats
-    ) -> NDArray[np.bool_]:
-        """Which updates say something: beside the public span there is a part that is not the last answer again."""
-        if self.defence.new is None:
-            return np.ones(len(private), dtype=bool)
-        squares = (before**2).sum(1)
-        along = np.divide((before * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
-        shares = ((private - along[:, None] * before) ** 2).sum(1)
+    def _known(self, earlier: Floats, private: Floats) -> tuple[Places, Places]:
+        """Which updates lie in the public span, and which in that of it and an earlier answer: but for a part that is
+        small, and far smaller than what is usual in the round."""
+        none = np.zeros(len(private), dtype=bool)
+        if self.defence.new is None or len(private) < FEWEST or private.shape[1] < 2 * ROOM:
+            return none, none
+        squares = (earlier**2).sum(1)
+        along = np.divide((earlier * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
+        beside = private - along[:, None] * earlier
+        public, same = (_far_below(self.defence.new, (parts**2).sum(1)) for parts in (private, beside))
+        return public, same & (squares > 0)
+
+    def _nothing(self, state: Kept, lengths: Floats) -> Places:
+        """Which updates are next to nothing beside the usual length."""
         usual = float(np.median(np.asarray(state["lengths"], dtype=np.float64)))
-        known = (shares < self.defence.new) & (shares < FAR_BELOW * float(np.median(shares)))
-        found: NDArray[np.bool_] = ~(known | (lengths < self.defence.new * usual))
+        found: Places = lengths < (self.defence.new or 0.0) * usual
         return found
 
     def _remember(
@@ -217,6 +223,11 @@ def median_of_others(values: Floats) -> Floats:
     lower = np.take_along_axis(order, np.where(rank <= low, low + 1, low), axis=0)
     upper = np.take_along_axis(order, np.where(rank <= high, high + 1, high), axis=0)
     found: Floats = (lower + upper) / 2
+    return found
+
+
+def _far_below(least: float, shares: Floats) -> Places:
+    found: Places = (shares < least) & (shares < FAR_BELOW * float(np.median(shares)))
     return found
 
 

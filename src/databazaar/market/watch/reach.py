@@ -1,0 +1,123 @@
+"""What a defence means in a market, in a few sentences: which it is, what providers wait for, and which of its rules
+cannot work there, before anything is bought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from databazaar.defence import Defence
+from databazaar.defence.arms import FEWEST_SHARES
+from databazaar.defence.judge import FIRST_LOOK
+from databazaar.market.watch.parts import FEWEST_ROWS
+from databazaar.market.watch.watch import CHANGES, FEWEST, ROOM
+
+HELD = (
+    f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
+    "there is data behind them; what waits at the end "
+)
+PAID_IN_DOUBT = "is paid, but to those who were judged and have shown nothing"
+RETURNED_IN_DOUBT = "comes back to you, but for those who have shown something"
+NO_DEFENCE = 'none, so copies, leaks and noise are paid like data: [defence] with kind = "standard" switches it on'
+
+
+@dataclass(frozen=True)
+class Place:
+    """The market that a defence is for. `rows` score updates, 0 where the utility is a function of the consumer's own;
+    they, the `parameters` of the model and the `accesses` of the run are None where nobody has looked."""
+
+    owners: Sequence[str]
+    per_round: int
+    rows: int | None = None
+    parameters: int | None = None
+    accesses: int | None = None
+
+
+def in_words(defence: Defence) -> str:
+    """Its name, or its rules.
+
+    >>> in_words(Defence.named("strict")), in_words(Defence(owners=True, clip=2.0))
+    ('strict', 'rules of your own (owners, clip 2)')
+    """
+    if defence.name != "own":
+        return defence.name
+    usual, rules = Defence().settings(), []
+    for name, value in defence.settings().items():
+        if value != usual[name]:
+            rules.append(f"{name}{'' if value is True else ' false' if value is False else f' {value:g}'}")
+    return f"rules of your own ({', '.join(rules)})"
+
+
+def meaning(defence: Defence) -> str:
+    """Which defence it is, and what it means for the providers."""
+    if not defence.holds_back:
+        return in_words(defence)
+    return f"{in_words(defence)}: {HELD}{PAID_IN_DOUBT if defence.doubt else RETURNED_IN_DOUBT}"
+
+
+def blind_spots(defence: Defence, place: Place) -> tuple[str, ...]:
+    """The rules that cannot work in this market, why not, and what would help."""
+    every = (_two_parts, _public_changes, _others, _answers, _cap)
+    return tuple(sentence for rule in every for sentence in rule(defence, place))
+
+
+def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
+    if place.rows is None or place.rows >= 2 * FEWEST_ROWS or not (rules := _on(defence, "screen", "leak")):
+        return
+    if place.rows:
+        yield (
+            f"{rules} cannot work: {place.rows:,} rows score updates, and two parts of them need {2 * FEWEST_ROWS} or "
+            "more: bring a larger hold-out"
+        )
+    else:
+        yield f"{rules} cannot work: your utility is a function, and they need the loss of each row of a hold-out"
+
+
+def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
+    if place.parameters is None or place.parameters >= ROOM * CHANGES or not _on(defence, "new"):
+        return
+    size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
+    last = "no" if not seen else f"only {seen} of the last {CHANGES}"
+    yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
+
+
+def _others(defence: Defence, place: Place) -> Iterator[str]:
+    asked = min(place.per_round, len(place.owners))
+    if asked >= FEWEST or not (rules := _on(defence, "leak", "data", "alike")):
+        return
+    mend = "raise per_round" if len(place.owners) >= FEWEST else "find more providers"
+    yield (
+        f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
+        f"more: {mend}{_so(defence)}"
+    )
+
+
+def _answers(defence: Defence, place: Place) -> Iterator[str]:
+    asked = min(place.per_round, len(place.owners))
+    if place.accesses is None or asked < FEWEST or not (rules := _on(defence, "data", "alike")):
+        return
+    each = place.accesses // len(place.owners)
+    if each < FIRST_LOOK:
+        yield (
+            f"{rules} will hardly work: there are about {each} answers of each provider to be had, and it takes "
+            f"{FIRST_LOOK}: raise the budget{_so(defence)}"
+        )
+
+
+def _cap(defence: Defence, place: Place) -> Iterator[str]:
+    arms = len(set(place.owners)) if defence.owners else len(place.owners)
+    if defence.cap is not None and defence.cap < 1 and arms <= FEWEST_SHARES:
+        yield f"cap cannot work: with {arms} to choose from there would be no choice left: find more providers"
+
+
+def _so(defence: Defence) -> str:
+    """What becomes of held-back pay where nothing can be shown."""
+    if not defence.holds_back or defence.doubt:
+        return ""
+    return ", or set doubt = true, because else nobody is paid beyond the floor"
+
+
+def _on(defence: Defence, *names: str) -> str:
+    """Those of these rules that are on, in a list for people."""
+    on = [name for name in names if getattr(defence, name) is not None]
+    return " and ".join([", ".join(on[:-1]), on[-1]] if len(on) > 1 else on)

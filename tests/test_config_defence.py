@@ -1,0 +1,130 @@
+"""[defence] in market.toml: three sets of rules by name, each rule off or on, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_markets import write_market
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar import Defence
+from databazaar.config.jobs import from_recipe, market_job
+from databazaar.config.market_file import parse_all, parse_market
+from databazaar.defence.settings import BOUNDS, PRESETS
+from databazaar.errors import BazaarError
+
+MARKET: dict[str, Any] = {
+    "market": {"budget": 100},
+    "data": {"holdout": "holdout.csv", "target": "y"},
+    "providers": [{"id": "north", "file": "north.csv"}, {"id": "south", "file": "south.csv"}],
+}
+DOCS = Path(__file__).parents[1] / "docs" / "reference" / "market-toml.md"
+SWITCHES = [field.name for field in fields(Defence) if field.name not in BOUNDS]
+
+
+def chosen(section: dict[str, Any]) -> Defence:
+    return parse_market({**MARKET, "defence": section}).defence.chosen
+
+
+def test_without_a_section_there_is_none() -> None:
+    assert parse_market(MARKET).defence.chosen.off
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_the_sets_by_their_names(kind: str) -> None:
+    assert chosen({"kind": kind}) == Defence.named(kind)
+
+
+def numbers(rule: str) -> st.SearchStrategy[float]:
+    low, high = BOUNDS[rule]
+    return st.floats(low, high, exclude_min=True)
+
+
+@given(
+    st.sampled_from(sorted(PRESETS)),
+    st.fixed_dictionaries({}, optional={rule: st.just(False) | numbers(rule) for rule in BOUNDS}),
+    st.fixed_dictionaries({}, optional={rule: st.booleans() for rule in SWITCHES}),
+)
+def test_each_rule_by_itself(kind: str, given_numbers: dict[str, Any], switches: dict[str, bool]) -> None:
+    """What is set replaces what the kind has, `false` is off, and a run's folder keeps it."""
+    market = parse_market({**MARKET, "defence": {"kind": kind, **given_numbers, **switches}})
+    for field in fields(Defence):
+        value = getattr(market.defence.chosen, field.name)
+        if field.name in switches:
+            assert value is switches[field.name]
+        elif field.name in given_numbers:
+            assert value == (given_numbers[field.name] or None)
+        else:
+            assert value == getattr(PRESETS[kind], field.name)
+    assert parse_market(json.loads(json.dumps(market.model_dump(mode="json", by_alias=True)))) == market
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({}, ["defence.kind is missing", '"standard"', "add `kind` to defence"]),
+        ({"cap": 0.5}, ["defence.kind is missing"]),
+        ({"kind": "loose"}, ["defence.kind = 'loose' must be one of 'none', 'standard', 'strict'", "change it"]),
+        ("standard", ["defence = 'standard' must be a section"]),
+        (
+            {"kind": "none", "alike": 2},
+            ["defence.alike = 2 must be a number above 0 and up to 1, such as 0.7, or"],
+        ),
+        ({"kind": "none", "alike": True}, ["defence.alike = True must be a number", "change it (the cosine"]),
+        ({"kind": "none", "leak": 0}, ["defence.leak = 0 must be a number above 0 and up to 0.5, such as 0.0"]),
+        ({"kind": "none", "cap": "a quarter"}, ["defence.cap = 'a quarter' must be a number"]),
+        ({"kind": "none", "clip": math.nan}, ["defence.clip = nan must be a number above 0 and up to 1e+06"]),
+        ({"kind": "none", "owners": 1}, ["defence.owners = 1 must be true or false: change it (whether the providers"]),
+        ({"kind": "none", "screens": 3.0}, ["defence.screens is not a setting: did you mean `screen`?"]),
+    ],
+)
+def test_a_mistake_gets_one_sentence(section: Any, words: list[str]) -> None:
+    with pytest.raises(BazaarError) as caught:
+        parse_market({**MARKET, "defence": section}, "shop.toml")
+    assert str(caught.value).startswith("shop.toml: ")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_all_mistakes_at_once() -> None:
+    faults = parse_all({**MARKET, "defence": {"kind": "standard", "new": 1, "data": -1}})[1]
+    assert [fault.split(" = ")[0] for fault in faults] == ["market.toml: defence.new", "market.toml: defence.data"]
+
+
+def test_the_reference_has_what_each_set_sets() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    rows = {
+        row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \| .* \|$", text, re.MULTILINE)
+    }
+    for rule in fields(Defence):
+        told = tomllib.loads("\n".join(f"{name} = {rows[rule.name][at].strip('`')}" for at, name in enumerate(PRESETS)))
+        meant = {name: getattr(preset, rule.name) for name, preset in PRESETS.items()}
+        assert told == {name: False if value is None else value for name, value in meant.items()}, rule.name
+
+
+def test_the_job_and_its_recipe_have_it(tmp_path: Path) -> None:
+    job = market_job(write_market(tmp_path, more='\n[defence]\nkind = "strict"\nalike = false\n'))
+    wanted = replace(Defence.named("strict"), alike=None)
+    assert job.defence == job.arbiter().rules.defence == wanted == job.rules()["defence"]
+    assert from_recipe(json.loads(json.dumps(job.recipe))).defence == wanted
+
+
+def test_a_recipe_from_before_there_were_defences_has_none(tmp_path: Path) -> None:
+    recipe = json.loads(json.dumps(market_job(write_market(tmp_path)).recipe))
+    del recipe["market"]["defence"]
+    job = from_recipe(recipe)
+    assert job.defence.off and "defence" not in job.arbiter().terms().rules
+
+
+def test_a_federated_market_takes_the_same_section(tmp_path: Path) -> None:
+    path = write_market(tmp_path, more='\n[federation]\nfolder = "f"\n\n[defence]\nkind = "standard"\n')
+    path.write_text(path.read_text().replace("[engine]", '[engine]\nkind = "federated"'))
+    job = market_job(path)
+    assert job.federation is not None and job.defence.name == "standard"
