@@ -19,6 +19,7 @@ from databazaar.attacks.kinds import KINDS
 from databazaar.cli.attack import DEFAULT
 from databazaar.cli.attack_tables import Row, remarks
 from databazaar.config.jobs import market_job
+from databazaar.defence import Defence
 from databazaar.market.attacked import Attacked
 from databazaar.market.rehearsal import Rehearsal
 
@@ -84,6 +85,8 @@ def test_the_table_fits_a_narrow_terminal_and_says_how_sure_it_is(
     quiet = bazaar("attack", market, "--kind", "price", "--quiet", "--defence", "strict")
     assert quiet.code == 0 and not quiet.err and "trigger" not in quiet.out and "none → strict" in quiet.out
     assert "one seed says little" in quiet.out
+    market.write_text(market.read_text(encoding="utf-8") + '\n[defence]\nkind = "strict"\n', encoding="utf-8")
+    assert "none → strict" in bazaar("attack", market, "--kind", "zero", "--quiet").out  # the market's own
 
 
 def test_what_cannot_be_played_is_left_out_or_refused(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_a_model_with_a_single_output_has_classes_too() -> None:
     rows = x, (x[:, 0] > 0).astype(np.int64)
     consumer = Consumer(torch.nn.Linear(3, 1), budget=20, holdout=rows, per_round=2)
     one = Rehearsal(consumer, [Provider("a", rows), Provider("b", rows)], [0], {})
-    found = one.outcome([one.play(0, "none", ["a"], KINDS["backdoor"][0])], ["a"])
+    found = one.outcome([one.play(0, Defence(), ["a"], KINDS["backdoor"][0])], ["a"])
     wronged = Row("sign", "sends the opposite", ("a",), {"standard": replace(found, wronged=(1,))})
     assert "providers that did not attack were flagged in: sends the opposite" in remarks(one, [wronged])
     assert found.trigger is not None and found.model[0] > 0.5 and found.caught == (0,) and one.judged_by == "hold-out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from databazaar.attacks.kinds import Variant
     from databazaar.cli.attack_tables import Row
     from databazaar.config.jobs import Job
+    from databazaar.defence import Defence
     from databazaar.market.attacked import Attacked
     from databazaar.market.rehearsal import Rehearsal
 
@@ -44,7 +45,13 @@ def attack(
     provider: Annotated[
         str | None, typer.Option(help="Who attacks. Default: who earns most if nobody does.", show_default=False)
     ] = None,
-    defence: Annotated[str, typer.Option(help="What is played beside none: standard or strict.")] = "standard",
+    defence: Annotated[
+        str | None,
+        typer.Option(
+            help="What is played beside none: standard or strict. Default: the market's own, or standard.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of market.seed.", show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from that one on.")] = 1,
     device: Annotated[str | None, typer.Option(help="Instead of engine.device.", show_default=False)] = None,
@@ -62,7 +69,8 @@ def attack(
     kinds = _kinds(DEFAULT if kind is None else kind)
     if not 1 <= seeds <= MOST_SEEDS:
         raise BazaarError(f"--seeds {seeds}: give at least one seed, and at most {MOST_SEEDS:,}")
-    job = _job(market, seed, device, defence)
+    job = _job(market, seed, device)
+    defences = _defences(job, defence)
     rehearsal = Rehearsal(
         job.consumer,
         job.providers,
@@ -76,15 +84,14 @@ def attack(
         raise BazaarError(f"--provider {provider}: nobody here is called that" + (f": try {close[0]}" if close else ""))
     variants, notes = _playable(rehearsal, kinds, provider or ids[0], strict=kind is not None)
     play.say_remarks(job, quiet or as_json)
-    defences = (PLAIN, defence)
     with if_interrupted("nothing was written"):
         total = (1 + len(variants)) * len(defences) * seeds
         with attack_tables.progress(total, chatty=not (quiet or as_json)) as done:
             rows = _rows(rehearsal, variants, defences, provider, done)
     if as_json:
-        typer.echo(json.dumps(_data(job, rehearsal, defences, rows), allow_nan=False))
+        typer.echo(json.dumps(_data(job, rehearsal, list(defences), rows), allow_nan=False))
     else:
-        attack_tables.show(rehearsal, defences, rows, notes)
+        attack_tables.show(rehearsal, list(defences), rows, notes)
 
 
 def _kinds(given: str) -> list[str]:
@@ -101,13 +108,21 @@ def _kinds(given: str) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-def _job(path: Path, seed: int | None, device: str | None, defence: str) -> Job:
-    from databazaar.config.jobs import market_job
-    from databazaar.config.market_file import load_market
+def _defences(job: Job, named: str | None) -> dict[str, Defence]:
+    """What is played beside each other: no defence, and the one that is named, or the market's own."""
     from databazaar.defence import Defence
 
-    if Defence.named(defence).off:
-        raise BazaarError(f"--defence {defence} is played in any case: name what to play beside it")
+    own = Defence.named("standard") if job.defence.off else job.defence
+    chosen = own if named is None else Defence.named(named)
+    if chosen.off:
+        raise BazaarError(f"--defence {named} is played in any case: name what to play beside it")
+    return {PLAIN: Defence.named(PLAIN), chosen.name: chosen}
+
+
+def _job(path: Path, seed: int | None, device: str | None) -> Job:
+    from databazaar.config.jobs import market_job
+    from databazaar.config.market_file import load_market
+
     if load_market(path).engine.kind == "federated":
         raise BazaarError(
             f"{path}: a federated market cannot be attacked here, as its providers' data are on their own machines: "
@@ -145,7 +160,7 @@ def _playable(
 def _rows(
     rehearsal: Rehearsal,
     variants: Sequence[tuple[str, Variant]],
-    defences: Sequence[str],
+    defences: Mapping[str, Defence],
     provider: str | None,
     done: Any,
 ) -> list[Row]:
@@ -153,10 +168,10 @@ def _rows(
     from databazaar.cli.attack_tables import Row
 
     def runs(title: str, places: Sequence[str] = (), variant: Variant | None = None) -> dict[str, list[Attacked]]:
-        found = {}
-        for defence in defences:
-            found[defence] = [done(rehearsal.play(seed, defence, places, variant), title) for seed in rehearsal.seeds]
-        return found
+        return {
+            name: [done(rehearsal.play(seed, defence, places, variant), title) for seed in rehearsal.seeds]
+            for name, defence in defences.items()
+        }
 
     honest = runs("nobody")
     paid = rehearsal.by_pay(honest[PLAIN])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from databazaar.attacks import Attack, Backdoor, Trigger
 from databazaar.attacks.kinds import Variant
 from databazaar.attacks.known import outputs
+from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.market.attacked import Attacked, attacked_arbiter, play_attacked
@@ -70,9 +71,9 @@ class Rehearsal:
         """What would only come to light once other attacks have been played."""
         if len(places) < variant.places:
             raise BazaarError(f"this attack takes {variant.places} providers: this market has {len(places)}")
-        attacked_arbiter(*self._market(places, variant), **self._settings(self.seeds[0], "none", variant))
+        attacked_arbiter(*self._market(places, variant), **self._settings(self.seeds[0], Defence(), variant))
 
-    def play(self, seed: int, defence: str, places: Sequence[str] = (), variant: Variant | None = None) -> Attacked:
+    def play(self, seed: int, defence: Defence, places: Sequence[str] = (), variant: Variant | None = None) -> Attacked:
         """One run; without a variant nobody attacks."""
         return play_attacked(*self._market(places, variant), **self._settings(seed, defence, variant))
 
@@ -84,7 +85,7 @@ class Rehearsal:
         own = [provider for provider in self.providers if provider.id in places]
         return self.consumer, self.providers, places, self._aimed(variant.attack, own)
 
-    def _settings(self, seed: int, defence: str, variant: Variant | None) -> dict[str, Any]:
+    def _settings(self, seed: int, defence: Defence, variant: Variant | None) -> dict[str, Any]:
         leaked = None if variant is None else self._leaked(variant.leak, seed)
         return {**self.rules, "leaked": leaked, "seed": seed, "device": self.device, "defence": defence}
 
