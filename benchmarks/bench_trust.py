@@ -90,13 +90,14 @@ def cases() -> dict[str, Case]:
         "bad-clones-10-names": Case(Clones(10, declared=False), bad_place=True),
     }
     for leak in ("scoring", "half", "both"):
-        rows |= {f"leak-{leak}-{how}": Case(Leak(how), leak=leak) for how in ("sgd", "fit", "poison")}
+        rows |= {f"leak-{leak}-{how}": Case(Leak(how), leak=leak) for how in ("sgd", "own", "fit", "poison")}
     rows |= {
         "replay-last": Case(Replay()),
         "replay-all": Case(Replay("all")),
         "replay-long": Case(Replay(factor=5.0)),
         "replay-reversed": Case(Replay(factor=-1.0)),
         "replay-noisy": Case(Replay(noise=0.5)),
+        "replay-constant": Case(Replay(noise=0.5, constant=True)),
         "noise-small": Case(Noise(0.1)),
         "noise-large": Case(Noise(3.0)),
         "noise-constant": Case(Noise(1.0, constant=True)),

@@ -146,6 +146,8 @@ def test_a_leak_gains_on_what_has_leaked() -> None:
     told = known(leaked=secret)
     (trains,), (fits,) = Leak("sgd").join(told), Leak("fit").join(told)
     assert inputs(trains).equal(torch.from_numpy(secret[0]))
+    (both,) = Leak("own").join(told)
+    assert inputs(both).equal(torch.cat([inputs(told.own[0]), inputs(trains)])) and len(both.dataset[1]) == 70
     params = walk(4)[-1]
     for params in walk(4)[1:]:
         (moved,) = answers(fits, params)
@@ -166,7 +168,7 @@ def test_a_poisonous_leak_gains_on_what_has_leaked_and_harms_the_rest() -> None:
     assert loss(params + 0.1 * harm, known().own[0].data) > loss(params, known().own[0].data)
 
 
-@pytest.mark.parametrize("attack", [Leak("sgd"), Leak("fit"), Leak("poison")])
+@pytest.mark.parametrize("attack", [Leak("sgd"), Leak("own"), Leak("fit"), Leak("poison")])
 def test_without_leaked_rows_there_is_no_leak(attack: Leak) -> None:
     with pytest.raises(BazaarError, match="needs rows of the hold-out that have leaked"):
         attack.join(known())
@@ -188,10 +190,15 @@ def test_a_replay_lies_in_the_span_of_public_changes(what: Any, factor: float) -
 
 
 def test_a_noisy_replay_is_a_replay_with_noise() -> None:
-    (one,) = Replay(noise=0.5).join(known())
-    seen = walk(2)
-    sent, change = answers(one, *seen)[-1], seen[2] - seen[1]
-    assert np.linalg.norm(sent - change) == pytest.approx(0.5 * np.linalg.norm(change), rel=1e-3)
+    """Fresh noise is another every time; constant noise persists, as what data say does."""
+    seen = walk(3)
+    changes = [after - before for before, after in pairwise(seen)]
+    for constant in (False, True):
+        (one,) = Replay(noise=0.5, constant=constant).join(known())
+        noise = [sent - change for sent, change in zip(answers(one, *seen)[1:], changes, strict=True)]
+        for part, change in zip(noise, changes, strict=True):
+            assert np.linalg.norm(part) == pytest.approx(0.5 * np.linalg.norm(change), rel=1e-3)
+        assert (cosine(noise[0], noise[2]) > 0.999) == constant
 
 
 def test_noise_has_its_length_and_nothing_else() -> None:
