@@ -18,6 +18,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -89,13 +90,14 @@ def cases() -> dict[str, Case]:
         "bad-clones-10-names": Case(Clones(10, declared=False), bad_place=True),
     }
     for leak in ("scoring", "half", "both"):
-        rows |= {f"leak-{leak}-{how}": Case(Leak(how), leak=leak) for how in ("sgd", "fit", "poison")}
+        rows |= {f"leak-{leak}-{how}": Case(Leak(how), leak=leak) for how in ("sgd", "own", "fit", "poison")}
     rows |= {
         "replay-last": Case(Replay()),
         "replay-all": Case(Replay("all")),
         "replay-long": Case(Replay(factor=5.0)),
         "replay-reversed": Case(Replay(factor=-1.0)),
         "replay-noisy": Case(Replay(noise=0.5)),
+        "replay-constant": Case(Replay(noise=0.5, constant=True)),
         "noise-small": Case(Noise(0.1)),
         "noise-large": Case(Noise(3.0)),
         "noise-constant": Case(Noise(1.0, constant=True)),
@@ -148,8 +150,12 @@ def play_all(jobs: Sequence[Job], processes: int, file: Path | None) -> list[dic
     runs = read([file]) if file is not None and file.exists() else []
     there = {key(run) for run in runs}
     left = [job for job in jobs if job[:5] not in there]
-    with get_context("spawn").Pool(processes, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for run in pool.imap_unordered(played, left):
+    with ExitStack() as stack:
+        done: Iterable[dict[str, Any]] = map(played, left)
+        if processes > 1:
+            pool = get_context("spawn").Pool(processes, initializer=torch.set_num_threads, initargs=(1,))
+            done = stack.enter_context(pool).imap_unordered(played, left)
+        for run in done:
             runs.append(run)
             if file is not None:
                 with file.open("a") as lines:

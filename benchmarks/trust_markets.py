@@ -12,13 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from databazaar.attacks import Attack, Backdoor, Clones, Known, MixedEngine, Trigger
-from databazaar.defence import Arms
+from databazaar.attacks import Attack, Backdoor, Clones, Known, Trigger
+from databazaar.attacks.known import outputs
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
-from databazaar.ledger import Accounts
-from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.attacked import play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
@@ -54,31 +52,34 @@ class Market:
     budget: int
     trigger: Trigger
 
+    def consumer(self, budget: int | None = None) -> Consumer:
+        return Consumer("logistic", budget=budget or self.budget, per_round=PER_ROUND, holdout=self.holdout)
+
     def play(self, attack: Attack | None, seed: int, sampler: Sampler, leak: str = "", **rules: Any) -> Result:
         """Plays it with these attackers, who have seen what `leak` says of the hold-out; without any, the places stay
         empty. `rules` are for the arbiter."""
-        consumer = Consumer("logistic", budget=self.budget, per_round=PER_ROUND, holdout=self.holdout)
-        joined: list[Provider] = []
-        if attack is not None:
-            total = len(self.honest) + len(self.places)
-            leaked = self.leaked(leak, seed) if leak else None
-            if isinstance(attack, Backdoor):
-                attack = replace(attack, trigger=self.trigger)
-            joined = attack.join(Known(consumer.task, tuple(self.places), leaked, total, seed))
-        providers = [*self.honest, *joined]
-        engine = MixedEngine(consumer.task, providers)
-        arbiter = Arbiter(consumer, providers, sampler, engine=engine, seed=seed, **rules)
-        run = arbiter.begin(Accounts(arbiter.rules))
-        play([run], engine)
-        test = torch.from_numpy(self.test[0]), torch.from_numpy(self.test[1])
+        consumer = self.consumer()
+        if isinstance(attack, Backdoor):
+            attack = replace(attack, trigger=self.trigger)
+        found = play_attacked(
+            consumer,
+            [*self.honest, *self.places],
+            [provider.id for provider in self.places],
+            attack,
+            leaked=self.leaked(leak, seed) if leak else None,
+            seed=seed,
+            sampler=sampler,
+            **rules,
+        )
+        task, test = consumer.task, (torch.from_numpy(self.test[0]), torch.from_numpy(self.test[1]))
         return Result(
-            pay={id: pay / self.budget for id, pay in run.accounts.book.pay.items()},
-            attackers=tuple(provider.id for provider in joined),
-            accuracy=accuracy(consumer.task, run.state.best.params, test),
-            last_accuracy=accuracy(consumer.task, run.state.params, test),
-            trigger=self.trigger.success(consumer.task, run.state.best.params, test),
-            flagged=flagged(run),
-            rounds=run.state.round,
+            pay={id: pay / self.budget for id, pay in found.pay.items()},
+            attackers=found.attackers,
+            accuracy=accuracy(task, found.delivered, test),
+            last_accuracy=accuracy(task, found.last, test),
+            trigger=self.trigger.success(task, found.delivered, test),
+            flagged=found.flagged,
+            rounds=found.rounds,
         )
 
     def leaked(self, what: str, seed: int) -> Rows:
@@ -86,29 +87,13 @@ class Market:
         (x, y), count = self.holdout, len(self.holdout[1])
         if what == "both":
             return x, y
-        rows = scoring_rows(count, seed) if what == "scoring" else np.random.default_rng([seed, 3]).permutation(count)
-        return x[rows[: (count + 1) // 2]], y[rows[: (count + 1) // 2]]
-
-
-def scoring_rows(count: int, seed: int) -> NDArray[np.int64]:
-    """The rows of the hold-out that are the scoring part of a defended market."""
-    return halves(count, seed).scoring
-
-
-def flagged(run: Any) -> tuple[str, ...]:
-    """Whom the market has flagged."""
-    rules = run.rules
-    if not isinstance(rules.sampler, Arms):
-        return ()
-    court = rules.sampler.court(run.state.sampler, len(rules.terms.roster))
-    return tuple(id for id, is_flagged in zip(rules.terms.roster.ids, court.flagged, strict=True) if is_flagged)
+        any_half = np.random.default_rng([seed, 3]).permutation(count)[: count // 2]
+        rows = halves(count, seed).scoring if what == "scoring" else any_half
+        return x[rows], y[rows]
 
 
 def accuracy(task: Task, params: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor]) -> float:
-    assert task.model is not None
-    with torch.no_grad():
-        outputs = torch.func.functional_call(task.model, task.layout.unflatten(params), (rows[0],))
-    return float((outputs.argmax(1) == rows[1]).float().mean())
+    return float((outputs(task, params, rows[0]).argmax(1) == rows[1]).float().mean())
 
 
 def wrong_labels(rng: np.random.Generator, rows: Rows, share: float) -> Rows:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar.defence import Defence, Findings, Verdict, judge
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence.court import CLEARED, COLUMNS, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.judge import FIRST_LOOK, LOOKS, doubted, leak_limit
 from databazaar.roster import Roster
 
@@ -39,6 +39,28 @@ def test_a_leak_is_looked_for_after_two_four_eight_answers(sign: float) -> None:
     assert verdicts_after(8, leak=sign * (limit - 0.01)) == ()
     assert verdicts_after(8, leak=sign * 9.0) == (Verdict(2, "leak", sign * 9.0, limit),)
     assert verdicts_after(8, replace(EVERY, leak=None), leak=9.0) == ()
+
+
+def leaks(apart: list[float], answers: list[float], asked: list[int], standing: list[float]) -> list[int]:
+    """Who is flagged when those asked answer once more as they did."""
+    court = court_of(len(apart), apart=apart, answers=answers, standing=standing)
+    findings = Findings(leak=[apart[i] for i in asked])
+    return [one.provider for one in judge(EVERY, court, asked, [True] * len(asked), findings).verdicts]
+
+
+def test_the_farthest_apart_is_flagged_first_and_then_only_who_gains_on_the_same_part() -> None:
+    honest = [-5.0, -6.0, 9.0, 0.2]
+    assert leaks(honest, [3.0] * 4, [0, 1, 2, 3], [OPEN] * 4) == [2]
+    assert leaks(honest, [3.0] * 4, [0, 1], [OPEN] * 4) == [2]  # it is seen at others' looks
+    assert leaks(honest, [3.0, 3.0, 4.0, 3.0], [2], [OPEN] * 4) == []  # but at no other time
+    assert leaks(honest, [3.0] * 4, [0, 1], [OPEN, OPEN, LEAK, OPEN]) == []
+    assert leaks([5.0, -6.0, 9.0, 7.0], [3.0] * 4, [0, 1, 2, 3], [OPEN] * 4) == [2, 3, 0]
+
+
+def test_who_falls_silent_shields_nobody() -> None:
+    """A provider that is far apart with its third answer, which is no look, and then never answers again."""
+    assert leaks([20.0, -30.0, 0.0, 0.0], [3.0, 3.0, 0.0, 0.0], [0], [OPEN] * 4) == [1]
+    assert leaks([20.0, 30.0, 0.0, 0.0], [3.0, 3.0, 0.0, 0.0], [0], [OPEN] * 4) == [1, 0]
 
 
 @pytest.mark.parametrize("providers", [2, 20, 1000])
@@ -141,7 +163,7 @@ def test_who_is_doubted_in_the_end(
     assert doubted(replace(EVERY, doubt=False), court, 0) is in_strict
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=18, max_size=18))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3 * COLUMNS, max_size=3 * COLUMNS))
 def test_a_court_is_its_vector(numbers: list[float]) -> None:
     vector = np.array(numbers)
     vector[3:6] = [0, 1, 1]

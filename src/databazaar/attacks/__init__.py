@@ -5,12 +5,13 @@ from databazaar.attacks.collusion import Alie, Collude, Mixed
 from databazaar.attacks.copies import Clones, Honest, Price, Split
 from databazaar.attacks.engine import MixedEngine
 from databazaar.attacks.idle import Noise, Replay, Zero
-from databazaar.attacks.known import Attack, Known
+from databazaar.attacks.known import Alone, Attack, Insider, Known
 from databazaar.attacks.leaks import Leak
 from databazaar.attacks.poisons import Alternate, Boost, Flip, Selective, Sign
 
 __all__ = [
     "Alie",
+    "Alone",
     "Alternate",
     "Attack",
     "Backdoor",
@@ -19,6 +20,7 @@ __all__ = [
     "Collude",
     "Flip",
     "Honest",
+    "Insider",
     "Known",
     "Leak",
     "Mixed",

@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from databazaar.attacks.known import Insider, Known, Vector, classes_of, impostor, outputs
-from databazaar.errors import BazaarError
-from databazaar.learning.inputs import Examples, NamedInputs
+from databazaar.attacks.known import Insider, Known, Vector, classes_of, impostor, outputs, plain, together
+from databazaar.learning.inputs import Examples
 from databazaar.learning.task import Task
 from databazaar.parties import Provider
 
@@ -36,7 +35,7 @@ class Trigger:
     def success(self, task: Task, params: Tensor, rows: Examples) -> float:
         """In what part of the rows of other classes the trigger leads to the target."""
         x, y = rows
-        others = self.stamped(_plain(x)[y != self.target])
+        others = self.stamped(plain(x)[y != self.target])
         found = outputs(task, params, others)
         classes = found.argmax(1) if found.dim() == 2 and found.shape[1] > 1 else (found.flatten() > 0).long()
         return float((classes == self.target).float().mean())
@@ -66,10 +65,4 @@ class Backdoor:
         x, y = known.rows(own.dataset)
         chosen = torch.from_numpy(known.rng(own.id).random(len(y)) < self.part)
         wanted = torch.full_like(y[chosen], self.trigger.target)
-        return torch.cat([_plain(x), self.trigger.stamped(_plain(x)[chosen])]), torch.cat([y, wanted])
-
-
-def _plain(x: Tensor | NamedInputs) -> Tensor:
-    if isinstance(x, NamedInputs):
-        raise BazaarError("a backdoor needs inputs without names: its trigger is put into one tensor")
-    return x
+        return together((x, y), (self.trigger.stamped(plain(x)[chosen]), wanted))

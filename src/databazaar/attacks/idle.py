@@ -12,12 +12,14 @@ from databazaar.attacks.known import Alone, Insider, Vector, length, scaled
 class Replay(Alone):
     """Sends public changes of the model back: the last that it has seen, or all of them since its first ask.
 
-    `factor` makes the answer longer, or turns it round; `noise` is added to it, in lengths of the answer.
+    `factor` makes the answer longer, or turns it round; `noise` is added to it, in lengths of the answer: another every
+    time, or always the same where it is `constant`, as if there were data behind it.
     """
 
     what: Literal["last", "all"] = "last"
     factor: float = 1.0
     noise: float = 0.0
+    constant: bool = False
     kind: ClassVar[str] = "replay"
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
@@ -26,7 +28,9 @@ class Replay(Alone):
         last = params - insider.last
         change = last if self.what == "last" else scaled(params - insider.first, length(last))
         sent = change * self.factor
-        return sent + insider.noise(sent, self.noise * length(sent))
+        fresh = insider.noise(sent, 1.0)
+        noise = insider.memory.setdefault("constant", fresh) if self.constant else fresh
+        return sent + scaled(noise, self.noise * length(sent))
 
 
 @dataclass(frozen=True)

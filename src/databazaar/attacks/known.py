@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.errors import BazaarError
-from databazaar.learning.inputs import Examples, Inputs, as_dataset
+from databazaar.learning.inputs import Examples, Inputs, NamedInputs, as_dataset
 from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.task import Task
@@ -158,6 +158,18 @@ def classes_of(known: Known, own: Provider) -> int:
         raise BazaarError("this attack needs a model that tells classes apart")
     found = outputs(known.task, known.task.layout.flatten(known.task.model), x[:1])
     return max(2, int(found.shape[-1]) if found.dim() == 2 else 2)
+
+
+def together(one: Examples, other: Examples) -> Examples:
+    """All rows of both."""
+    return torch.cat([plain(one[0]), plain(other[0])]), torch.cat([one[1], other[1]])
+
+
+def plain(x: Inputs) -> Tensor:
+    """Inputs that are one tensor."""
+    if isinstance(x, NamedInputs):
+        raise BazaarError("this attack needs inputs without names: it puts something of its own among them")
+    return x
 
 
 def length(vector: Vector) -> float:

@@ -7,22 +7,26 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from databazaar.attacks.known import Alone, Insider, Known, Vector, length, scaled
+from databazaar.attacks.known import Alone, Insider, Known, Vector, length, scaled, together
 from databazaar.parties import Provider
 
 
 @dataclass(frozen=True)
 class Leak(Alone):
-    """Has seen rows of the hold-out. `sgd` trains on them as if they were its own; `fit` goes straight to parameters
-    that know them by heart; `poison` gains on them, and undoes what other rows have taught as far as they do not show
-    it."""
+    """Has seen rows of the hold-out. `sgd` trains on them as if they were its own, `own` on them and its own; `fit` goes
+    straight to parameters that know them by heart; `poison` gains on them, and undoes what other rows have taught as far
+    as they do not show it."""
 
-    how: Literal["sgd", "fit", "poison"] = "sgd"
+    how: Literal["sgd", "own", "fit", "poison"] = "sgd"
     kind: ClassVar[str] = "leak"
 
     def join(self, known: Known) -> list[Provider]:
         secret = known.secret()
-        return [replace(own, data=secret) for own in known.own] if self.how == "sgd" else super().join(known)
+        if self.how == "sgd":
+            return [replace(own, data=secret) for own in known.own]
+        if self.how == "own":
+            return [replace(own, data=together(known.rows(own.dataset), secret)) for own in known.own]
+        return super().join(known)
 
     def answer(self, insider: Insider, params: Vector) -> Vector:
         secret = insider.known.secret()

@@ -15,6 +15,8 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import ledger as ledger_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import using
+from databazaar.cli.attack import EXAMPLES as ATTACK_EXAMPLES
+from databazaar.cli.attack import attack
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.check import EXAMPLES as CHECK_EXAMPLES
 from databazaar.cli.check import check
@@ -237,6 +239,7 @@ app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
 app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
 app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
 app.command(epilog=example(*EXAMPLES))(compare)
+app.command(epilog=example(*ATTACK_EXAMPLES))(attack)
 add_commands(app)
 
 
