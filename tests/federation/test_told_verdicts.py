@@ -123,10 +123,12 @@ def test_a_provider_sees_what_became_of_its_pay_and_why(played: Played) -> None:
         assert (told["held"], told["released"], told["returned"]) == (stand.held, stand.released, stand.returned)
         assert told["verdicts"] == [asdict(one) for one in played.told(stand.provider)]
     spy = CliRunner().invoke(app, ["provider", "earnings", str(played.parties.kits["spy"])]).stdout
-    assert "flagged in round 1: its answers gained on the scoring part" in spy
-    assert "10 returned to the consumer" in spy and "to object, write to the operator of fraud" in spy
+    (flag,), (merger,) = defended.flagged, defended.merged
+    assert f"flagged in round {flag.round}: its answers gained on the scoring part" in spy
+    assert f"{flag.returned} returned to the consumer" in spy and "to object, write to the operator of fraud" in spy
     twin = CliRunner().invoke(app, ["provider", "earnings", str(played.parties.kits["twin"])]).stdout
-    assert "merged in round 7: its answers are like those of another provider" in twin and "bank1" not in twin
+    assert f"merged in round {merger.round}: its answers are like those of another provider" in twin
+    assert "bank1" not in twin
     open_ = CliRunner().invoke(app, ["provider", "earnings", str(played.parties.kits["bank2"])]).stdout
     assert "was held back and released" in open_ and "to object" not in open_
 
@@ -139,7 +141,7 @@ def test_the_audit_holds_verdicts_against_the_ledger(played: Played) -> None:
     cleared = replace(receipt, verdicts=(replace(receipt.verdicts[0], what="no data"),))
     assert compare(entries, [Held(played.folder, [receipt])]).broken == []
     (broken,) = compare(entries, [Held(played.folder, [cleared])]).broken
-    assert broken.startswith("the market's receipt for spy says that it was flagged in round 1: what persists in its")
+    assert broken.startswith("the market's receipt for spy says that it was flagged in round ")
     assert broken.endswith("and this does not follow from the ledger")
 
 
