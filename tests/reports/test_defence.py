@@ -176,8 +176,10 @@ def test_a_flagged_one_gets_its_own_evidence_drawn(tmp_path: Path) -> None:
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_amounts_in_statements_add_up(seed: int, doubt: bool, pay_left_out: bool) -> None:
     defence = replace(EVERY_RULE, doubt=doubt, pay_left_out=pay_left_out)
-    report = reported(defence, random_measures(seed), budget=2000)
+    report = reported(defence, random_measures(seed, alike=0.5), budget=2000)
     given = statement_dict(report)
+    valid = [access.quoted for round in report.rounds for access in round.accesses if access.failure is None]
+    assert sum(valid) - report.spent == sum(line["returned"] + line["cut"] for line in given["providers"])
     assert sum(line["pay"] for line in given["providers"]) == report.spent
     for line in given["providers"]:
         rows = list(csv.DictReader(io.StringIO(statements.one(report, line["provider"], True))))
@@ -190,6 +192,27 @@ def test_amounts_in_statements_add_up(seed: int, doubt: bool, pay_left_out: bool
     header, *_ = csv.reader(io.StringIO(statement_csv(report)))
     assert {"standing", "held_back", "released", "returned", "cut"} <= set(header)
     assert {verdict["provider"] for verdict in given["defence"]["verdicts"]} <= set(NAMES)
+
+
+def test_who_is_found_to_be_anothers_name_is_told_why_it_lost_what_was_held_back() -> None:
+    """Cedar and the last are alike before either is cleared: the one that has answered less has earned once already."""
+
+    def alike(round: int, drawn: Drawn) -> tuple[dict[int, float | None], Findings | None]:
+        return dict.fromkeys(drawn.asked, 0.01), Findings(alike=[(2, 4, 0.93)] if round == 30 else [])
+
+    report = reported(EVERY_RULE, alike)
+    assert report.defended is not None
+    (one,) = report.defended.merged
+    stands = {stand.provider: stand for stand in report.defended.stands}
+    name = min(("cedar", "el<i>m"), key=lambda provider: stands[provider].released)
+    (own,) = report.defended.of(name)
+    assert own.returned == one.returned == stands[name].returned > 0
+    told = statements.provider_dict(report, name)["defence"]
+    (first, *_) = told["settlements"]
+    assert first["amount"] == own.returned and not first["released"]
+    assert first["why"].startswith("it shares an arm with another provider")
+    (kept,) = report.defended.of(own.other)
+    assert kept.returned == 0 and kept.other == name
 
 
 def test_a_strict_market_says_what_it_did() -> None:

@@ -10,6 +10,7 @@ from databazaar.ledger.figures import Curve
 from databazaar.runs.defended import Defended, Ruling, Stand
 from databazaar.runs.report import Report
 
+SHARED = "it shares an arm with another provider, and what was held back has been earned once already"
 AMOUNTS = ("held_back", "released", "returned", "cut")
 """Of everybody's pay, where there is a defence."""
 
@@ -92,8 +93,9 @@ def _verdict(one: Ruling, like: str | None = None) -> dict[str, Any]:
 
 def _settlements(defended: Defended, provider: str) -> list[dict[str, Any]]:
     """Every time that held-back pay of a provider was settled, and why."""
-    own = (one for one in defended.rulings if one.provider == provider and one.what != "alike")
-    why = {one.round: one.sentence(ANOTHER) for one in own}
+    mergers = {one.round: SHARED for one in defended.merged}
+    verdicts = {one.round: one.sentence(ANOTHER) for one in defended.of(provider) if one.what != "alike"}
+    why = {**mergers, **verdicts}
     return [
         {
             "round": one.round,

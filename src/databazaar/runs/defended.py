@@ -62,7 +62,7 @@ class Ruling:
 class Stand:
     """How one provider stands. `left_out` of its answers did harm and are not in the average, `void` were not new to
     anybody. `held`, `released` and `returned` are pay that was held back: still, paid later, or back to the consumer.
-    `cut` is what else an answer was paid less than it was quoted for: because it was left out, or flagged.
+    `cut` is what else its answers were paid less than quoted: for being left out, in the round of a merger, or flagged.
     `shares_with` are those in whose arm it is."""
 
     provider: str
@@ -107,13 +107,17 @@ class Defended:
 
     def of(self, provider: str) -> tuple[Ruling, ...]:
         """The rulings about a provider as it may read them. Of those who are alike, both are told, with their own
-        number of answers; whom they are like stays in `other`."""
+        number of answers and their own money; whom they are like stays in `other`."""
         place = next(i for i, stand in enumerate(self.stands) if stand.provider == provider)
-        found = [one for one in self.rulings if one.provider == provider]
-        for one in (one for one in self.rulings if one.other == provider):
+        own = [one for one in self.rulings if one.provider == provider and one.what != "alike"]
+        settled = {one.round for one in own}
+        back = {one.round: one.amount for one in self.freed if one.provider == provider and not one.released}
+        for one in (one for one in self.merged if provider in (one.provider, one.other)):
+            other = one.other if one.provider == provider else one.provider
             answers = int((self.curves[place].rounds <= (one.round or 0)).sum())
-            found.append(replace(one, provider=provider, other=one.provider, answers=answers))
-        return tuple(sorted(found, key=lambda one: one.entry))
+            returned = back.pop(one.round, 0) if one.round not in settled else 0
+            own.append(replace(one, provider=provider, other=other, answers=answers, returned=returned))
+        return tuple(sorted(own, key=lambda one: one.entry))
 
     def alone(self, provider: str) -> Defended:
         """What a provider may know: its own rulings, standing and figures."""
@@ -147,6 +151,7 @@ def defended_by(audit: Audit) -> Defended | None:
     curves = record.figures.curves(len(ids))
     rulings = [*_rulings(record, ids, curves), *_in_doubt(audit, rules.defence, court, record)]
     void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
+    merged = [one.round for one in rulings if one.what == "alike"]
     stands = [
         Stand(
             provider,
@@ -157,7 +162,7 @@ def defended_by(audit: Audit) -> Defended | None:
             book.held_back.get(provider, 0),
             book.released.get(provider, 0),
             book.returned.get(provider, 0),
-            _cut(rules.defence, record.rounds, i, curves[i], flags.get(provider)),
+            _cut(rules.defence, record.rounds, i, curves[i], flags.get(provider), merged),
             tuple(ids[j] for j in range(len(ids)) if j != i and court.arm[j] == court.arm[i]),
         )
         for i, provider in enumerate(ids)
@@ -168,9 +173,10 @@ def defended_by(audit: Audit) -> Defended | None:
 def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> list[Ruling]:
     freed = {(one.round, one.provider): one for one in record.freed}
     found = []
-    for round, verdict in record.verdicts:
+    for round, verdict in record.verdicts:  # in a round, those who are alike come last: what is left is by that
         who, curve = ids[verdict.provider], curves[verdict.provider]
-        money = freed.get((round, who)) if verdict.what != "alike" else None
+        other = "" if verdict.other is None else ids[verdict.other]
+        money = [freed.pop((round, one)) for one in (who, other) if (round, one) in freed]
         found.append(
             Ruling(
                 _what(verdict.what),
@@ -180,9 +186,9 @@ def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> lis
                 verdict.limit,
                 int((curve.rounds <= round).sum()),
                 *record.entries[round],
-                other="" if verdict.other is None else ids[verdict.other],
-                released=money.amount if money is not None and money.released else 0,
-                returned=money.amount if money is not None and not money.released else 0,
+                other=other,
+                released=sum(one.amount for one in money if one.released),
+                returned=sum(one.amount for one in money if not one.released),
             )
         )
     return found
@@ -219,10 +225,18 @@ def _void(rounds: Rounds, providers: int) -> list[int]:
     return [times[i] for i in range(providers)]
 
 
-def _cut(defence: Defence, rounds: Rounds, place: int, curve: Curve, flagged: int | None) -> int:
+def _cut(
+    defence: Defence,
+    rounds: Rounds,
+    place: int,
+    curve: Curve,
+    flagged: int | None,
+    merged: Sequence[int | None],
+) -> int:
     """What a provider was paid less than quoted, beside what was held back: from the round on in which it was flagged,
-    and where those left out get the floor alone."""
+    in one where it was found to be another's name, and where those left out get the floor alone."""
     less = set() if defence.pay_left_out else set(_left_out(defence, curve).tolist())
+    less |= set(curve.rounds.tolist()) & set(merged)
     if flagged is not None:
         less |= set(curve.rounds[curve.rounds >= flagged].tolist())
     accesses = (access for round in less for access in rounds[round].accesses if access.provider == place)
