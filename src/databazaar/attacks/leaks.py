@@ -13,9 +13,9 @@ from databazaar.parties import Provider
 
 @dataclass(frozen=True)
 class Leak(Alone):
-    """Has seen rows of the hold-out. `sgd` trains on them as if they were its own, `own` on them and its own; `fit` goes
-    straight to parameters that know them by heart; `poison` gains on them, and undoes what other rows have taught as far
-    as they do not show it."""
+    """Has seen rows of the hold-out. `sgd` trains on them as if they were its own, `own` on them and its own; `fit`
+    goes straight to parameters that know them by heart; `poison` gains on them, and undoes what other rows have taught
+    as far as they do not show it."""
 
     how: Literal["sgd", "own", "fit", "poison"] = "sgd"
     kind: ClassVar[str] = "leak"
