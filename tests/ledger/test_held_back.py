@@ -69,7 +69,7 @@ def entries_of(accounts: Accounts) -> list[Entry]:
     return list(accounts.store.entries())
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(market=markets())
 def test_whatever_is_found_every_coin_is_paid_returned_or_not_due_and_the_audit_agrees(
     market: tuple[RuleBook, Measured],
@@ -206,7 +206,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
     "in another round": (changed("return", round=2), "before every draw of round 3 is settled"),
     "as if at the close": (changed("return", round=None), "stands between held-back pay"),
     "after the close": (moved("release", -1, 1), "is still held back"),
-    "in a round, at the close": (changed("return", -1, round=12), "before every draw of round 12 is settled"),
+    "in a round, at the close": (changed("return", -1, round=14), "before every draw of round 14 is settled"),
     "not closed": (lambda entries: entries[:-1], "in one step with what follows from it"),
     "held more": (changed("post", body={"held": 51}), "and 50 is what is not paid"),
     "held other": (changed("post", body={"held": 49}), "what is held back does not follow"),
@@ -255,9 +255,22 @@ def test_a_market_without_a_defence_holds_nothing_back_and_has_no_findings() -> 
     rules = rules_with(Defence(), offers_of([2, 3], 2), budget=30)
     entries = entries_of(play(rules, random_measures(0)))
     assert not any("findings" in one.body or "held" in one.body for one in entries if one.kind != "open")
+    assert first_broken(entries) is None and audit_entries(entries).ok
+    post = next(i for i, one in enumerate(entries) if one.kind == "post")
+    for forge, says in (
+        (changed("post", amount=1, body={"held": 1}), "the payments do not follow"),
+        (changed("round", body=lambda one: {**one.body, "findings": {}}), "has findings, and the terms no defence"),
+        (
+            lambda old: [*old[: post + 1], Entry(0, "release", 0, None, old[post].provider, 1, {}), *old[post + 1 :]],
+            "has 0 held",
+        ),
+    ):
+        forged = reseal(forge(list(entries)))
+        audit = audit_entries(forged)
+        assert says in audit.message and audit.entries == first_broken(forged), audit.message
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_slow_and_fast_name_the_same_first_broken_entry(defended: list[Entry], data: st.DataObject) -> None:
     """Whatever is done to entries of a defended ledger, above all to those that a plain one does not have."""
@@ -288,8 +301,8 @@ def test_slow_and_fast_name_the_same_first_broken_entry(defended: list[Entry], d
         entries[at] = replace(entry, **data.draw(st.sampled_from([*fields, *kinds])))
     entries = reseal(entries)
     expected, audit = first_broken(entries), audit_entries(entries)
-    if how == "cut" and entry.kind in ("release", "return"):
-        assert not audit.ok and expected is None  # each entry follows, but the step is not whole
+    if expected is None and entries[-1].kind in ("release", "return"):
+        assert "in one step with what follows from it" in audit.message  # each entry follows, but the step is not whole
         return
     assert audit.ok == (expected is None), audit.message
     assert audit.ok or audit.entries == expected, (audit.message, expected)

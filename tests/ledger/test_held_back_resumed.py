@@ -113,6 +113,17 @@ def test_a_run_that_watches_its_providers_is_resumed_to_the_same_head(
     assert "release" in kinds or "return" in kinds
 
 
+def test_whoever_listens_hears_of_pay_that_was_released() -> None:
+    """A provider is paid in a round if its pay has risen, by its access or by a release."""
+    told: list[Progress] = []
+    arbiter().run(tell=told.append)
+    before: dict[str, int] = {}
+    for progress in told:
+        risen = {name for name, pay in progress.pay.items() if pay > before.get(name, 0)}
+        assert set(progress.paid) == risen
+        before = dict(progress.pay)
+
+
 def test_the_consumers_close_settles_what_is_held_back(tmp_path: Path) -> None:
     stopped(tmp_path / "run", 6)
     report = close_run(tmp_path / "run")

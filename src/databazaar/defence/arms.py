@@ -50,7 +50,8 @@ class Arms:
 
     @property
     def shortens_rounds(self) -> bool:
-        return bool(getattr(self.sampler, "shortens_rounds", False))
+        """Also where it draws nobody twice: there may be fewer arms than draws."""
+        return bool(getattr(self.sampler, "shortens_rounds", not getattr(self.sampler, "replacement", True)))
 
     @property
     def alpha(self) -> float:

@@ -82,7 +82,8 @@ def _find_leaks(
     """Flags whose gains differ between the parts of the hold-out as nobody else's do.
 
     Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
-    is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other.
+    is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other. The
+    farthest need not have answered in this round: whoever falls silent would shield another.
     """
     if defence.leak is None:
         return court, []
@@ -93,12 +94,14 @@ def _find_leaks(
             apart[i] = figure
     limit = leak_limit(defence.leak, len(standing))
     for _, i in sorted(answered, key=lambda one: -abs(apart[one[1]])):
-        found = standing == LEAK
-        first = not found.any() and abs(apart[i]) >= np.abs(apart[standing < LEAK]).max()
-        same = bool((apart[found] * apart[i] > 0).any())
-        if standing[i] < LEAK and is_look(court.answers[i], 2) and abs(apart[i]) > limit and (first or same):
-            standing[i] = LEAK
-            verdicts.append(Verdict(i, "leak", float(apart[i]), limit))
+        if standing[i] >= LEAK or not is_look(court.answers[i], 2) or abs(apart[i]) <= limit:
+            continue
+        farthest = int(np.argmax(np.where(standing < LEAK, np.abs(apart), -1.0)))
+        for one in dict.fromkeys((farthest, i) if not (standing == LEAK).any() else (i,)):
+            found = standing == LEAK
+            if not found.any() or (apart[found] * apart[one] > 0).any():
+                standing[one] = LEAK
+                verdicts.append(Verdict(one, "leak", float(apart[one]), limit))
     return replace(court, standing=standing, apart=apart), verdicts
 
 
@@ -141,7 +144,7 @@ def doubted(defence: Defence, court: Court, provider: int) -> bool:
     """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
     if court.standing[provider] != OPEN:
         return bool(court.flagged[provider])
-    looked = court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN
+    looked = bool(court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN)
     if not defence.doubt:
         return not looked or bool(court.shown[provider] < 2 * IN_DOUBT)
     return looked and bool(court.shown[provider] < IN_DOUBT)

@@ -35,8 +35,8 @@ class Progress(Displayed):
     """How far a run has come, after a round: `round` is how many have been played.
 
     `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
-    `paid` are the ids of those whom this round paid. `utility` and `loss` are those of the model now, of whose
-    parameters `params` is a copy; `loss` is None where the utility says nothing about one.
+    `paid` are the ids of those whom this round paid, now or what was held back of them. `utility` and `loss` are those
+    of the model now, of whose parameters `params` is a copy; `loss` is None where the utility says nothing about one.
 
     It is told once the round is committed: whoever reads the ledger then finds the round in it.
     """
@@ -179,11 +179,12 @@ class MarketRun:
         if self._watched is not None:
             self.state = replace(self.state, watch=self._watched.kept)
         settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
+        book, ids = self.accounts.book, self.rules.terms.roster.ids
+        freed = [ids[i] for i in settlement.released if ids[i] in book.held_back]
         self.accounts.settle(number, drawn, settlement, self.state)
         if self.on_round is not None:
-            ids, amounts = self.rules.terms.roster.ids, zip(drawn.draws.tolist(), settlement.paid, strict=True)
-            paid = tuple(dict.fromkeys(ids[i] for i, amount in amounts if amount))
-            book, state = self.accounts.book, self.state
+            amounts, state = zip(drawn.draws.tolist(), settlement.paid, strict=True), self.state
+            paid = tuple(dict.fromkeys([*(ids[i] for i, amount in amounts if amount), *freed]))
             money = book.spent, book.asked, book.budget
             params, pay = state.params.clone(), dict(book.pay)
             self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay)

@@ -22,6 +22,8 @@ stands out; it does once the others are gone."""
 AWAY = 5.0
 """After how many lengths of its own update the model has gone elsewhere, so that who looks at its data must answer
 otherwise. A single small step over few rows changes by a tenth of that for each length, or less."""
+ALIKE_FROM = 5
+"""From how many answers on two providers are compared: each name costs that many accesses before it shares an arm."""
 RELIABLE = 0.2
 """The least share of an accumulated answer that must persist before it is compared with another."""
 
@@ -152,7 +154,7 @@ class Memory:
         ]
 
     def alike(self, place: int) -> list[tuple[int, float]]:
-        r"""The cosine of what persists in this one's answers and in those of each other that has given as many.
+        r"""The cosine of what persists in this one's answers and in those of each other that has given enough.
 
         ⟨S_i, S_j⟩ is not moved by what does not persist, but ‖S‖² is, by Σ‖u‖²: the cosine is
         ⟨S_i, S_j⟩ / √((‖S_i‖² − Q_i)(‖S_j‖² − Q_j)), which is the correction for attenuation.
@@ -161,7 +163,7 @@ class Memory:
         sums = self.sums.astype(np.float64)
         lengths = (sums**2).sum(1)
         persist = np.maximum(lengths - self.tallies[:, SQUARES], 0.0)
-        ready = (times >= FIRST_LOOK) & (persist > RELIABLE * lengths)
+        ready = (times >= ALIKE_FROM) & (persist > RELIABLE * lengths)
         if not ready[place]:
             return []
         ready[place] = False

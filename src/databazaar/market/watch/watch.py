@@ -45,6 +45,8 @@ ROOM = 16
 FAR_BELOW = 0.1
 """How far below what is usual in its round the private share of a void update is: among providers whose data are all
 alike, little of any update is private."""
+AGAIN = 0.1
+"""How much nearer to an earlier answer an update must be than to the public span: honest ones change little too."""
 FEWEST = 3
 """With fewer answers in a round there are no others to compare with."""
 ORDINARY = 2.0
@@ -147,7 +149,8 @@ class Watch:
         squares = (earlier**2).sum(1)
         along = np.divide((earlier * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
         beside = private - along[:, None] * earlier
-        public, same = (_far_below(self.defence.new, (parts**2).sum(1)) for parts in (private, beside))
+        public = _far_below(self.defence.new, (private**2).sum(1))
+        same = _far_below(AGAIN * self.defence.new, (beside**2).sum(1))
         return public, same & (squares > 0)
 
     def _nothing(self, state: Kept, lengths: Floats) -> Places:

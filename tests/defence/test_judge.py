@@ -1,0 +1,177 @@
+"""Verdicts: when a provider is looked at, what flags and clears it, and that chance alone seldom does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar.defence import Defence, Findings, Verdict, judge
+from databazaar.defence.court import CLEARED, COLUMNS, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence.judge import FIRST_LOOK, LOOKS, doubted, leak_limit
+from databazaar.roster import Roster
+
+EVERY = Defence(owners=True, alike=0.7, leak=0.01, data=2.5)
+
+
+def court_of(providers: int = 4, **columns: Any) -> Court:
+    new = Court.new(Roster.equal(providers), owners=True)
+    return replace(new, **{name: np.array(values) for name, values in columns.items()})
+
+
+def verdicts_after(answers: int, defence: Defence = EVERY, **figures: Any) -> tuple[Verdict, ...]:
+    """What is found of provider 2 with its next answer, after so many."""
+    court = court_of(answers=[0.0, 0.0, float(answers - 1), 0.0])
+    lists: dict[str, Any] = {name: [figure] for name, figure in figures.items()}
+    return judge(defence, court, [2], [True], Findings(**lists)).verdicts
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_leak_is_looked_for_after_two_four_eight_answers(sign: float) -> None:
+    limit = leak_limit(0.01, 4)
+    found = [n for n in range(1, 70) if verdicts_after(n, leak=sign * (limit + 0.01))]
+    assert found == [2, 4, 8, 16, 32, 64]
+    assert verdicts_after(8, leak=sign * (limit - 0.01)) == ()
+    assert verdicts_after(8, leak=sign * 9.0) == (Verdict(2, "leak", sign * 9.0, limit),)
+    assert verdicts_after(8, replace(EVERY, leak=None), leak=9.0) == ()
+
+
+def leaks(apart: list[float], answers: list[float], asked: list[int], standing: list[float]) -> list[int]:
+    """Who is flagged when those asked answer once more as they did."""
+    court = court_of(len(apart), apart=apart, answers=answers, standing=standing)
+    findings = Findings(leak=[apart[i] for i in asked])
+    return [one.provider for one in judge(EVERY, court, asked, [True] * len(asked), findings).verdicts]
+
+
+def test_the_farthest_apart_is_flagged_first_and_then_only_who_gains_on_the_same_part() -> None:
+    honest = [-5.0, -6.0, 9.0, 0.2]
+    assert leaks(honest, [3.0] * 4, [0, 1, 2, 3], [OPEN] * 4) == [2]
+    assert leaks(honest, [3.0] * 4, [0, 1], [OPEN] * 4) == [2]  # it is seen at others' looks
+    assert leaks(honest, [3.0, 3.0, 4.0, 3.0], [2], [OPEN] * 4) == []  # but at no other time
+    assert leaks(honest, [3.0] * 4, [0, 1], [OPEN, OPEN, LEAK, OPEN]) == []
+    assert leaks([5.0, -6.0, 9.0, 7.0], [3.0] * 4, [0, 1, 2, 3], [OPEN] * 4) == [2, 3, 0]
+
+
+def test_who_falls_silent_shields_nobody() -> None:
+    """A provider that is far apart with its third answer, which is no look, and then never answers again."""
+    assert leaks([20.0, -30.0, 0.0, 0.0], [3.0, 3.0, 0.0, 0.0], [0], [OPEN] * 4) == [1]
+    assert leaks([20.0, 30.0, 0.0, 0.0], [3.0, 3.0, 0.0, 0.0], [0], [OPEN] * 4) == [1, 0]
+
+
+@pytest.mark.parametrize("providers", [2, 20, 1000])
+def test_the_chance_of_a_false_alarm_is_that_of_the_whole_market(providers: int) -> None:
+    beyond = 2 * (1 - NormalDist().cdf(leak_limit(0.01, providers)))
+    assert beyond * providers * LOOKS == pytest.approx(0.01, rel=1e-6)
+
+
+def test_honest_providers_are_seldom_taken_for_leakers() -> None:
+    """Gains that differ by chance alone, added up over answers: in 300 markets of 20 providers, 1 % may be wrong."""
+    rng, flagged = np.random.default_rng(0), 0
+    for _ in range(300):
+        sums = np.cumsum(rng.normal(size=(20, 64)), axis=1)
+        looks = 2 ** np.arange(1, 7)
+        figures = sums[:, looks - 1] / np.sqrt(looks)
+        flagged += bool((np.abs(figures) > leak_limit(0.01, 20)).any())
+    assert flagged <= 9
+
+
+def test_what_must_have_had_time_to_show_is_judged_from_eight_answers_on() -> None:
+    clear: dict[str, Any] = {"signal": 1.0, "error": 0.3}
+    assert [n for n in range(1, 40) if verdicts_after(n, **clear)] == [8, 16, 32]
+    assert verdicts_after(8, **clear) == (Verdict(2, "cleared", 1.0 / 0.3, 2.5),)
+    assert verdicts_after(8, signal=0.7, error=0.3) == ()
+    assert verdicts_after(8, signal=0.03, error=0.03) == (Verdict(2, "no data", 0.09, 0.1),)
+    assert verdicts_after(8, signal=0.03, error=0.04) == ()
+    assert verdicts_after(8, signal=1.0, error=0.0) == ()  # nothing is that sure
+    assert verdicts_after(8, signal=1.0) == verdicts_after(8, error=1.0) == ()
+    assert verdicts_after(8, replace(EVERY, data=None), **clear) == ()
+
+
+def test_a_standing_rises_once_and_falls_for_good() -> None:
+    eighth, sixteenth = ([0.0, 0.0, n - 1.0, 0.0] for n in (8, 16))
+    clear, leak = Findings(signal=[1.0], error=[0.1]), Findings(leak=[9.0], signal=[1.0], error=[0.1])
+    cleared = judge(EVERY, court_of(answers=eighth), [2], [True], clear).court
+    assert cleared.standing.tolist() == [0, 0, CLEARED, 0] and cleared.shown[2] == pytest.approx(10)
+    again = judge(EVERY, replace(cleared, answers=np.array(sixteenth)), [2], [True], clear)
+    assert again.verdicts == () and again.court.standing[2] == CLEARED
+    flagged = judge(EVERY, replace(cleared, answers=np.array(sixteenth)), [2], [True], leak)
+    assert [one.what for one in flagged.verdicts] == ["leak"] and flagged.court.standing[2] == LEAK
+    later = judge(EVERY, replace(flagged.court, answers=np.array([0.0, 0.0, 31.0, 0.0])), [2], [True], clear)
+    assert later.verdicts == () and later.court.standing[2] == LEAK and later.court.flagged.tolist() == [0, 0, 1, 0]
+
+
+def test_a_void_answer_is_no_answer_and_the_court_of_before_stays_as_it_was() -> None:
+    before = court_of(answers=[1.0, 1.0, 1.0, 1.0])
+    findings = Findings(leak=[99.0, 99.0])
+    judged = judge(EVERY, before, [0, 3], [False, True], findings)
+    assert [one.provider for one in judged.verdicts] == [3]
+    assert judged.court.answers.tolist() == [1, 1, 1, 2]
+    assert before.answers.tolist() == [1, 1, 1, 1] and not before.flagged.any()
+
+
+def test_those_who_are_alike_share_the_first_ones_arm_and_its_cost() -> None:
+    court = court_of(5, asked=[1.0, 2.0, 4.0, 8.0, 16.0])
+    findings = Findings(alike=[(2, 4, 0.9), (0, 1, 0.69), (3, 4, 0.7), (2, 3, 0.99)])
+    judged = judge(EVERY, court, [], [], findings)
+    assert judged.court.arm.tolist() == [0, 1, 2, 2, 2]
+    assert judged.court.asked.tolist() == [1, 2, 28, 0, 0]
+    assert judged.verdicts == (Verdict(4, "alike", 0.9, 0.7, 2), Verdict(4, "alike", 0.7, 0.7, 3))
+    assert judged.court.arms.tolist() == [0, 1, 2] and judged.court.sharing.tolist() == [1, 1, 3, 3, 3]
+    chain = judge(EVERY, judged.court, [], [], Findings(alike=[(1, 4, 0.8)])).court
+    assert chain.arm.tolist() == [0, 1, 1, 1, 1] and chain.asked.tolist() == [1, 30, 0, 0, 0]
+    assert judge(replace(EVERY, alike=None), court, [], [], findings).verdicts == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=12))
+def test_arms_are_the_connected_parts_whatever_the_order(pairs: list[tuple[int, int]]) -> None:
+    wanted = [tuple(sorted(pair)) for pair in pairs if pair[0] != pair[1]]
+    findings = Findings(alike=[(one, other, 1.0) for one, other in wanted])
+    court = judge(EVERY, court_of(8, asked=np.arange(8.0)), [], [], findings).court
+    parts = [{i} for i in range(8)]
+    for one, other in wanted:
+        joined = next(part for part in parts if one in part) | next(part for part in parts if other in part)
+        parts = [part for part in parts if not part & joined] + [joined]
+    assert court.arm.tolist() == [min(next(part for part in parts if i in part)) for i in range(8)]
+    assert court.asked.sum() == 28
+    assert all(court.asked[min(part)] == sum(part) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("standing", "answers", "shown", "in_standard", "in_strict"),
+    [
+        (LEAK, 99, 9.0, True, True),
+        (NO_DATA, 99, 0.0, True, True),
+        (CLEARED, 99, 0.5, False, False),
+        (OPEN, FIRST_LOOK - 1, UNKNOWN, False, True),
+        (OPEN, 99, UNKNOWN, False, True),
+        (OPEN, FIRST_LOOK, 0.9, True, True),
+        (OPEN, FIRST_LOOK, 1.5, False, True),
+        (OPEN, FIRST_LOOK, 2.1, False, False),
+        (OPEN, FIRST_LOOK, 500.0, False, False),
+    ],
+)
+def test_who_is_doubted_in_the_end(
+    standing: float, answers: int, shown: float, in_standard: bool, in_strict: bool
+) -> None:
+    court = court_of(1, standing=[standing], answers=[float(answers)], shown=[shown])
+    assert doubted(EVERY, court, 0) is in_standard
+    assert doubted(replace(EVERY, doubt=False), court, 0) is in_strict
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=3 * COLUMNS, max_size=3 * COLUMNS))
+def test_a_court_is_its_vector(numbers: list[float]) -> None:
+    vector = np.array(numbers)
+    vector[3:6] = [0, 1, 1]
+    np.testing.assert_array_equal(Court.of(vector).vector(), vector)
+    assert not Court.of(vector).plain
+
+
+def test_owners_share_an_arm_from_the_start_where_that_is_a_rule() -> None:
+    roster = Roster.of([("x", "ann", 1), ("y", "bob", 1), ("z", "ann", 1)])
+    assert Court.new(roster, owners=True).arm.tolist() == [0, 1, 0]
+    assert Court.new(roster, owners=False).plain and not Court.new(roster, owners=True).plain
