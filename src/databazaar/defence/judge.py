@@ -41,10 +41,12 @@ class Verdict(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The court after a round, and its verdicts."""
+    """The court after a round, and its verdicts. `shared` are the places of those who were found to be another one's
+    name before they were cleared: what was held back of their pay has been earned once already."""
 
     court: Court
     verdicts: tuple[Verdict, ...]
+    shared: tuple[int, ...] = ()
 
 
 @cache
@@ -73,7 +75,7 @@ def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[
     court, leaks = _find_leaks(defence, court, answered, findings)
     court, shown = _look_for_data(defence, court, answered, findings)
     court, alike = _merge(defence, court, findings)
-    return Judged(court, (*leaks, *shown, *alike))
+    return Judged(court, (*leaks, *shown, *alike), _sharing(court, alike))
 
 
 def _find_leaks(
@@ -82,8 +84,9 @@ def _find_leaks(
     """Flags whose gains differ between the parts of the hold-out as nobody else's do.
 
     Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
-    is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other. The
-    farthest need not have answered in this round: whoever falls silent would shield another.
+    is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other who is
+    not farther apart still. The farthest need not have answered in this round: whoever falls silent would shield
+    another.
     """
     if defence.leak is None:
         return court, []
@@ -99,7 +102,8 @@ def _find_leaks(
         farthest = int(np.argmax(np.where(standing < LEAK, np.abs(apart), -1.0)))
         for one in dict.fromkeys((farthest, i) if not (standing == LEAK).any() else (i,)):
             found = standing == LEAK
-            if not found.any() or (apart[found] * apart[one] > 0).any():
+            farther = not found.any() or bool((np.abs(apart[found]) < abs(apart[one])).all())
+            if farther or (apart[found] * apart[one] > 0).any():
                 standing[one] = LEAK
                 verdicts.append(Verdict(one, "leak", float(apart[one]), limit))
     return replace(court, standing=standing, apart=apart), verdicts
@@ -138,6 +142,14 @@ def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, l
         asked[left] = 0.0
         verdicts.append(Verdict(other, "alike", cosine, defence.alike, one))
     return replace(court, arm=arm, asked=asked), verdicts
+
+
+def _sharing(court: Court, alike: Sequence[Verdict]) -> tuple[int, ...]:
+    """Of every arm that has grown, those who are still open, but for the one that has answered most."""
+    arms = dict.fromkeys(int(court.arm[verdict.provider]) for verdict in alike)
+    members = [np.flatnonzero(court.arm == arm).tolist() for arm in arms]
+    oldest = {max(own, key=lambda i: (court.answers[i], -i)) for own in members}
+    return tuple(i for own in members for i in own if i not in oldest and court.standing[i] == OPEN)
 
 
 def doubted(defence: Defence, court: Court, provider: int) -> bool:

@@ -215,9 +215,10 @@ class RuleBook:
         judged = judge(self.defence, before, asked, [gained[i] is not None for i in asked], findings)
         accesses = Accesses(draws, drawn.quotes, due, probabilities)
         court, paid, held = now_and_held(self.defence, judged.court, accesses, findings, self.sampler.alpha)
+        held = [0 if i in judged.shared else amount for i, amount in zip(draws, held, strict=True)]
         changed = np.flatnonzero(court.standing != before.standing).tolist()
         released = [i for i in changed if not court.flagged[i]]
-        returned = [i for i in changed if court.flagged[i]]
+        returned = sorted({*(i for i in changed if court.flagged[i]), *judged.shared})
         learned = self.sampler.with_court(learned, before, court)
         return Settled(learned, paid, held, released, returned, judged.verdicts)
 
