@@ -117,8 +117,8 @@ Answer = Callable[[Insider, Vector], Vector]
 """What an insider sends for the parameters that it is asked with."""
 
 
-def impostor(insider: Insider, answer: Answer, **terms: Any) -> Provider:
-    """A provider in the place of the insider's own that answers so; `terms` are what it registers differently."""
+def impostor(insider: Insider, answer: Answer) -> Provider:
+    """A provider in the place of the insider's own that answers so."""
 
     def oracle(params: Vector) -> Vector:
         sent = answer(insider, params)
@@ -127,7 +127,7 @@ def impostor(insider: Insider, answer: Answer, **terms: Any) -> Provider:
         insider.last = params
         return sent
 
-    return replace(insider.own, data=None, oracle=oracle, **terms)
+    return replace(insider.own, data=None, oracle=oracle)
 
 
 @dataclass(frozen=True)
