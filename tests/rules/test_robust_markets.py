@@ -89,7 +89,7 @@ def test_three_of_ten_who_push_hard_spoil_a_mean_and_nothing_else(aggregator: Ag
 @pytest.mark.parametrize("gains", ["alone", "together", "shapley"])
 @pytest.mark.parametrize("aggregator", ROBUST, ids=repr)
 @pytest.mark.parametrize("rows", [1, 2, 3, 10])
-def test_gains_are_measured_by_what_the_aggregator_makes_of_the_updates(
+def test_gains_are_those_of_what_the_aggregator_reaches_and_shapley_gains_those_of_a_mean(
     aggregator: Aggregator, gains: str, rows: int
 ) -> None:
     updates = torch.randn(rows, 6, generator=torch.Generator().manual_seed(rows))
@@ -108,7 +108,7 @@ def test_gains_are_measured_by_what_the_aggregator_makes_of_the_updates(
     expected = {
         "alone": [step * update for update in updates],
         "together": [reached(updates[[j for j in every if j != i]]) for i in every],
-        "shapley": [reached(part(i, whole)) for whole in (1.0, 0.0) for i in every],
+        "shapley": [step * part(i, whole).mean(0) for whole in (1.0, 0.0) for i in every],
     }[gains]
     torch.testing.assert_close(models, torch.stack([*expected, reached(updates)]))
     assert models.isfinite().all()

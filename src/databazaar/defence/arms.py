@@ -23,9 +23,9 @@ from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Sampler, Vector
 from databazaar.samplers.remembered import remembered
 
-FEWEST_SHARES = 2.0
-"""However small the cap, an arm may earn twice its even share: with four owners a cap of a quarter would leave no
-choice."""
+FEWEST_SHARES = 3.5
+"""However small the cap, an arm may earn so many even shares: among few owners, a cap of a quarter would keep the
+consumer from the best of them."""
 
 
 @dataclass(frozen=True)
