@@ -37,8 +37,9 @@ def test_a_market_with_room_for_all_rules_has_no_blind_spot() -> None:
         (STANDARD, replace(ROOMY, rows=0), "screen and leak cannot work: your utility is a function"),
         (replace(STANDARD, leak=None), replace(ROOMY, rows=39), "screen cannot work: 39 rows"),
         (STANDARD, replace(ROOMY, parameters=95), "new looks at only 5 of the last 6 public changes of the model"),
+        (STANDARD, replace(ROOMY, parameters=31), "new looks at no public changes of the model: a model of 31"),
         (STANDARD, replace(ROOMY, parameters=15), "new looks at no public changes of the model: a model of 15"),
-        (STANDARD, replace(ROOMY, per_round=2), "leak, data and alike cannot work: a round asks 2"),
+        (STANDARD, replace(ROOMY, per_round=2), "leak, new, data and alike cannot work: a round asks 2"),
         (STANDARD, replace(ROOMY, accesses=63), "data and alike will hardly work: there are about 7 answers of each"),
         (STRICT, replace(ROOMY, accesses=63), "or set doubt = true, because else nobody is paid beyond the floor"),
         (Defence(cap=0.5), replace(ROOMY, owners=["a", "b"]), "cap cannot work: with 2 to choose from"),
@@ -52,9 +53,16 @@ def test_what_cannot_work_is_said_once(defence: Defence, place: Place, told: str
     assert blind_spots(off, place) == (), "nothing is said of rules that are off"
 
 
+def test_a_round_asks_one_provider_of_an_owner() -> None:
+    others, cap = blind_spots(STANDARD, replace(ROOMY, owners=["a"] * 8))
+    assert "a round asks 1," in others and others.endswith("find more providers, of other owners")
+    assert "with 1 to choose from" in cap
+    assert blind_spots(replace(STANDARD, owners=False), replace(ROOMY, owners=["a"] * 8)) == ()
+
+
 def test_two_providers_have_nobody_to_be_compared_with() -> None:
     others, cap = blind_spots(STANDARD, replace(ROOMY, owners=["a", "b"]))
-    assert "leak, data and alike cannot work: a round asks 2" in others and "find more providers" in others
+    assert "leak, new, data and alike cannot work: a round asks 2" in others and "find more providers" in others
     assert cap.startswith("cap cannot work")
 
 
@@ -95,7 +103,7 @@ def test_check_says_which_and_what_it_cannot_do(tmp_path: Path) -> None:
     told = bazaar("check", market)
     assert told.code == 0 and "Defence: standard: pay beyond the floor" in told.out
     found = json.loads(bazaar("check", market, "--json").out)
-    assert found["defence"].startswith("standard: ") and len(found["warnings"]) == 3
+    assert found["defence"].startswith("standard: ") and len(found["warnings"]) == 4
     assert "- screen and leak cannot work: 24 rows score updates" in told.out  # of 80, without train and audit
     assert "- new looks at no public changes of the model: a model of 12 parameters" in told.out
     assert "- cap cannot work: with 2 to choose from" in told.out  # two of the three have one owner

@@ -96,6 +96,19 @@ def test_what_verdicts_cost_is_what_was_asked_for_and_not_paid() -> None:
         assert asked - report.spent == sum(one.lost for one in defended.stands) > 0
 
 
+def test_it_is_said_where_too_few_answer_to_be_compared() -> None:
+    report = reported(EVERY_RULE, silent, per_round=2)
+    assert report.defended is not None
+    rounds = sum(bool(round.accesses) for round in report.rounds)
+    assert report.defended.blind.startswith(f"leak, data and alike saw little: 0 of {rounds} rounds had the 3 ")
+    assert report.defended.blind in render(report, title="thin")
+    assert report.defended.blind in statements.everyone(report, as_json=False, as_csv=False)
+    several = reported(EVERY_RULE, silent, per_round=12).defended
+    assert several is not None and not several.blind
+    alone = reported(Defence(owners=True, screen=3.0), silent, per_round=2).defended
+    assert alone is not None and not alone.blind, "these rules compare nobody"
+
+
 def test_the_page_shows_verdicts_evidence_rules_and_how_all_stand() -> None:
     report = made_up()
     assert report.defended is not None

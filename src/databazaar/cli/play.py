@@ -183,8 +183,8 @@ def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
 
 def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
     lines = [report.message]
-    if report.defended is not None and report.defended.summary:
-        lines.append(report.defended.summary)
+    if report.defended is not None:
+        lines += [line for line in (report.defended.summary, report.defended.blind) if line]
     if report.regret_bound is not None:
         accesses = max(1, len(report.rounds) * report.per_round)
         lines.append(

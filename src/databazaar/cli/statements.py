@@ -37,8 +37,8 @@ def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
         f"{name:<{width}}  {payout.accesses:>8} accesses  {money(payout.pay):>16}"
         for name, payout in zip(names, payouts, strict=True)
     ]
-    if report.defended is not None and report.defended.summary:
-        lines.append(report.defended.summary)
+    if report.defended is not None:
+        lines += [line for line in (report.defended.summary, report.defended.blind) if line]
     rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
     lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
     if not report.closed:

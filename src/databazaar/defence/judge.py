@@ -19,6 +19,8 @@ from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Cour
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
 
+FEWEST = 3
+"""With fewer answers in a round there are no others to compare with."""
 FIRST_LOOK = 8
 """From how many answers on it is judged whether there is data behind them, and whose they are like."""
 LOOKS = 12

@@ -14,13 +14,25 @@ TITLES = {
 """What a verdict comes to for the provider, by its rule."""
 ANOTHER = "another provider"
 """Whom a provider is told that its answers are like."""
+COMPARING = ("leak", "new", "data", "alike")
+"""The rules that compare the answers of a round, and so need three or more of them."""
+
+
+def names_on(defence: Defence, *names: str) -> str:
+    """Those of these rules that are on, in a list for people.
+
+    >>> names_on(Defence.named("standard"), *COMPARING)
+    'leak, new, data and alike'
+    """
+    on = [name for name in names if getattr(defence, name) is not None]
+    return " and ".join([", ".join(on[:-1]), on[-1]] if len(on) > 1 else on)
 
 
 def rules_of(defence: Defence) -> list[tuple[str, str]]:
     """The setting and the meaning of every rule that is on.
 
-    >>> rules_of(Defence(cap=0.25))
-    [('cap', 'Accesses to one owner cost 25 % of the budget at most.')]
+    >>> rules_of(Defence(clip=4.0))
+    [('clip', 'No update counts for more than 4 times the usual length.')]
     """
     given = defence.settings()
     numbers = {
@@ -44,7 +56,10 @@ WORDS = {
         "Pay beyond the floor is held back until what persists in a provider’s answers stands {:.3g} standard errors "
         "above nothing; who shows nothing is flagged."
     ),
-    "cap": "Accesses to one owner cost {:.3g} % of the budget at most.",
+    "cap": (
+        "An owner whose accesses have cost {:.3g} % of the budget, or 3.5 even shares where that is more, rests while "
+        "others can be asked."
+    ),
 }
 WHEN_OFF = {
     "pay_left_out": "Answers that are left out of the model are paid the floor alone.",

@@ -11,8 +11,8 @@ from typing import Literal
 from databazaar.defence import Arms, Defence
 from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
 from databazaar.defence.findings import NOT_NEW
-from databazaar.defence.judge import IN_DOUBT
-from databazaar.defence.words import TITLES, sentence_of
+from databazaar.defence.judge import FEWEST, IN_DOUBT
+from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.record import Freed, Record
 from databazaar.ledger.replay import Audit
@@ -138,6 +138,18 @@ class Defended:
         if self.doubted:
             parts.append("not cleared: " + ", ".join(one.provider for one in self.doubted))
         return "; ".join(parts)
+
+    @property
+    def blind(self) -> str:
+        """That in most rounds too few have answered to compare them, in one sentence; empty where it was not so."""
+        answered = Counter(round for curve in self.curves for round in curve.rounds.tolist())
+        seen, rules = sum(times >= FEWEST for times in answered.values()), names_on(self.defence, *COMPARING)
+        if not rules or 2 * seen >= len(answered):
+            return ""
+        return (
+            f"{rules} saw little: {seen:,} of {len(answered):,} rounds had the {FEWEST} answers that it takes to compare "
+            "them; a larger per_round or more providers give more"
+        )
 
 
 def defended_by(audit: Audit) -> Defended | None:

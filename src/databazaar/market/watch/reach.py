@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from databazaar.defence import Defence
 from databazaar.defence.arms import FEWEST_SHARES
-from databazaar.defence.judge import FIRST_LOOK
+from databazaar.defence.judge import FEWEST, FIRST_LOOK
+from databazaar.defence.words import COMPARING, names_on
 from databazaar.market.watch.parts import FEWEST_ROWS
-from databazaar.market.watch.watch import CHANGES, FEWEST, ROOM
+from databazaar.market.watch.watch import CHANGES, ROOM
 
 HELD = (
     f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
@@ -62,7 +63,7 @@ def blind_spots(defence: Defence, place: Place) -> tuple[str, ...]:
 
 
 def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
-    if place.rows is None or place.rows >= 2 * FEWEST_ROWS or not (rules := _on(defence, "screen", "leak")):
+    if place.rows is None or place.rows >= 2 * FEWEST_ROWS or not (rules := names_on(defence, "screen", "leak")):
         return
     if place.rows:
         yield (
@@ -74,18 +75,19 @@ def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
 
 
 def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
-    if place.parameters is None or place.parameters >= ROOM * CHANGES or not _on(defence, "new"):
+    if place.parameters is None or place.parameters >= ROOM * CHANGES or not names_on(defence, "new"):
         return
-    size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
+    size, room = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
+    seen = room if room > 1 else 0  # as the watch has it
     last = "no" if not seen else f"only {seen} of the last {CHANGES}"
     yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
 
 
 def _others(defence: Defence, place: Place) -> Iterator[str]:
-    asked = min(place.per_round, len(place.owners))
-    if asked >= FEWEST or not (rules := _on(defence, "leak", "data", "alike")):
+    asked = _asked(defence, place)
+    if asked >= FEWEST or not (rules := names_on(defence, *COMPARING)):
         return
-    mend = "raise per_round" if len(place.owners) >= FEWEST else "find more providers"
+    mend = "raise per_round" if _arms(defence, place) >= FEWEST else "find more providers, of other owners"
     yield (
         f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
         f"more: {mend}{_so(defence)}"
@@ -93,8 +95,7 @@ def _others(defence: Defence, place: Place) -> Iterator[str]:
 
 
 def _answers(defence: Defence, place: Place) -> Iterator[str]:
-    asked = min(place.per_round, len(place.owners))
-    if place.accesses is None or asked < FEWEST or not (rules := _on(defence, "data", "alike")):
+    if place.accesses is None or _asked(defence, place) < FEWEST or not (rules := names_on(defence, "data", "alike")):
         return
     each = place.accesses // len(place.owners)
     if each < FIRST_LOOK:
@@ -105,9 +106,18 @@ def _answers(defence: Defence, place: Place) -> Iterator[str]:
 
 
 def _cap(defence: Defence, place: Place) -> Iterator[str]:
-    arms = len(set(place.owners)) if defence.owners else len(place.owners)
+    arms = _arms(defence, place)
     if defence.cap is not None and defence.cap < 1 and arms <= FEWEST_SHARES:
         yield f"cap cannot work: with {arms} to choose from there would be no choice left: find more providers"
+
+
+def _arms(defence: Defence, place: Place) -> int:
+    return len(set(place.owners)) if defence.owners else len(place.owners)
+
+
+def _asked(defence: Defence, place: Place) -> int:
+    """How many answer in a round at the most: one of each arm."""
+    return min(place.per_round, _arms(defence, place))
 
 
 def _so(defence: Defence) -> str:
@@ -115,9 +125,3 @@ def _so(defence: Defence) -> str:
     if not defence.holds_back or defence.doubt:
         return ""
     return ", or set doubt = true, because else nobody is paid beyond the floor"
-
-
-def _on(defence: Defence, *names: str) -> str:
-    """Those of these rules that are on, in a list for people."""
-    on = [name for name in names if getattr(defence, name) is not None]
-    return " and ".join([", ".join(on[:-1]), on[-1]] if len(on) > 1 else on)

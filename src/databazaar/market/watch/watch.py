@@ -26,6 +26,7 @@ from torch import Tensor
 from databazaar.defence import Defence, Findings
 from databazaar.defence.court import Court
 from databazaar.defence.findings import NOT_NEW
+from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.watch.memory import SAME, Memory
@@ -47,8 +48,6 @@ FAR_BELOW = 0.1
 alike, little of any update is private."""
 AGAIN = 0.1
 """How much nearer to an earlier answer an update must be than to the public span: honest ones change little too."""
-FEWEST = 3
-"""With fewer answers in a round there are no others to compare with."""
 ORDINARY = 2.0
 """By how many standard errors an ordinary provider must have shown that there is data behind its answers before anybody
 is judged by that."""
