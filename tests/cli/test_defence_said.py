@@ -42,6 +42,7 @@ def test_a_market_with_room_for_all_rules_has_no_blind_spot() -> None:
         (STANDARD, replace(ROOMY, per_round=2), "leak, new, data and alike cannot work: a round asks 2"),
         (STANDARD, replace(ROOMY, accesses=63), "data and alike will hardly work: there are about 7 answers of each"),
         (STRICT, replace(ROOMY, accesses=63), "or set doubt = true, because else nobody is paid beyond the floor"),
+        (STRICT, replace(ROOMY, per_round=3), "data may hardly work: a round asks 3 at the most, and only rounds that"),
         (Defence(cap=0.5), replace(ROOMY, owners=["a", "b"]), "cap cannot work: with 2 to choose from"),
         (Defence(owners=True, cap=0.5), replace(ROOMY, owners=["a"] * 8), "cap cannot work: with 1 to choose from"),
     ],

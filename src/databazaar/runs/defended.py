@@ -147,8 +147,8 @@ class Defended:
         if not rules or 2 * seen >= len(answered):
             return ""
         return (
-            f"{rules} saw little: {seen:,} of {len(answered):,} rounds had the {FEWEST} answers that it takes to compare "
-            "them; a larger per_round or more providers give more"
+            f"{rules} saw little: {seen:,} of {len(answered):,} rounds had the {FEWEST} answers that it takes to "
+            "compare them; a larger per_round or more providers give more"
         )
 
 

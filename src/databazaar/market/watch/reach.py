@@ -58,7 +58,7 @@ def meaning(defence: Defence) -> str:
 
 def blind_spots(defence: Defence, place: Place) -> tuple[str, ...]:
     """The rules that cannot work in this market, why not, and what would help."""
-    every = (_two_parts, _public_changes, _others, _answers, _cap)
+    every = (_two_parts, _public_changes, _others, _full_rounds, _answers, _cap)
     return tuple(sentence for rule in every for sentence in rule(defence, place))
 
 
@@ -91,6 +91,17 @@ def _others(defence: Defence, place: Place) -> Iterator[str]:
     yield (
         f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
         f"more: {mend}{_so(defence)}"
+    )
+
+
+def _full_rounds(defence: Defence, place: Place) -> Iterator[str]:
+    """Most samplers ask fewer than per_round in many rounds. That matters most where doubt is not paid."""
+    if defence.doubt or not defence.holds_back or _asked(defence, place) != FEWEST:
+        return
+    mend = "raise per_round" if _arms(defence, place) > FEWEST else "find more providers, of other owners"
+    yield (
+        f"data may hardly work: a round asks {FEWEST} at the most, and only rounds that all {FEWEST} answer are "
+        f"compared: {mend}{_so(defence)}"
     )
 
 
