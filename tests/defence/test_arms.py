@@ -142,7 +142,7 @@ def test_an_arm_that_has_cost_its_share_rests_while_anybody_else_can_be_asked(sa
     ("owners", "share"), [("abcdefghijklmno", 0.25), ("abcdefghij", 0.35), ("abcde", 0.7), ("ab", 1.0), ("aaaa", 1.0)]
 )
 def test_a_cap_leaves_a_choice(owners: str, share: float) -> None:
-    """However few owners there are, one may earn three and a half even shares."""
+    """However few owners there are, one may earn three and a half even shares by a cap of a quarter."""
     state = Arms(Thrifty(), Defence(owners=True, cap=0.25)).init(roster_of(owners), 1000, 2)
     assert state[-1] == 1000 * share
 
