@@ -18,7 +18,7 @@ from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
 COMMANDS = (
-    *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare"),
+    *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare", "attack"),
     *("reproduce", "predict", "evaluate", "export"),
 )
 

@@ -14,7 +14,7 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]
-MOST_ROWS = 512
+MOST_ROWS = 256
 """So many rows of each part are looked at, at the most."""
 FEWEST_ROWS = 20
 """With fewer in a part, a mean of them has no standard error that one could rely on."""

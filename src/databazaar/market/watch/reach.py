@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from databazaar.defence import Defence
-from databazaar.defence.arms import FEWEST_SHARES
+from databazaar.defence.arms import share_of
 from databazaar.defence.judge import FIRST_LOOK
 from databazaar.market.watch.parts import FEWEST_ROWS
 from databazaar.market.watch.watch import CHANGES, FEW_DIMENSIONS, FEWEST, ROOM
@@ -110,7 +110,7 @@ def _answers(defence: Defence, place: Place) -> Iterator[str]:
 
 def _cap(defence: Defence, place: Place) -> Iterator[str]:
     arms = len(set(place.owners)) if defence.owners else len(place.owners)
-    if defence.cap is not None and defence.cap < 1 and arms <= FEWEST_SHARES:
+    if defence.cap is not None and defence.cap < 1 and share_of(defence.cap, arms) == 1:
         yield f"cap cannot work: with {arms} to choose from there would be no choice left: find more providers"
 
 
