@@ -10,7 +10,7 @@ from databazaar.defence import Defence
 from databazaar.defence.arms import share_of
 from databazaar.defence.judge import FIRST_LOOK
 from databazaar.market.watch.parts import FEWEST_ROWS
-from databazaar.market.watch.watch import CHANGES, FEWEST, ROOM
+from databazaar.market.watch.watch import CHANGES, FEW_DIMENSIONS, FEWEST, ROOM
 
 HELD = (
     f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
@@ -74,11 +74,15 @@ def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
 
 
 def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
-    if place.parameters is None or place.parameters >= ROOM * CHANGES or not _on(defence, "new"):
+    if place.parameters is None or place.parameters >= ROOM * CHANGES:
         return
     size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
-    last = "no" if not seen else f"only {seen} of the last {CHANGES}"
-    yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
+    if place.parameters < FEW_DIMENSIONS:
+        if rules := _on(defence, "new", "alike"):
+            yield f"{rules} cannot work: in {size} honest updates are alike by chance ({FEW_DIMENSIONS} are enough)"
+    elif _on(defence, "new"):
+        last = f"only {seen} of the last {CHANGES}"
+        yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
 
 
 def _others(defence: Defence, place: Place) -> Iterator[str]:
