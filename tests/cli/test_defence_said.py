@@ -37,8 +37,12 @@ def test_a_market_with_room_for_all_rules_has_no_blind_spot() -> None:
         (STANDARD, replace(ROOMY, rows=0), "screen and leak cannot work: your utility is a function"),
         (replace(STANDARD, leak=None), replace(ROOMY, rows=39), "screen cannot work: 39 rows"),
         (STANDARD, replace(ROOMY, parameters=95), "new looks at only 5 of the last 6 public changes of the model"),
-        (STANDARD, replace(ROOMY, parameters=31), "new looks at no public changes of the model: a model of 31"),
-        (STANDARD, replace(ROOMY, parameters=15), "new looks at no public changes of the model: a model of 15"),
+        (
+            STANDARD,
+            replace(ROOMY, parameters=31),
+            "new and alike cannot work: in a model of 31 parameters honest updates",
+        ),
+        (replace(STANDARD, new=None), replace(ROOMY, parameters=31), "alike cannot work: in a model of 31 parameters"),
         (STANDARD, replace(ROOMY, per_round=2), "leak, new, data and alike cannot work: a round asks 2"),
         (STANDARD, replace(ROOMY, accesses=63), "data and alike will hardly work: there are about 7 answers of each"),
         (STRICT, replace(ROOMY, accesses=63), "or set doubt = true, because else nobody is paid beyond the floor"),
@@ -106,7 +110,7 @@ def test_check_says_which_and_what_it_cannot_do(tmp_path: Path) -> None:
     found = json.loads(bazaar("check", market, "--json").out)
     assert found["defence"].startswith("standard: ") and len(found["warnings"]) == 4
     assert "- screen and leak cannot work: 24 rows score updates" in told.out  # of 80, without train and audit
-    assert "- new looks at no public changes of the model: a model of 12 parameters" in told.out
+    assert "- new and alike cannot work: in a model of 12 parameters" in told.out
     assert "- cap cannot work: with 2 to choose from" in told.out  # two of the three have one owner
 
 

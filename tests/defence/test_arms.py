@@ -127,11 +127,11 @@ def test_flagged_providers_are_asked_when_nobody_else_can_be(sampler: Sampler) -
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=NAMES)
 def test_an_arm_that_has_cost_its_share_rests_while_anybody_else_can_be_asked(sampler: Sampler) -> None:
-    arms, roster = Arms(sampler, Defence(owners=True, cap=0.9)), roster_of("aabcd")
+    arms, roster = Arms(sampler, Defence(owners=True, cap=0.2)), roster_of("aabcd")
     state = arms.init(roster, 1000, 2)
     court = arms.court(state, 5)
-    full = with_court(arms, state, court, asked=np.array([897.0, 0, 0, 0, 0]))
-    almost = with_court(arms, state, court, asked=np.array([896.0, 0, 0, 0, 0]))
+    full = with_court(arms, state, court, asked=np.array([697.0, 0, 0, 0, 0]))
+    almost = with_court(arms, state, court, asked=np.array([696.0, 0, 0, 0, 0]))
     rich, alone = Purse(500, roster.prices), Purse(500, roster.prices, np.array([3, 3, 0, 0, 0]))
     assert (arms.probabilities(full, rich) > 0).tolist() == [False, False, True, True, True]
     assert (arms.probabilities(almost, rich) > 0).all()
@@ -142,7 +142,7 @@ def test_an_arm_that_has_cost_its_share_rests_while_anybody_else_can_be_asked(sa
     ("owners", "share"), [("abcdefghijklmno", 0.25), ("abcdefghij", 0.35), ("abcde", 0.7), ("ab", 1.0), ("aaaa", 1.0)]
 )
 def test_a_cap_leaves_a_choice(owners: str, share: float) -> None:
-    """However few owners there are, one may earn three and a half even shares."""
+    """However few owners there are, one may earn three and a half even shares by a cap of a quarter."""
     state = Arms(Thrifty(), Defence(owners=True, cap=0.25)).init(roster_of(owners), 1000, 2)
     assert state[-1] == 1000 * share
 

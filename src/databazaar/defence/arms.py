@@ -23,9 +23,18 @@ from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Sampler, Vector
 from databazaar.samplers.remembered import remembered
 
-FEWEST_SHARES = 3.5
-"""However small the cap, an arm may earn so many even shares: among few owners, a cap of a quarter would keep the
-consumer from the best of them."""
+OWNERS = 14
+"""A cap is meant for so many owners or more. Among fewer it is as many times larger: a quarter would keep the consumer
+from the best of nine."""
+
+
+def share_of(cap: float, arms: int) -> float:
+    """The largest share of the budget that one of so many arms may cost.
+
+    >>> share_of(0.25, 20), share_of(0.25, 7), share_of(0.25, 3)
+    (0.25, 0.5, 1.0)
+    """
+    return min(1.0, cap * max(1.0, OWNERS / arms))
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Arms:
         own, court = self.sampler.init(roster, budget, per_round), Court.new(roster, self.defence.owners)
         cap = 0.0
         if self.defence.cap is not None:
-            cap = min(1.0, max(self.defence.cap, FEWEST_SHARES / len(court.arms))) * budget
+            cap = share_of(self.defence.cap, len(court.arms)) * budget
         return np.concatenate([own, own, court.vector(), [cap]])
 
     def court(self, state: Vector, providers: int) -> Court:

@@ -57,8 +57,8 @@ WORDS = {
         "above nothing; who shows nothing is flagged."
     ),
     "cap": (
-        "An owner whose accesses have cost {:.3g} % of the budget, or 3.5 even shares where that is more, rests while "
-        "others can be asked."
+        "An owner whose accesses have cost {:.3g} % of the budget, and among n < 14 owners 14/n times as much, rests "
+        "while others can be asked."
     ),
 }
 WHEN_OFF = {

@@ -14,10 +14,13 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]
-MOST_ROWS = 512
+MOST_ROWS = 256
 """So many rows of each part are looked at, at the most."""
 FEWEST_ROWS = 20
 """With fewer in a part, a mean of them has no standard error that one could rely on."""
+
+FARTHEST = 1e6
+"""Where the gain on a row is cut off, and how many standard errors there are at the most."""
 
 
 class Halves(NamedTuple):
@@ -66,7 +69,7 @@ class Parts:
         """By how much each move [m, d] lessens the loss of each row: [m, rows]. NaN and ∞ become a great harm."""
         losses = self.evaluator.row_losses(torch.cat([params[None], params + moves]), self.places)
         found: Floats = (losses[:1] - losses[1:]).double().cpu().numpy()
-        return np.nan_to_num(found, nan=-1e6, posinf=1e6, neginf=-1e6).clip(-1e6, 1e6)
+        return np.nan_to_num(found, nan=-FARTHEST, posinf=FARTHEST, neginf=-FARTHEST).clip(-FARTHEST, FARTHEST)
 
     def harm(self, gains: Floats) -> Floats:
         """By how many standard errors each is worse than no move, on the part where it is worst."""
@@ -84,7 +87,8 @@ class Parts:
 
 
 def _standard(gains: Floats) -> Floats:
-    """The mean of each row, in its standard errors."""
-    error = gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
-    found: Floats = np.divide(gains.mean(axis=1), error, out=np.zeros(len(gains)), where=error > 0)
-    return found
+    """The mean of each row, in its standard errors. Where all rows gain or lose the same, as those do that are cut off
+    at `FARTHEST`, there is no error, and no doubt."""
+    mean, error = gains.mean(axis=1), gains.std(axis=1, ddof=1) / np.sqrt(gains.shape[1])
+    found: Floats = np.divide(mean, error, out=FARTHEST * np.sign(mean), where=error > 0)
+    return found.clip(-FARTHEST, FARTHEST)

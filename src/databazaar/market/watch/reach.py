@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from databazaar.defence import Defence
-from databazaar.defence.arms import FEWEST_SHARES
+from databazaar.defence.arms import share_of
 from databazaar.defence.judge import FEWEST, FIRST_LOOK
 from databazaar.defence.words import COMPARING, names_on
 from databazaar.market.watch.parts import FEWEST_ROWS
-from databazaar.market.watch.watch import CHANGES, ROOM
+from databazaar.market.watch.watch import CHANGES, FEW_DIMENSIONS, ROOM
 
 HELD = (
     f"pay beyond the floor (what exploration alone brings) waits until {FIRST_LOOK} or more answers have shown that "
@@ -75,12 +75,15 @@ def _two_parts(defence: Defence, place: Place) -> Iterator[str]:
 
 
 def _public_changes(defence: Defence, place: Place) -> Iterator[str]:
-    if place.parameters is None or place.parameters >= ROOM * CHANGES or not names_on(defence, "new"):
+    if place.parameters is None or place.parameters >= ROOM * CHANGES:
         return
-    size, room = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
-    seen = room if room > 1 else 0  # as the watch has it
-    last = "no" if not seen else f"only {seen} of the last {CHANGES}"
-    yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
+    size, seen = f"a model of {place.parameters:,} parameters", place.parameters // ROOM
+    if place.parameters < FEW_DIMENSIONS:
+        if rules := names_on(defence, "new", "alike"):
+            yield f"{rules} cannot work: in {size} honest updates are alike by chance ({FEW_DIMENSIONS} are enough)"
+    elif names_on(defence, "new"):
+        last = f"only {seen} of the last {CHANGES}"
+        yield f"new looks at {last} public changes of the model: {size} has no room for them ({ROOM * CHANGES} have)"
 
 
 def _others(defence: Defence, place: Place) -> Iterator[str]:
@@ -118,7 +121,7 @@ def _answers(defence: Defence, place: Place) -> Iterator[str]:
 
 def _cap(defence: Defence, place: Place) -> Iterator[str]:
     arms = _arms(defence, place)
-    if defence.cap is not None and defence.cap < 1 and arms <= FEWEST_SHARES:
+    if defence.cap is not None and defence.cap < 1 and share_of(defence.cap, arms) == 1:
         yield f"cap cannot work: with {arms} to choose from there would be no choice left: find more providers"
 
 

@@ -43,6 +43,8 @@ CHANGES = 6
 0, 1, 2, 4, 8, …: as many as there is room for."""
 ROOM = 16
 """For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
+FEW_DIMENSIONS = 2 * ROOM
+"""In fewer, honest updates lie in a public span, and are like one another, by chance."""
 FAR_BELOW = 0.1
 """How far below what is usual in its round the private share of a void update is: among providers whose data are all
 alike, little of any update is private."""
@@ -110,7 +112,7 @@ class Watch:
         """Notes the lengths, and clips what is longer than so many usual ones."""
         lengths = torch.linalg.vector_norm(replies.updates.double(), dim=1).cpu().numpy()
         before = np.asarray(state.get("lengths", np.zeros(0)), dtype=np.float64)
-        usual = float(np.median(before if len(before) else lengths[there])) if there or len(before) else 0.0
+        usual = _usual(before if len(before) else lengths[there])
         scales = np.ones(len(lengths))
         for place in there:
             figures.length[place] = float(lengths[place] / usual) if usual > 0 else 1.0
@@ -143,7 +145,7 @@ class Watch:
         """Which updates lie in the public span, and which in that of it and an earlier answer: but for a part that is
         small, and far smaller than what is usual in the round."""
         none = np.zeros(len(private), dtype=bool)
-        if self.defence.new is None or len(private) < FEWEST or private.shape[1] < 2 * ROOM:
+        if self.defence.new is None or len(private) < FEWEST or private.shape[1] < FEW_DIMENSIONS:
             return none, none
         squares = (earlier**2).sum(1)
         along = np.divide((earlier * private).sum(1), squares, out=np.zeros(len(squares)), where=squares > 0)
@@ -153,9 +155,10 @@ class Watch:
         return public, same & (squares > 0)
 
     def _nothing(self, state: Kept, lengths: Floats) -> Places:
-        """Which updates are next to nothing beside the usual length."""
-        usual = float(np.median(np.asarray(state["lengths"], dtype=np.float64)))
-        found: Places = lengths < (self.defence.new or 0.0) * usual
+        """Which updates are next to nothing beside the usual length. That is the lower quartile here: else whoever
+        sends very long ones, and is half of those asked, would make everybody else's void."""
+        usual = np.quantile(np.asarray(state["lengths"], dtype=np.float64), 0.25, method="lower")
+        found: Places = lengths < (self.defence.new or 0.0) * float(usual)
         return found
 
     def _remember(
@@ -177,7 +180,7 @@ class Watch:
             for place, signal in zip(there, memory.signals(at, ORDINARY), strict=True):
                 if signal is not None:
                     figures.signal[place], figures.error[place] = signal
-        if self.defence.alike is not None:
+        if self.defence.alike is not None and private.shape[1] >= FEW_DIMENSIONS:
             for place, own in zip(there, at, strict=True):
                 for other, cosine in memory.alike(own):
                     pair = sorted((asked[place], int(memory.who[other])))
@@ -226,6 +229,13 @@ def median_of_others(values: Floats) -> Floats:
     upper = np.take_along_axis(order, np.where(rank <= high, high + 1, high), axis=0)
     found: Floats = (lower + upper) / 2
     return found
+
+
+def _usual(lengths: Floats) -> float:
+    """The median; the least where there are fewer than `FEWEST`, of which one may say what it likes."""
+    if not len(lengths):
+        return 0.0
+    return float(lengths.min() if len(lengths) < FEWEST else np.median(lengths))
 
 
 def _far_below(least: float, shares: Floats) -> Places:
