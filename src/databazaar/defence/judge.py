@@ -158,7 +158,9 @@ def doubted(defence: Defence, court: Court, provider: int) -> bool:
     """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
     if court.standing[provider] != OPEN:
         return bool(court.flagged[provider])
-    looked = bool(court.answers[provider] >= FIRST_LOOK and court.shown[provider] < UNKNOWN)
+    asked, looked = court.answers[provider] >= FIRST_LOOK, bool(court.shown[provider] < UNKNOWN)
+    if asked and not looked:
+        return False  # the test could not speak, whatever it answered: rounds too short, or too few providers
     if not defence.doubt:
-        return not looked or bool(court.shown[provider] < 2 * IN_DOUBT)
-    return looked and bool(court.shown[provider] < IN_DOUBT)
+        return not asked or bool(court.shown[provider] < 2 * IN_DOUBT)
+    return bool(asked) and bool(court.shown[provider] < IN_DOUBT)

@@ -10,6 +10,11 @@ from typing import Any, ClassVar
 from databazaar.errors import BazaarError
 
 
+VERSION = 1
+"""Of what the rules make of their settings and of figures. A verdict must be replayed by the rules that came to it: who
+changes a number in defence/ that a verdict or a payment hangs on counts this up."""
+
+
 @dataclass(frozen=True)
 class Defence:
     """The rules, each off (False or None) or on. `Defence.named("standard")` is what `bazaar init` writes, and
@@ -58,16 +63,20 @@ class Defence:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Defence:
-        """The defence that the terms of a ledger hold."""
+        """The defence that the terms of a ledger hold; without any settings, none."""
+        given = dict(settings)
+        version = given.pop("version", VERSION)
+        if version != VERSION:
+            raise BazaarError(f"defence: its rules are of version {version!r:.20}, which needs another databazaar")
         try:
-            return cls(**settings)
+            return cls(**given)
         except TypeError as reason:
             text = str(reason).removeprefix("Defence.__init__() ")
             raise BazaarError(f"defence: {text}: correct its settings") from None
 
     def settings(self) -> dict[str, Any]:
-        """As the terms hold it."""
-        return asdict(self)
+        """As the terms hold it, with the version of the rules."""
+        return {**asdict(self), "version": VERSION}
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ HELD = (
     "there is data behind them; what waits at the end "
 )
 PAID_IN_DOUBT = "is paid, but to those who were judged and have shown nothing"
-RETURNED_IN_DOUBT = "comes back to you, but for those who have shown something"
+RETURNED_IN_DOUBT = "comes back to you, but for those who have shown something, or whom no test could judge"
 NO_DEFENCE = 'none, so copies, leaks and noise are paid like data: [defence] with kind = "standard" switches it on'
 
 
@@ -93,7 +93,7 @@ def _others(defence: Defence, place: Place) -> Iterator[str]:
     mend = "raise per_round" if _arms(defence, place) >= FEWEST else "find more providers, of other owners"
     yield (
         f"{rules} cannot work: a round asks {asked}, and answers are compared with those of {FEWEST - 1} others or "
-        f"more: {mend}{_so(defence)}"
+        f"more: {mend}"
     )
 
 
@@ -104,7 +104,7 @@ def _full_rounds(defence: Defence, place: Place) -> Iterator[str]:
     mend = "raise per_round" if _arms(defence, place) > FEWEST else "find more providers, of other owners"
     yield (
         f"data may hardly work: a round asks {FEWEST} at the most, and only rounds that all {FEWEST} answer are "
-        f"compared: {mend}{_so(defence)}"
+        f"compared: {mend}"
     )
 
 
