@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from databazaar.errors import BazaarError
 
-
 VERSION = 1
 """Of what the rules make of their settings and of figures. A verdict must be replayed by the rules that came to it: who
 changes a number in defence/ that a verdict or a payment hangs on counts this up."""
