@@ -4,11 +4,12 @@ A ledger is read and replayed without torch, data or model.
 """
 
 from databazaar.ledger.accounts import Accounts, Settlement
+from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.ledger import Ledger
 from databazaar.ledger.record import Record
-from databazaar.ledger.replay import Audit, audit_entries
+from databazaar.ledger.replay import audit_entries
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store

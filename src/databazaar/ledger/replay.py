@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,14 @@ from numpy.typing import NDArray
 
 from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.audit import Audit, BestModel
 from databazaar.ledger.book import NOT_SETTLED, Book
-from databazaar.ledger.chain import GENESIS, Entry
+from databazaar.ledger.chain import Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
-from databazaar.ledger.rounds import Access, Round, Rounds, Scores
+from databazaar.ledger.rounds import Scores
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, Stopped, message_of, status_of
+from databazaar.ledger.scores import refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
@@ -27,81 +28,8 @@ from databazaar.vectors import hash_array, hash_packed, unpack
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
-SCORES = ("utility", "loss", "reached", "reached_loss")
-ONE = 1.0011
-"""The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
-
-__all__ = ["NO_ENTRIES", "TOLERANCE", "Access", "Audit", "BestModel", "Round", "audit_entries"]
-
 NO_ENTRIES = "the ledger has no entries"
 FREEING = ("release", "return")
-
-
-@dataclass(frozen=True)
-class BestModel:
-    """The model of the highest utility, by its hash: what the consumer gets. `round` rounds had been played then."""
-
-    round: int
-    utility: float
-    loss: float | None
-    model: str
-
-
-@dataclass
-class Audit:
-    """What an audit found. `first_broken` is the sentence about the first entry that does not hold.
-
-    `replies` is how many accesses were settled by a signed reply, which the entry names.
-
-    What it went through on the way is there too: the terms, the book, the `scores` of the last round, the `state` that
-    the rules have come to, and where it was asked for a `record`, of which `history` are the rounds.
-    """
-
-    entries: int = 0
-    rounds: int = 0
-    head: str = GENESIS
-    opening: str = GENESIS
-    first_broken: str | None = None
-    model: str | None = None
-    best: BestModel | None = None
-    terms: Terms | None = None
-    book: Book | None = None
-    closing: dict[str, Any] | None = None
-    replies: int = 0
-    scores: Scores | None = None
-    state: NDArray[np.float64] | None = None
-    record: Record | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.first_broken is None
-
-    @property
-    def history(self) -> Sequence[Round]:
-        """The rounds, where they were recorded."""
-        return Rounds() if self.record is None else self.record.rounds
-
-    @property
-    def distributions(self) -> NDArray[np.float64]:
-        """p at the start of each round, then the final p, where they were recorded: `Record` says how many rows."""
-        return np.zeros((0, 0)) if self.record is None else self.record.distributions
-
-    @property
-    def delivered(self) -> str | None:
-        """The hash of the model that the consumer gets: the best one, where the ledger tells which that is."""
-        return self.best.model if self.best is not None else self.model
-
-    @property
-    def closed(self) -> bool:
-        return self.closing is not None
-
-    @property
-    def message(self) -> str:
-        if self.first_broken is not None:
-            return self.first_broken
-        end = "settled and closed" if self.closed else "not finished yet, and can be resumed"
-        rounds = f"{self.rounds} round{'' if self.rounds == 1 else 's'}"
-        return f"{self.entries} entries and {rounds} replayed, all as recorded; the run is {end}"
 
 
 def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *, record: bool = True) -> Audit:
@@ -291,7 +219,7 @@ class _Replay:
         body = entry.body
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
-        _refuse_no_scores(entry, self.terms.bounded_utility)
+        refuse_no_scores(entry, self.terms.bounded_utility)
         by_provider = dict(zip(self.order, gains, strict=True))
         if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
@@ -379,7 +307,7 @@ class _Replay:
 
     def _check_last_words(self, entry: Entry) -> None:
         claimed, last = entry.body, self.audit.scores
-        _refuse_no_scores(entry, self.terms.bounded_utility)
+        refuse_no_scores(entry, self.terms.bounded_utility)
         if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
             raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
         assert self.stopped is not None
@@ -419,17 +347,6 @@ class _Replay:
         except (ValueError, KeyError):
             return False
         return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
-
-
-def _refuse_no_scores(entry: Entry, bounded: bool) -> None:
-    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding."""
-    body = entry.body
-    scores = {name: body[name] for name in SCORES if body.get(name) is not None}
-    if "utility" not in scores or any(type(score) not in (int, float) for score in scores.values()):
-        raise LedgerError(f"{entry}: a utility or a loss is not a number")
-    utilities = [scores[name] for name in ("utility", "reached") if name in scores]
-    if bounded and not all(0 <= utility <= ONE for utility in utilities):
-        raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
 
 
 def _alike(recorded: list[float], replayed: list[float]) -> bool:

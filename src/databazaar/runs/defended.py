@@ -13,9 +13,9 @@ from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Cour
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import FEWEST, IN_DOUBT
 from databazaar.defence.words import COMPARING, TITLES, names_on, sentence_of
+from databazaar.ledger.audit import Audit
 from databazaar.ledger.figures import Curve
 from databazaar.ledger.record import Freed, Record
-from databazaar.ledger.replay import Audit
 from databazaar.ledger.rounds import Places, Rounds
 from databazaar.ledger.rulebook import RuleBook
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from databazaar.errors import LedgerError
+from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
-from databazaar.ledger.replay import Audit
 from databazaar.ledger.terms import Terms
 from databazaar.roster import Purse
 from databazaar.runs.defended import defended_by

@@ -14,7 +14,7 @@ import numpy as np
 
 from databazaar.display import Displayed
 from databazaar.errors import BazaarError
-from databazaar.ledger.replay import BestModel
+from databazaar.ledger.audit import BestModel
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
 from databazaar.roster import Purse

@@ -1,0 +1,21 @@
+"""What a ledger may say of utilities and losses, whoever wrote it."""
+
+from __future__ import annotations
+
+from databazaar.errors import LedgerError
+from databazaar.ledger.chain import Entry
+
+SCORES = ("utility", "loss", "reached", "reached_loss")
+ONE = 1.0011
+"""The largest utility that lies in [0, 1] but for rounding: exp(−loss) of a loss that is 0 but for rounding."""
+
+
+def refuse_no_scores(entry: Entry, bounded: bool) -> None:
+    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding."""
+    body = entry.body
+    scores = {name: body[name] for name in SCORES if body.get(name) is not None}
+    if "utility" not in scores or any(type(score) not in (int, float) for score in scores.values()):
+        raise LedgerError(f"{entry}: a utility or a loss is not a number")
+    utilities = [scores[name] for name in ("utility", "reached") if name in scores]
+    if bounded and not all(0 <= utility <= ONE for utility in utilities):
+        raise LedgerError(f"{entry}: a utility lies outside of 0 to 1, where this market's utility is")
