@@ -19,16 +19,20 @@ from bench_core import market
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
+from databazaar.market.watch.memory import Memory
 
 
-def seconds_a_round(defence: str, rounds: int) -> tuple[float, int]:
-    """Of accesses, and not of rounds: the same money is spent, in rounds of different lengths."""
+def seconds_an_access(defence: str, rounds: int) -> tuple[float, float]:
+    """Of accesses, and not of rounds: the same money is spent, in rounds of different lengths. And the bytes that the
+    watch keeps for a provider."""
     consumer, providers = market()
     arbiter = Arbiter(replace(consumer, budget=10 * rounds), providers, defence=defence)
     run = arbiter.begin(Accounts(arbiter.rules))
     begun = time.perf_counter()
     play([run], arbiter.engine)
-    return (time.perf_counter() - begun) / (10 * rounds), run.state.round
+    seconds = (time.perf_counter() - begun) / (10 * rounds)
+    of_providers = (run.state.watch[name] for name in Memory.of({}, 0, 0).arrays() if run.state.watch)
+    return seconds, sum(array.nbytes for array in of_providers) / len(providers)
 
 
 def main() -> None:
@@ -36,15 +40,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--times", type=int, default=5)
     given = parser.parse_args()
-    found: dict[str, list[float]] = {}
-    seconds_a_round("standard", 2)  # warm
+    found: dict[str, list[tuple[float, float]]] = {}
+    seconds_an_access("standard", 2)  # warm
     for _ in range(given.times):
         for defence in ("none", "standard", "strict"):
-            found.setdefault(defence, []).append(seconds_a_round(defence, given.rounds)[0])
-    plain = min(found["none"])
+            found.setdefault(defence, []).append(seconds_an_access(defence, given.rounds))
+    plain = min(found["none"])[0]
     sys.stdout.write(f"{torch.get_num_threads()} threads, best of {given.times}, milliseconds for an access\n")
-    for defence, seconds in found.items():
-        sys.stdout.write(f"{defence:10}{1000 * min(seconds):8.2f}{min(seconds) / plain:8.2f} times\n")
+    for defence, runs in found.items():
+        seconds, size = min(runs)
+        sys.stdout.write(
+            f"{defence:10}{1000 * seconds:8.2f}{seconds / plain:8.2f} times{size:10,.0f} bytes a provider\n"
+        )
 
 
 if __name__ == "__main__":

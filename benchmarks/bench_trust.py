@@ -3,6 +3,7 @@
     python benchmarks/bench_trust.py --market logistic --defence none standard strict --jobs 2 --json runs.jsonl
     python benchmarks/bench_trust.py --market mnist --data FOLDER --attack clones-5,leak-sgd --json runs.jsonl
     python benchmarks/bench_trust.py --table runs.jsonl          # the table of runs that are there already
+    python benchmarks/bench_trust.py --table runs.jsonl --cost   # what it costs where nobody attacks
 
 Needs torch and NumPy alone. A seed has its own data and draws. `earns` is what all attackers of a market get together,
 in percent of the budget, with one standard error over seeds; accuracy is that of the delivered model on test rows, in
@@ -210,6 +211,39 @@ def cells(name: str, runs: dict[int, dict[str, Any]], clean: dict[int, float], m
     )
 
 
+def cost(runs: Sequence[dict[str, Any]]) -> str:
+    """What a defence costs where nobody attacks: accuracy, beside `none` with the same seeds, and whose pay is farther
+    from that with `none` than one standard error of it; and in how many markets an honest provider is flagged."""
+    played: dict[tuple[str, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for run in runs:
+        played[run["market"], run["sampler"], run["case"], run["defence"]][run["seed"]] = run
+    lines, flags = [], defaultdict[tuple[str, bool], list[bool]](list)
+    for (market, sampler, case, defence), own in played.items():
+        if defence == "none":
+            continue
+        honest, plain = cases()[case].honest, played.get((market, sampler, case, "none"), {})
+        flags[defence, honest] += [
+            bool({*r["flagged"]} - (set() if honest else {*r["attackers"]})) for r in own.values()
+        ]
+        seeds = sorted(own.keys() & plain.keys())
+        if not honest or len(seeds) < 2:
+            continue
+        points = spread([100 * (own[seed]["accuracy"] - plain[seed]["accuracy"]) for seed in seeds], "+")
+        beyond = []
+        for id in sorted({id for seed in seeds for id in plain[seed]["pay"]}):
+            before, now = (np.array([100 * r[seed]["pay"].get(id, 0.0) for seed in seeds]) for r in (plain, own))
+            error = float(np.std(before, ddof=1) / np.sqrt(len(seeds)))
+            if abs((now - before).mean()) > error:
+                beyond.append(f"{id} {(now - before).mean():+.1f} of {before.mean():.1f} ± {error:.1f}")
+        lines.append(
+            f"{market}, {sampler}, {case}, {defence}, {len(seeds)} seeds: {points} points; {'; '.join(beyond)}"
+        )
+    for (defence, honest), found in flags.items():
+        where = "nobody attacks" if honest else "somebody attacks"
+        lines.append(f"{defence}: an honest provider is flagged in {sum(found)} of {len(found)} markets where {where}")
+    return "\n".join(lines)
+
+
 def spread(values: Sequence[float], sign: str = "") -> str:
     if not values:
         return ""
@@ -237,6 +271,7 @@ def main() -> None:
     parser.add_argument("--data", default=str(Path(__file__).parents[2] / "shared" / "datasets"), help="has mnist.npz")
     parser.add_argument("--json", type=Path, default=None, help="where every run is written down")
     parser.add_argument("--table", type=Path, nargs="+", default=None, help="plays nothing, reads such files")
+    parser.add_argument("--cost", action="store_true", help="with --table: what a defence costs where nobody attacks")
     parser.add_argument("--model", choices=("accuracy", "last_accuracy"), default="accuracy", help="delivered, or last")
     given = parser.parse_args()
     if given.table is not None:
@@ -251,7 +286,7 @@ def main() -> None:
             for defence in given.defence
         ]
         runs = play_all(jobs, given.jobs, given.json)
-    sys.stdout.write(table(runs, given.model) + "\n")
+    sys.stdout.write((cost(runs) if given.cost else table(runs, given.model)) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from databazaar.attacks import Attack, Backdoor, Clones, Known, Trigger
 from databazaar.attacks.known import outputs
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
-from databazaar.market.attacked import play_attacked
+from databazaar.market.attacked import attacked_arbiter, play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
@@ -61,16 +61,10 @@ class Market:
         consumer = self.consumer()
         if isinstance(attack, Backdoor):
             attack = replace(attack, trigger=self.trigger)
-        found = play_attacked(
-            consumer,
-            [*self.honest, *self.places],
-            [provider.id for provider in self.places],
-            attack,
-            leaked=self.leaked(leak, seed) if leak else None,
-            seed=seed,
-            sampler=sampler,
-            **rules,
-        )
+        everybody, places = [*self.honest, *self.places], [provider.id for provider in self.places]
+        leaked = self.leaked(leak, seed) if leak else None
+        made = attacked_arbiter(consumer, everybody, places, attack, leaked=leaked, seed=seed, sampler=sampler, **rules)
+        found = play_attacked(*made)
         task, test = consumer.task, (torch.from_numpy(self.test[0]), torch.from_numpy(self.test[1]))
         return Result(
             pay={id: pay / self.budget for id, pay in found.pay.items()},

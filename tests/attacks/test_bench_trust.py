@@ -14,7 +14,7 @@ import torch
 import bench_trust
 from databazaar import OSMD, Arbiter, Consumer, Provider
 from databazaar.attacks import Backdoor, Clones, Honest, Leak, Price, Split
-from databazaar.market.attacked import play_attacked
+from databazaar.market.attacked import attacked_arbiter, play_attacked
 from databazaar.payments import PricePerRow
 from trust_markets import SHAPES, logistic, mnist
 
@@ -112,12 +112,12 @@ def row_market() -> tuple[Consumer, list[Provider], dict[str, Any]]:
 
 def test_an_honest_attack_is_the_market_itself(row_market: tuple[Consumer, list[Provider], dict[str, Any]]) -> None:
     consumer, everybody, rules = row_market
-    played = play_attacked(consumer, everybody, ["good-1"], Honest(), **rules)
+    played = play_attacked(*attacked_arbiter(consumer, everybody, ["good-1"], Honest(), **rules))
     arbiter = Arbiter(consumer, everybody, device="cpu", **rules)
     assert played.pay == {payout.provider: payout.pay for payout in arbiter.run().payouts if payout.pay}
     assert torch.equal(played.delivered, arbiter.parameters) and torch.equal(played.last, arbiter.last_parameters)
     assert played.attackers == ("good-1",) and played.earned == played.pay["good-1"]
-    away = play_attacked(consumer, everybody, ["good-1"], None, **rules)
+    away = play_attacked(*attacked_arbiter(consumer, everybody, ["good-1"], None, **rules))
     assert away.attackers == () and away.earned == 0 and "good-1" not in away.pay
 
 
@@ -126,9 +126,25 @@ def test_attackers_are_paid_by_the_rows_that_they_have_or_claim(
 ) -> None:
     consumer, everybody, rules = row_market
     parts, noisy, dear = (
-        play_attacked(consumer, everybody, ["good-1"], attack, **rules)
+        play_attacked(*attacked_arbiter(consumer, everybody, ["good-1"], attack, **rules))
         for attack in (Split(4), Clones(2, noise=0.1), Price(2))
     )
     for played, quote in ((parts, 250), (noisy, 1_000), (dear, 2_000)):
         assert all(played.pay[id] % quote == 0 for id in played.attackers if id in played.pay) and played.earned
     assert parts.pay["good-1~2"] % 1_000 and noisy.attackers == ("good-1", "good-1~2")
+
+
+def test_what_a_defence_costs_is_told_from_runs_that_were_played() -> None:
+    def run(case: str, defence: str, seed: int, good: float, flagged: tuple[str, ...] = ()) -> dict[str, Any]:
+        told = {"market": "logistic", "case": case, "sampler": "thrifty", "defence": defence, "seed": seed}
+        pay = {"good-1": good, "bad-1": 0.01}
+        return {**told, "pay": pay, "attackers": ("place",), "flagged": flagged, "accuracy": 0.8 + good / 10}
+
+    played = [run("honest", "none", seed, 0.2 + 0.01 * seed) for seed in range(4)]
+    played += [run("honest", "standard", seed, 0.1 + 0.01 * seed, ("place",) * (seed == 0)) for seed in range(4)]
+    played += [run("zero", "standard", 0, 0.1, ("place",)), run("zero", "standard", 1, 0.1, ("good-1", "place"))]
+    assert bench_trust.cost(played).splitlines() == [
+        "logistic, thrifty, honest, standard, 4 seeds: -1.0 ± 0.0 points; good-1 -10.0 of 21.5 ± 0.6",
+        "standard: an honest provider is flagged in 1 of 4 markets where nobody attacks",
+        "standard: an honest provider is flagged in 1 of 2 markets where somebody attacks",
+    ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databazaar.cli.choices import named
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.errors import BazaarError
 
@@ -97,15 +98,7 @@ def attack(
 def _kinds(given: str) -> list[str]:
     from databazaar.attacks.kinds import KINDS
 
-    kinds = [name.strip() for name in given.split(",") if name.strip()]
-    if not kinds:
-        raise BazaarError(f"--kind is empty: use some of {', '.join(KINDS)}")
-    for name in kinds:
-        if name not in KINDS:
-            close = difflib.get_close_matches(name.lower(), KINDS, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise BazaarError(f"--kind: {name!r} is unknown: {hint}The kinds are {', '.join(KINDS)}")
-    return list(dict.fromkeys(kinds))
+    return list(dict.fromkeys(named(given, "--kind", KINDS, "kinds")))
 
 
 def _defences(job: Job, named: str | None) -> dict[str, Defence]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import math
 import os
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
+from databazaar.cli.choices import named
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
@@ -116,15 +116,7 @@ def compare(
 def _names(methods: str) -> list[str]:
     from databazaar.valuation import METHODS
 
-    known = METHODS.kinds()
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
-        raise BazaarError(f"--methods is empty: use some of {', '.join(known)}")
-    for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise BazaarError(f"--methods: {name!r} is unknown: {hint}The methods are {', '.join(known)}")
+    names = named(methods, "--methods", METHODS.kinds(), "methods")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BazaarError(f"--methods names {twice} twice: name each method once")

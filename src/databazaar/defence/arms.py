@@ -13,6 +13,7 @@ an arm whose accesses have cost the largest share that one owner may earn rests,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,95 +77,110 @@ class Arms:
         cap = 0.0
         if self.defence.cap is not None:
             cap = share_of(self.defence.cap, len(court.arms)) * budget
-        return np.concatenate([own, own, court.vector(), [cap]])
+        return _Parts(own, own, court, cap).vector()
 
     def court(self, state: Vector, providers: int) -> Court:
-        return Court.of(state[-1 - COLUMNS * providers : -1])
+        return self._parts(state, providers).court
 
     def with_court(self, state: Vector, before: Court, court: Court) -> Vector:
         """The state after verdicts. A sampler with a `merge` adds up what it knows of arms that become one."""
-        changed = state.copy()
-        merge = getattr(self.sampler, "merge", None)
+        parts, places = self._parts(state, len(court.arm)), np.arange(len(court.arm))
+        outer, merge = parts.outer, getattr(self.sampler, "merge", None)
         if merge is not None:
-            outer = self._outer(changed, len(court.arm))
-            places = np.arange(len(court.arm))
             for left in np.flatnonzero((before.arm == places) & (court.arm != places)).tolist():
                 outer = merge(outer, int(court.arm[left]), left)
-            changed[: len(outer)] = outer
-        changed[-1 - COLUMNS * len(court.arm) : -1] = court.vector()
-        return changed
+        return parts._replace(outer=outer, court=court).vector()
 
     @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
-        n = len(purse.quotes)
-        court, open_ = self._open(state, purse)
-        if court.plain and bool(open_.all()):
-            return self.sampler.probabilities(self._outer(state, n), purse)
-        within = self._within(state, court, open_, purse)
-        outer = self.sampler.probabilities(self._outer(state, n), self._arm_purse(court, open_, within, purse))
-        chances: Vector = outer[court.arm] * within
+        seen = self._see(state, purse)
+        outer = self.sampler.probabilities(seen.parts.outer, seen.purse)
+        if seen.within is None:
+            return outer
+        chances: Vector = outer[seen.parts.court.arm] * seen.within
         chances /= chances.sum()
         return chances
 
     def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        n = len(purse.quotes)
-        court, open_ = self._open(state, purse)
-        if court.plain and bool(open_.all()):
-            return self.sampler.draw(self._outer(state, n), rng, size, purse)
-        within = self._within(state, court, open_, purse)
-        arms = self.sampler.draw(self._outer(state, n), rng, size, self._arm_purse(court, open_, within, purse))
+        seen = self._see(state, purse)
+        arms = self.sampler.draw(seen.parts.outer, rng, size, seen.purse)
+        if seen.within is None:
+            return arms
         chosen = {}
         for arm in dict.fromkeys(arms.tolist()):
-            members = np.flatnonzero((court.arm == arm) & open_)
-            ladder = within[members].cumsum()
+            members = np.flatnonzero((seen.parts.court.arm == arm) & seen.open)
+            ladder = seen.within[members].cumsum()
             at = int(ladder.searchsorted(rng.random() * ladder[-1], side="right"))
             chosen[arm] = int(members[min(at, len(members) - 1)])
         return np.array([chosen[arm] for arm in arms.tolist()], dtype=np.int64)
 
     def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
-        n = len(purse.quotes)
-        court, open_ = self._open(state, purse)
-        size = (len(state) - 1 - COLUMNS * n) // 2
-        outer, inner = state[:size], state[size : 2 * size]
+        seen = self._see(state, purse)
+        parts = seen.parts
+        outer = self.sampler.update(parts.outer, parts.court.arm[draws], gains, seen.purse)
+        return parts._replace(outer=outer, inner=self.sampler.update(parts.inner, draws, gains, purse)).vector()
+
+    def _parts(self, state: Vector, providers: int) -> _Parts:
+        size = (len(state) - 1 - COLUMNS * providers) // 2
+        return _Parts(state[:size], state[size : 2 * size], Court.of(state[2 * size : -1]), float(state[-1]))
+
+    def _see(self, state: Vector, purse: Purse) -> _Seen:
+        parts = self._parts(state, len(purse.quotes))
+        court, open_ = parts.court, _open(parts, purse)
         if court.plain and bool(open_.all()):
-            outer = self.sampler.update(outer, draws, gains, purse)
-        else:
-            within = self._within(state, court, open_, purse)
-            outer = self.sampler.update(outer, court.arm[draws], gains, self._arm_purse(court, open_, within, purse))
-        inner = self.sampler.update(inner, draws, gains, purse)
-        return np.concatenate([outer, inner, state[2 * size :]])
+            return _Seen(parts, open_, None, purse)
+        p = self.sampler.probabilities(parts.inner, purse)
+        within = _within(court, np.where(open_ & purse.available, p, 0.0), open_ & purse.available)
+        return _Seen(parts, open_, within, _arm_purse(court, open_, within, purse))
 
-    def _outer(self, state: Vector, n: int) -> Vector:
-        return state[: (len(state) - 1 - COLUMNS * n) // 2]
 
-    def _open(self, state: Vector, purse: Purse) -> tuple[Court, NDArray[np.bool_]]:
-        """Who may be drawn: neither flagged nor beyond the cap, unless nobody is left."""
-        court, cap = self.court(state, len(purse.quotes)), float(state[-1])
-        open_ = ~court.flagged
-        if cap:
-            rests = open_ & (court.asked[court.arm] + purse.quotes <= cap)
-            open_ = rests if (rests & purse.available).any() else open_
-        return court, open_ if (open_ & purse.available).any() else np.ones_like(open_)
+class _Parts(NamedTuple):
+    """The state: that of the sampler over arms, of the one over providers, the court, and the most that an arm may
+    cost, 0 where there is no cap."""
 
-    def _within(self, state: Vector, court: Court, open_: NDArray[np.bool_], purse: Purse) -> Vector:
-        """p_i / Σ p over the arm of i, of those who can be drawn; evenly where p is nothing for all of them."""
-        n = len(purse.quotes)
-        size = (len(state) - 1 - COLUMNS * n) // 2
-        can = open_ & purse.available
-        p = np.where(can, self.sampler.probabilities(state[size : 2 * size], purse), 0.0)
-        sums = np.bincount(court.arm, p, n)
-        p = np.where(can & (sums[court.arm] <= 0), 1.0, p)
-        sums = np.bincount(court.arm, p, n)
-        share: Vector = p / np.where(sums[court.arm] > 0, sums[court.arm], 1.0)
-        return share
+    outer: Vector
+    inner: Vector
+    court: Court
+    cap: float
 
-    def _arm_purse(self, court: Court, open_: NDArray[np.bool_], within: Vector, purse: Purse) -> Purse:
-        """The purse as arms see it: an arm costs what its providers do in the mean, and is there while one of them
-        is. Places that stand for no arm are used up."""
-        n = len(purse.quotes)
-        costs = np.bincount(court.arm, within * purse.quotes, n)
-        quotes = np.where(costs > 0, np.ceil(costs - 1e-9), purse.quotes).astype(np.int64)
-        left = np.zeros(n, dtype=np.int64)
-        can = np.bincount(court.arm, (open_ & purse.available).astype(np.float64), n) > 0
-        left[can] = 2**62
-        return replace(purse, quotes=np.minimum(quotes, purse.money), accesses_left=left, most_per_access=None)
+    def vector(self) -> Vector:
+        return np.concatenate([self.outer, self.inner, self.court.vector(), [self.cap]])
+
+
+class _Seen(NamedTuple):
+    """A state and a purse as a round sees them: who may be drawn, each one's share of its arm, and the purse of arms.
+    There are no shares where everybody is an arm of its own and may be drawn: the purse is then the one that came."""
+
+    parts: _Parts
+    open: NDArray[np.bool_]
+    within: Vector | None
+    purse: Purse
+
+
+def _open(parts: _Parts, purse: Purse) -> NDArray[np.bool_]:
+    """Who may be drawn: neither flagged nor beyond the cap, unless nobody is left."""
+    court, open_ = parts.court, ~parts.court.flagged
+    if parts.cap:
+        below = open_ & (court.asked[court.arm] + purse.quotes <= parts.cap)
+        open_ = below if (below & purse.available).any() else open_
+    return open_ if (open_ & purse.available).any() else np.ones_like(open_)
+
+
+def _within(court: Court, p: Vector, can: NDArray[np.bool_]) -> Vector:
+    """p_i / Σ p over the arm of i, of those who can be drawn; evenly where p is nothing for all of them."""
+    n = len(p)
+    p = np.where(can & (np.bincount(court.arm, p, n)[court.arm] <= 0), 1.0, p)
+    sums = np.bincount(court.arm, p, n)[court.arm]
+    share: Vector = p / np.where(sums > 0, sums, 1.0)
+    return share
+
+
+def _arm_purse(court: Court, open_: NDArray[np.bool_], within: Vector, purse: Purse) -> Purse:
+    """The purse as arms see it: an arm costs what its providers do in the mean, and is there while one of them is.
+    Places that stand for no arm are used up."""
+    n = len(purse.quotes)
+    costs = np.bincount(court.arm, within * purse.quotes, n)
+    quotes = np.where(costs > 0, np.ceil(costs - 1e-9), purse.quotes).astype(np.int64)
+    left = np.zeros(n, dtype=np.int64)
+    left[np.bincount(court.arm, (open_ & purse.available).astype(np.float64), n) > 0] = 2**62
+    return replace(purse, quotes=np.minimum(quotes, purse.money), accesses_left=left, most_per_access=None)

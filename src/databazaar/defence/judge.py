@@ -22,7 +22,7 @@ from databazaar.defence.settings import Defence
 FEWEST = 3
 """With fewer answers in a round there are no others to compare with."""
 FIRST_LOOK = 8
-"""From how many answers on it is judged whether there is data behind them, and whose they are like."""
+"""From how many answers on it is judged whether there is data behind them."""
 LOOKS = 12
 """So many looks share the chance of a false alarm: at 2, 4, … 4,096 answers."""
 LEAST = 0.1

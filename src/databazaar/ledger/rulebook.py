@@ -210,7 +210,7 @@ class RuleBook:
         if not isinstance(self.sampler, Arms):
             return Settled(learned, due, [0] * len(due), [], [], ())
         findings = findings or Findings()
-        before, draws, asked = self.sampler.court(state, len(self.terms.roster)), drawn.draws.tolist(), drawn.asked
+        before, draws, asked = self.court(state), drawn.draws.tolist(), drawn.asked
         gained = dict(zip(draws, gains, strict=True))
         judged = judge(self.defence, before, asked, [gained[i] is not None for i in asked], findings)
         accesses = Accesses(draws, drawn.quotes, due, probabilities)
@@ -229,16 +229,13 @@ class RuleBook:
 
     def flagged(self, state: Vector) -> list[int]:
         """The places of those who are flagged."""
-        if not isinstance(self.sampler, Arms):
-            return []
-        found: list[int] = np.flatnonzero(self.sampler.court(state, len(self.terms.roster)).flagged).tolist()
-        return found
+        return [] if self.defence.off else [int(i) for i in np.flatnonzero(self.court(state).flagged)]
 
     def returned_at_close(self, state: Vector) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
-        if not isinstance(self.sampler, Arms):
+        if self.defence.off:
             return []
-        court = self.sampler.court(state, len(self.terms.roster))
+        court = self.court(state)
         return [i for i in range(len(self.terms.roster)) if doubted(self.defence, court, i)]
 
     def learn(self, state: Vector, drawn: Drawn, gains: Sequence[float | None]) -> Vector:

@@ -9,12 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from databazaar.attacks import Attack, Known, MixedEngine
-from databazaar.defence import Arms
 from databazaar.learning.oracles import Oracle
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
-from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PricePerRow
 
@@ -36,34 +34,6 @@ class Attacked:
         return sum(self.pay.get(id, 0) for id in self.attackers)
 
 
-def play_attacked(
-    consumer: Consumer,
-    providers: Sequence[Provider],
-    places: Sequence[str],
-    attack: Attack | None,
-    *,
-    leaked: Any = None,
-    seed: int = 0,
-    device: str = "cpu",
-    **rules: Any,
-) -> Attacked:
-    """Plays the market with attackers in these places, who have seen the rows `leaked` of the hold-out; without an
-    attack the places stay empty. `rules` are what an Arbiter takes."""
-    arbiter, attackers = attacked_arbiter(
-        consumer, providers, places, attack, leaked=leaked, seed=seed, device=device, **rules
-    )
-    run = arbiter.begin(Accounts(arbiter.rules))
-    play([run], arbiter.engine)
-    return Attacked(
-        pay=dict(run.accounts.book.pay),
-        attackers=attackers,
-        flagged=_flagged(run),
-        delivered=run.state.best.params.detach().cpu(),
-        last=run.state.params.detach().cpu(),
-        rounds=run.state.round,
-    )
-
-
 def attacked_arbiter(
     consumer: Consumer,
     providers: Sequence[Provider],
@@ -75,7 +45,9 @@ def attacked_arbiter(
     device: str = "cpu",
     **rules: Any,
 ) -> tuple[Arbiter, tuple[str, ...]]:
-    """The arbiter of that market, and the attackers' ids. Making it finds whatever keeps it from being played."""
+    """The arbiter of a market with attackers in these places, who have seen the rows `leaked` of the hold-out, and
+    their ids; without an attack the places stay empty. `rules` are what an Arbiter takes. Making it finds whatever
+    keeps it from being played."""
     own = tuple(provider for provider in providers if provider.id in places)
     known = Known(consumer.task, own, leaked, len(providers), seed)
     joined = [] if attack is None else attack.join(known)
@@ -89,13 +61,19 @@ def attacked_arbiter(
     return arbiter, tuple(provider.id for provider in joined)
 
 
-def _flagged(run: MarketRun) -> tuple[str, ...]:
-    """Whom a defended market has flagged."""
-    rules, roster = run.rules, run.rules.terms.roster
-    if not isinstance(rules.sampler, Arms):
-        return ()
-    flags = rules.sampler.court(run.state.sampler, len(roster)).flagged
-    return tuple(id for id, flag in zip(roster.ids, flags.tolist(), strict=True) if flag)
+def play_attacked(arbiter: Arbiter, attackers: Sequence[str]) -> Attacked:
+    """Plays the market that `attacked_arbiter` made."""
+    run = arbiter.begin(Accounts(arbiter.rules))
+    play([run], arbiter.engine)
+    ids = arbiter.rules.terms.roster.ids
+    return Attacked(
+        pay=dict(run.accounts.book.pay),
+        attackers=tuple(attackers),
+        flagged=tuple(ids[i] for i in arbiter.rules.flagged(run.state.sampler)),
+        delivered=run.state.best.params.detach().cpu(),
+        last=run.state.params.detach().cpu(),
+        rounds=run.state.round,
+    )
 
 
 def _by_the_row(payment: PricePerRow, before: Sequence[Provider], now: Sequence[Provider]) -> PricePerRow:

@@ -16,6 +16,7 @@ from databazaar.attacks.known import outputs
 from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
+from databazaar.market.arbiter import Arbiter
 from databazaar.market.attacked import Attacked, attacked_arbiter, play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
@@ -71,23 +72,21 @@ class Rehearsal:
         """What would only come to light once other attacks have been played."""
         if len(places) < variant.places:
             raise BazaarError(f"this attack takes {variant.places} providers: this market has {len(places)}")
-        attacked_arbiter(*self._market(places, variant), **self._settings(self.seeds[0], Defence(), variant))
+        self._arbiter(self.seeds[0], Defence(), places, variant)
 
     def play(self, seed: int, defence: Defence, places: Sequence[str] = (), variant: Variant | None = None) -> Attacked:
         """One run; without a variant nobody attacks."""
-        return play_attacked(*self._market(places, variant), **self._settings(seed, defence, variant))
+        return play_attacked(*self._arbiter(seed, defence, places, variant))
 
-    def _market(
-        self, places: Sequence[str], variant: Variant | None
-    ) -> tuple[Consumer, Sequence[Provider], Sequence[str], Attack | None]:
+    def _arbiter(
+        self, seed: int, defence: Defence, places: Sequence[str], variant: Variant | None
+    ) -> tuple[Arbiter, tuple[str, ...]]:
+        settings = {**self.rules, "seed": seed, "device": self.device, "defence": defence}
         if variant is None:
-            return self.consumer, self.providers, (), None
-        own = [provider for provider in self.providers if provider.id in places]
-        return self.consumer, self.providers, places, self._aimed(variant.attack, own)
-
-    def _settings(self, seed: int, defence: Defence, variant: Variant | None) -> dict[str, Any]:
-        leaked = None if variant is None else self._leaked(variant.leak, seed)
-        return {**self.rules, "leaked": leaked, "seed": seed, "device": self.device, "defence": defence}
+            return attacked_arbiter(self.consumer, self.providers, (), None, **settings)
+        attack = self._aimed(variant.attack, [provider for provider in self.providers if provider.id in places])
+        leaked = self._leaked(variant.leak, seed)
+        return attacked_arbiter(self.consumer, self.providers, places, attack, leaked=leaked, **settings)
 
     def outcome(self, runs: Sequence[Attacked], places: Sequence[str]) -> Outcome:
         """The figures of these runs; of those that nobody attacks, too."""

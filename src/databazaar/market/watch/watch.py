@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -96,9 +97,9 @@ class Watch:
             new = ~known & (memory.tallies[at, SAME] == 0) & ~self._nothing(state, lengths)
             failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
             replies = replace(replies, failures={**replies.failures, **failures})
-            there, at = list(compress(there, new)), list(compress(at, new))
-            memory = self._remember(memory, at, private[new], there, figures, asked, court.arm)
-            memory = self._score(memory, at, params, replies.updates, there, step, figures)
+            answers = _Answers(list(compress(there, new)), list(compress(at, new)))
+            memory = self._remember(memory, answers, private[new], court.arm, figures)
+            memory = self._score(memory, answers, params, replies.updates, step, figures)
             state.update(memory.arrays())
         return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
 
@@ -162,46 +163,33 @@ class Watch:
         return found
 
     def _remember(
-        self,
-        memory: Memory,
-        at: Sequence[int],
-        private: Floats,
-        there: Sequence[int],
-        figures: _Figures,
-        asked: Sequence[int],
-        arms: NDArray[np.int64],
+        self, memory: Memory, answers: _Answers, private: Floats, arms: NDArray[np.int64], figures: _Figures
     ) -> Memory:
         """Adds the private parts to what is remembered, and notes what persists and who is alike."""
         if self.defence.data is None and self.defence.alike is None:
             return memory
-        if len(there) >= FEWEST:
-            memory = memory.with_private(at, _beside_others(private))
+        if len(answers.at) >= FEWEST:
+            memory = memory.with_private(answers.at, _beside_others(private))
         if self.defence.data is not None:
-            for place, signal in zip(there, memory.signals(at, ORDINARY), strict=True):
+            for place, signal in zip(answers.there, memory.signals(answers.at, ORDINARY), strict=True):
                 if signal is not None:
                     figures.signal[place], figures.error[place] = signal
         if self.defence.alike is not None and private.shape[1] >= FEW_DIMENSIONS:
-            for place, own in zip(there, at, strict=True):
+            for own in answers.at:
                 for other, cosine in memory.alike(own):
-                    pair = sorted((asked[place], int(memory.who[other])))
-                    if cosine >= self.defence.alike and arms[pair[0]] != arms[pair[1]]:
-                        figures.alike[pair[0], pair[1]] = cosine
+                    one, another = sorted((int(memory.who[own]), int(memory.who[other])))
+                    if cosine >= self.defence.alike and arms[one] != arms[another]:
+                        figures.alike[one, another] = cosine
         return memory
 
     def _score(
-        self,
-        memory: Memory,
-        at: Sequence[int],
-        params: Tensor,
-        updates: Tensor,
-        there: Sequence[int],
-        step: float,
-        figures: _Figures,
+        self, memory: Memory, answers: _Answers, params: Tensor, updates: Tensor, step: float, figures: _Figures
     ) -> Memory:
         """Notes harm and leaks, from the gains on the rows of both parts."""
+        there, at = answers
         if self.parts is None or not there:
             return memory
-        gains = self.parts.gains(params, (step / len(there)) * updates[list(there)])
+        gains = self.parts.gains(params, (step / len(there)) * updates[there])
         for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
             figures.harm[place] = harm
         if self.defence.leak is not None and len(there) >= FEWEST:
@@ -257,6 +245,13 @@ def _of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
     lengths = np.linalg.norm(vectors, axis=1)
     units = np.divide(vectors, lengths[:, None], out=np.zeros_like(vectors), where=lengths[:, None] > 0)
     return units, lengths
+
+
+class _Answers(NamedTuple):
+    """Valid answers: their places among those asked, and in the memory."""
+
+    there: list[int]
+    at: list[int]
 
 
 class _Figures:
