@@ -113,6 +113,7 @@ REFUSED = {
     "no kind": (["--kind", " ,"], "--kind is empty: use some of clones, "),
     "no seed": (["--seeds", "0"], "--seeds 0: give at least one seed"),
     "nobody": (["--provider", "nort"], "--provider nort: nobody here is called that: try north"),
+    "a stranger": (["--provider", "zzz"], "--provider zzz: nobody here is called that: use one of north, "),
     "no defence": (["--defence", "none"], "--defence none is played in any case"),
     "an unknown defence": (["--defence", "walls"], "defence 'walls' is unknown"),
 }

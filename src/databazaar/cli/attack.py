@@ -13,6 +13,7 @@ import typer
 
 from databazaar.cli.choices import named
 from databazaar.cli.interrupts import if_interrupted
+from databazaar.display import listed
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def attack(
     ids = [own.id for own in job.providers]
     if provider is not None and provider not in ids:
         close = difflib.get_close_matches(provider, ids, n=1)
-        raise BazaarError(f"--provider {provider}: nobody here is called that" + (f": try {close[0]}" if close else ""))
+        hint = f"try {close[0]}" if close else f"use one of {listed(ids)}"
+        raise BazaarError(f"--provider {provider}: nobody here is called that: {hint}")
     variants, notes = _playable(rehearsal, kinds, provider or ids[0], strict=kind is not None)
     play.say_remarks(job, quiet or as_json)
     with if_interrupted("nothing was written"):
