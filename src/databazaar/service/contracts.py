@@ -107,7 +107,9 @@ def _objection(
     if policy.consumers is not None and consumer.slug not in policy.consumers:
         return "the provider allows other consumers only: ask it, or choose another offer"
     if policy.models is not None and needs.model not in policy.models:
-        return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models) or 'another'}"
+        return (
+            f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
+        )
     rows = needs.rows(table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
         return (
