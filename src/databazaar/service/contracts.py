@@ -202,7 +202,7 @@ def earnings(session: Session, caller: Caller) -> list[ContractView]:
     return [view for view in reversed(requests(session, caller, None)) if view.paid is not None]
 
 
-def _views() -> Select[Any]:
+def _views() -> Select[Contract, Job, Offer, OfferVersion, Organisation, Organisation]:
     consumer, provider = aliased(Organisation), aliased(Organisation)
     return (
         select(Contract, Job, Offer, OfferVersion, consumer, provider)
