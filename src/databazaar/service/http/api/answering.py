@@ -40,9 +40,7 @@ def claim(session: Session, organisation_id: str, key: str, request: str) -> Ans
     return before
 
 
-def keep(
-    session: Session, organisation_id: str, key: str, response: Response, seal: str | None = None
-) -> None:
+def keep(session: Session, organisation_id: str, key: str, response: Response, seal: str | None = None) -> None:
     """Writes the answer beside the key that this transaction has claimed; under `seal` where it holds a secret."""
     row = session.get_one(Answered, (organisation_id, key), populate_existing=True)
     body = bytes(response.body)
