@@ -50,7 +50,7 @@ def stored(session: Session) -> Iterator[Entry]:
     fields = select(e.seq, e.kind, e.key, e.job_id, e.at, e.body, e.salt, e.hash).order_by(e.seq)
     parts = select(p.seq, p.account, p.amount).order_by(p.seq)
     rows = session.execute(fields.execution_options(yield_per=_AT_ONCE))
-    postings = iter(session.execute(parts.execution_options(yield_per=_AT_ONCE)).tuples())
+    postings = iter(session.execute(parts.execution_options(yield_per=_AT_ONCE)))
     of, account, amount = next(postings, _NO_MORE)
     for seq, kind, key, job, at, body, salt, hash in rows:
         moved = {}
