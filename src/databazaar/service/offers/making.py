@@ -140,15 +140,22 @@ def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
     return offer
 
 
+def own_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One of the caller's, withdrawn or not."""
+    caller.require("read")
+    return _own(session, caller, offer_id)
+
+
 def _open(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One that the caller is about to change, held until the transaction ends."""
     caller.require_provider()
-    offer = own_offer(session, caller, offer_id, lock=True)
+    offer = _own(session, caller, offer_id, lock=True)
     if offer.withdrawn_at is not None:
         raise ConflictError(f"the offer {offer.slug} was withdrawn: make a new one")
     return offer
 
 
-def own_offer(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
+def _own(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
     query = select(Offer).where(Offer.id == offer_id, Offer.organisation_id == caller.organisation_id)
     query = query.with_for_update().execution_options(populate_existing=True) if lock else query
     offer = session.scalar(query)
