@@ -10,6 +10,7 @@ import argparse
 import multiprocessing
 import tempfile
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from databazaar.service import journal
@@ -20,7 +21,7 @@ from databazaar.service.database.upgrading import upgrade
 WRITERS = 8
 
 
-def write(url: str, writer: int, count: int, batch: int, tag: str, ready: multiprocessing.Barrier) -> None:  # type: ignore[valid-type]
+def write(url: str, writer: int, count: int, batch: int, tag: str, ready: Barrier) -> None:
     """One writer's deposits, each a transfer of two postings."""
     database = Database(url)
     with database.read() as session:

@@ -168,9 +168,7 @@ def test_texts_have_an_end(sqlite_database: Database, manual: Settings) -> None:
         cash.confirm(session, house, record.id, "x" * 201)
 
 
-def test_others_bring_their_cashiers(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_bring_theirs(sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cash.CASHIERS, "_own", {})
 
     @cash.CASHIERS.register

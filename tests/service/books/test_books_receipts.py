@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from databazaar.client.journal import Entry, Hidden, read_journal
+from databazaar.client.journal import Entry, Hidden, read_journal, sealed
 from databazaar.client.receipts import FIELDS
 from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.chain import GENESIS
 from databazaar.service import journal
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
@@ -102,9 +103,6 @@ def entries_of(path: Path) -> list[Entry]:
 
 
 def sealed_anew(entries: list[Entry]) -> list[Entry]:
-    from databazaar.client.journal import sealed
-    from databazaar.ledger.chain import GENESIS
-
     head, anew = GENESIS, []
     for entry in entries:
         head = sealed(head, entry.content)
