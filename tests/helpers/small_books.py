@@ -32,7 +32,8 @@ def deposit(session: Session, slug: str, amount: int, record: str) -> JournalEnt
 
 
 def new_job(session: Session, caller: Caller, job_id: str, budget: int = 100) -> Job:
-    job = Job(id=job_id, organisation_id=caller.organisation_id, name="job", spec={}, files={}, budget=budget)
+    parts: dict[str, Any] = {"spec": {}, "files": {}, "offers": []}
+    job = Job(id=job_id, organisation_id=caller.organisation_id, name="job", budget=budget, **parts)
     session.add(job)
     session.flush()
     return job
