@@ -184,7 +184,7 @@ _VALUES = st.recursive(
 _SECTION = st.dictionaries(st.text('ab_- ."é'), _VALUES, max_size=4)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=30)
 @given(
     st.dictionaries(st.sampled_from(["market", "data x", "ü"]), _SECTION | st.lists(_SECTION, min_size=1, max_size=2))
 )
