@@ -69,7 +69,7 @@ class HubMarket:
 
     def states(self) -> dict[str, str]:
         with self.database.read() as session:
-            return dict(session.execute(select(Job.id, Job.state)).tuples().all())
+            return dict(session.execute(select(Job.id, Job.state)).all())
 
     def job(self, name: str) -> Job:
         with self.database.read() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,8 @@ def play(market: HubMarket, rounds: int | None, name: str = "plain") -> None:
 
     with market.database.begin() as session:
         path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
-    with begun(market_job(path), market.run(name), id=market.jobs[name]) as playing:
-        try:
-            playing.settle(tell if rounds else None)
-        except _EnoughError:
-            pass
+    with begun(market_job(path), market.run(name), id=market.jobs[name]) as playing, suppress(_EnoughError):
+        playing.settle(tell if rounds else None)
     to_settling(market, name)
 
 
