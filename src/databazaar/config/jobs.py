@@ -240,6 +240,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         step=Halving(step, every) if every else step,
         deadline=settings.deadline,
         wait=settings.wait,
+        consumer=market.consumer.name,
     )
 
 

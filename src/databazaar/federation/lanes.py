@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+LONGEST_NAME = 200
+"""Signs of a consumer's name."""
 State = Literal["waiting", "asked", "late", "over"]
 
 

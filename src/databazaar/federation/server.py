@@ -125,8 +125,8 @@ def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0)
     except (BazaarError, ClosedError, TimeoutError):
         if _held(market):
             raise BazaarError(
-                f"the capacity of {provider} is kept, but the server that is up has not taken it: run `bazaar federation "
-                "down` and `bazaar federation up`"
+                f"the capacity of {provider} is kept, but the server that is up has not taken it: run "
+                "`bazaar federation down` and `bazaar federation up`"
             ) from None
         return False
     return True

@@ -51,13 +51,13 @@ from databazaar.federation.capacities import read_capacities
 from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER, SECONDS, SERVER
+from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.relay import Relay
 
 PROVIDER_FD = "DATABAZAAR_PROVIDER_FD"
 MAX_BYTES_VARIABLE = "DATABAZAAR_MAX_BYTES"
 _ACKNOWLEDGE = WINDOW // 4
-_LONGEST_NAME = 100
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def _ask(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over."""
         number, names = header["id"], [str(name) for name in header["names"]]
-        consumer = str(header.get("consumer", ""))[:_LONGEST_NAME]
+        consumer = str(header.get("consumer", ""))[:LONGEST_NAME]
         channel.settimeout(10 * BEAT)
         replies, failures = self._exchange.ask(
             names,

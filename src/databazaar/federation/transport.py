@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import Failures, Lost, Replies
-from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.frames import Channel, ClosedError, Header
 
 _GRACE = 5.0
 _SILENCE = 30.0
@@ -138,8 +138,14 @@ class FlareTransport(Transport):
         asked = list(dict.fromkeys(names))
         replies: Replies = {}
         channel.settimeout(_SILENCE)
-        header = {"op": "request", "id": number, "names": asked, "timeout": timeout, "consumer": self._consumer}
-        channel.send(header, payload)
+        request: Header = {
+            "op": "request",
+            "id": number,
+            "names": asked,
+            "timeout": timeout,
+            "consumer": self._consumer,
+        }
+        channel.send(request, payload)
         while True:
             header, body = channel.receive()
             if header.get("id") != number:
