@@ -239,6 +239,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         step=step,
         deadline=settings.deadline,
         wait=settings.wait,
+        consumer=market.consumer.name,
     )
 
 

@@ -5,6 +5,8 @@
 Lengths are checked before anything is allocated, the header is matched against exact fields, and the vector
 against its type, size and finiteness. A header must be the very bytes that we would have written: no second
 spelling, no repeated key. Nothing is unpickled, and no name from the other side is ever imported.
+
+Every kind of message has a protocol number of its own, which changes when its fields do.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
+from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.message_faults import (
     BAD_HEADER,
     BAD_TENSOR,
@@ -45,9 +48,13 @@ Code = Literal[
     "privacy budget spent",
     "too many questions",
     "computation failed",
+    "consumer not allowed",
+    "no more accesses for this job",
+    "privacy budget for this consumer spent",
 ]
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
+_MaybeName = Annotated[str, Field(max_length=LONGEST_NAME)]
 _Run = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -94,7 +101,24 @@ class TaskMessage(_Strict):
 
 
 class Request(_Strict):
-    """`describe` asks whether the provider would take the task; `update` asks for an update."""
+    """`describe` asks whether the provider would take the task; `update` asks for an update.
+
+    `consumer` is for whom, and `contract` by which agreement: both are the market's word, and empty where there is
+    none, as at home.
+    """
+
+    protocol: Literal[3]
+    kind: Literal["update", "describe"]
+    run: _Run
+    round: _Round
+    seed: _Seed
+    consumer: _MaybeName
+    contract: _MaybeName
+    task: TaskMessage
+
+
+class EarlierRequest(_Strict):
+    """A request of version 0.6 and before, which names nobody. It is answered with a refusal, in words of its time."""
 
     protocol: Literal[2]
     kind: Literal["update", "describe"]
@@ -183,6 +207,14 @@ def decode_request(data: bytes) -> Asked:
     return Asked(request, params)
 
 
+def earlier_request(data: bytes) -> EarlierRequest | None:
+    """The request of an earlier version that this is, if it is one."""
+    try:
+        return _header(data, EarlierRequest)[0]
+    except MessageError:
+        return None
+
+
 def is_receipt(data: bytes) -> bool:
     """Whether it says that it is a receipt; `decode_receipt` then reads it."""
     return data[len(MAGIC) + _LENGTH.size :].startswith(b'{"protocol":2,"kind":"receipt",')
@@ -259,7 +291,7 @@ def _update(
     return update
 
 
-Header = TypeVar("Header", Request, Reply, ReceiptMessage)
+Header = TypeVar("Header", Request, EarlierRequest, Reply, ReceiptMessage)
 
 
 def _message(header: BaseModel) -> bytes:

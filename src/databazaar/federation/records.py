@@ -17,7 +17,7 @@ from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
 SCHEMA = "schema.json"
-_LONGEST_LINE = 4096
+_LONGEST_LINE = 8192
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,17 @@ class Answer:
     reply: str = ""
     """The hash of what was signed, empty where nothing was."""
     kind: str = "update"
+    consumer: str = ""
+    contract: str = ""
+    """For whom, and by which agreement, as the market says; empty where it does not."""
+    question: str = ""
+    """The hash of what was asked."""
 
     @property
     def sound(self) -> bool:
         """Whether its fields are what they have to be: an audit reads the files of others."""
-        texts = (self.time, self.run, self.status, self.code, self.reply, self.kind)
+        said = (self.time, self.status, self.code, self.reply, self.kind)
+        texts = (*said, self.run, self.consumer, self.contract, self.question)
         numbers = type(self.round) is int and (self.epsilon is None or type(self.epsilon) in (int, float))
         return numbers and all(isinstance(text, str) for text in texts)
 
@@ -58,9 +64,14 @@ class Record:
         epsilon: float | None,
         reply: str = "",
         kind: str = "update",
+        *,
+        consumer: str = "",
+        contract: str = "",
+        question: str = "",
     ) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, reply, kind)))
+        answer = Answer(now, run, round, status, code, epsilon, reply, kind, consumer, contract, question)
+        line = json.dumps(asdict(answer))
         append_lines(self.path, [line.encode()], 0o600)
 
     def __iter__(self) -> Iterator[Answer]:
