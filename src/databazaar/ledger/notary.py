@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit
-from databazaar.ledger.chain import Entry
+from databazaar.ledger.chain import KINDS, Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replay import Replay
 from databazaar.ledger.rulebook import Stopped
@@ -70,6 +70,8 @@ class Notary:
         if audit.first_broken is not None:
             raise LedgerError(audit.first_broken)
         try:
+            if entry.kind not in KINDS:
+                raise LedgerError(f"entry {audit.entries}: is of no kind that a ledger has")
             if entry.seq != audit.entries or entry.hash != entry.digest(audit.head):
                 raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
             if self._replay is None:

@@ -70,7 +70,7 @@ class Answering:
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
-        return FlareTransport(folder)
+        return FlareTransport(folder, self._consumer)
 
     def terms(self) -> dict[str, Any]:
         return expected_terms(self._settings)
@@ -81,12 +81,14 @@ class Answering:
             request, params = decode_request(payload)
         except MessageError as wrong:
             raise BazaarError(f"the question cannot be read: {wrong}") from None
-        if request.run != self._run:
-            raise BazaarError("the question is one of another run: name the job's id as the run")
+        if (request.run, request.consumer, request.contract) != (self._run, self._consumer, self._run):
+            raise BazaarError("the question names another run, consumer or contract: name the job's id and yourself")
         strangers = [name for name in names if name not in self._names]
         if strangers:
             raise BazaarError(f"{strangers[0][:80]!r} is no provider of this job")
         self._refuse_other_work(request)
+        if request.kind == "update" and about["no_update"]:
+            raise BazaarError(about["no_update"])
         if request.kind == "update" and (request.round, request.seed) != (about["round"], self._market.seed):
             raise BazaarError(f"round {about['round']} is under way, with the seed of the job: ask for that")
         return request, params
@@ -169,15 +171,12 @@ def _answer(answering: Answering, channel: Channel, header: Header, body: bytes)
         channel.send({"terms": answering.terms()})
     elif header["op"] == "connected":
         channel.send({"connected": answering.connected()})
-    elif header["op"] == "check":
-        request, _ = answering.check(body, header["names"], header)
-        channel.send({"kind": request.kind})
     else:
         request, params = answering.check(body, header["names"], header)
         replies, lost, words, privacy = answering.ask(body, header["names"], header["timeout"], request, params)
         for name, reply in replies.items():
             channel.send({"name": name}, reply)
-        channel.send({"lost": lost, "words": words, "privacy": privacy})
+        channel.send({"kind": request.kind, "lost": lost, "words": words, "privacy": privacy})
 
 
 def main() -> None:
