@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion
+from databazaar.service import files
+from databazaar.service.database.tables import Job, Organisation
+from databazaar.service.jobs import contracts_of, market_of
+from databazaar.service.jobs.own_mode import for_own_arbiter
 from databazaar.service.settings import Settings
-from databazaar.service.states import ContractState
 
 
-def about_job(session: Session, settings: Settings, job: Job, consumer: str, market: dict[str, Any]) -> dict[str, Any]:
-    """Of every contract in force, the version of the data that it pins and the bounds that it sets."""
-    query = (
-        select(Contract, Offer, OfferVersion)
-        .join(Offer, Offer.id == Contract.offer_id)
-        .join(OfferVersion, OfferVersion.id == Contract.version_id)
-        .where(Contract.job_id == job.id, Contract.state == ContractState.ACTIVE)
-    )
-    files = {
-        offer.slug: {
-            "path": str(settings.file(version.digest)),
-            "models": contract.terms["models"],
-            "most_rows": contract.terms["most_rows"],
+def about_job(session: Session, settings: Settings, job: Job) -> dict[str, Any]:
+    """Of every contract, the version of the data that it pins and the bounds that it sets."""
+    market = market_of(session, settings, job)
+    terms = {contract.offer_id: contract.terms for contract in contracts_of(session, job)}
+    answered = {
+        seller.offer.slug: {
+            "path": str(files.path_of(settings, seller.file)),
+            "models": terms[seller.offer.id]["models"],
+            "most_rows": terms[seller.offer.id]["most_rows"],
         }
-        for contract, offer, version in session.execute(query).tuples()
-        if offer.kind == "file" and version.digest is not None
+        for seller in market.sellers
+        if seller.file is not None
     }
     return {
         "run": job.id,
-        "consumer": consumer,
-        "market": market,
-        "files": files,
+        "consumer": session.get_one(Organisation, job.organisation_id).slug,
+        "market": for_own_arbiter(market.settings),
+        "files": answered,
         "folder": str(settings.job_folder(job.id)),
         "federation": str(settings.federation or ""),
     }

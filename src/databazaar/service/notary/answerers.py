@@ -50,10 +50,6 @@ class Answerer:
         self._channel = Channel(here, max_bytes)
         self._call(dict(about), within=STARTS_WITHIN)
 
-    def terms(self) -> dict[str, Any]:
-        terms: dict[str, Any] = self._call({"op": "terms"})[0]["terms"]
-        return terms
-
     def connected(self) -> list[str]:
         names: list[str] = self._call({"op": "connected"})[0]["connected"]
         return names

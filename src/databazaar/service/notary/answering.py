@@ -32,7 +32,6 @@ from databazaar.federation.table import Table
 from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
-from databazaar.service.notary.own_mode import expected_terms
 
 if TYPE_CHECKING:
     from databazaar.federation.signing import MarketKeys
@@ -48,7 +47,6 @@ class Answering:
         self._run, self._consumer = str(about["run"]), str(about["consumer"])
         self._market = parse_market(about["market"], "the job's market")
         self._names = [provider.id for provider in self._market.providers]
-        self._settings = about["market"]
         self._keys: MarketKeys | None = None
         self._transport: Transport = self._files(about) if about["files"] else self._sites(about)
 
@@ -71,9 +69,6 @@ class Answering:
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
         return FlareTransport(folder, self._consumer)
-
-    def terms(self) -> dict[str, Any]:
-        return expected_terms(self._settings)
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""
@@ -167,9 +162,7 @@ def serve(channel: Channel) -> None:
 
 
 def _answer(answering: Answering, channel: Channel, header: Header, body: bytes) -> None:
-    if header["op"] == "terms":
-        channel.send({"terms": answering.terms()})
-    elif header["op"] == "connected":
+    if header["op"] == "connected":
         channel.send({"connected": answering.connected()})
     else:
         request, params = answering.check(body, header["names"], header)

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
 
-from databazaar.config.market_file import read_settings
 from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
 from databazaar.service import jobs
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job, Organisation
-from databazaar.service.errors import ConflictError, InvalidError, ServiceError
+from databazaar.service.database.tables import Job
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
+from databazaar.service.jobs.own_mode import expected_terms
 from databazaar.service.lives import enter, locked_job
-from databazaar.service.notary.answerers import Answerers
 from databazaar.service.notary.about import about_job
-from databazaar.service.notary.own_mode import for_own_arbiter
+from databazaar.service.notary.answerers import Answerers, Answers
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
 MOST_RUNS = 256
 """Runs whose state is kept at hand; any other is read from its ledger again when it is needed."""
+EVERY = 5.0
+"""Seconds between two looks at runs that are to end."""
 OPEN_FIRST = "the run is not open: send its opening entry first"
 SILENT = "the consumer's arbiter was not heard of for too long"
 STOPPED = "stopped by the consumer"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,14 @@ class Notaries:
         self._settings, self._database, self._most, self._clock = settings, database, most, clock
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._sweeper: threading.Thread | None = None
         self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
 
     def market(self, caller: Caller, job_id: str) -> dict[str, Any]:
-        """The job's market, as the consumer's arbiter plays it."""
-        self._own(caller, job_id)
-        return for_own_arbiter(self._market(job_id))
+        """The job's market, as the consumer's arbiter plays it, and the name by which providers know the consumer."""
+        about = self._about(self._own(caller, job_id))
+        return {name: about[name] for name in ("market", "consumer")}
 
     def standing(self, caller: Caller, job_id: str) -> Standing:
         job = self._own(caller, job_id)
@@ -82,10 +87,9 @@ class Notaries:
     def take(self, caller: Caller, job_id: str, entries: Sequence[Entry]) -> Standing:
         """Takes the entries that the arbiter's ledger has written; they are kept for good before this returns."""
         job = self._going(caller, job_id)
-        expected = None if self._settings.run_folder(job_id).exists() else self._expected(job)
         with self._run(job, begin=True) as run:
             if not run.entries:
-                _refuse_other_terms(entries, expected or self._expected(job))
+                _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
             run.take(entries)
             standing = _standing(run)
         self._note(job, standing.closed)
@@ -96,27 +100,26 @@ class Notaries:
         job = self._going(caller, job_id)
         question = hashlib.sha256(payload).hexdigest()
         if not self._settings.run_folder(job_id).exists():
-            return self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)[0]
+            answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
+            return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             known = run.handed.answers if run.handed.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
             no_update = _why_not(run, names, question)
             if not left and not no_update:
                 return encode_bundle({"lost": {}}, {name: known[name] for name in names})
-            told, answers = self._asked(job, left, payload, timeout, run.due.round if run.entries else 0, no_update)
+            answers = self._asked(job, left, payload, timeout, run.due.round if run.entries else 0, no_update)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if not answers.words[name]}
                 run.hand_out(question, valid, {name: why for name, why in answers.words.items() if why})
                 for name, spent in answers.privacy.items():
                     run.folder.note_privacy(name, *spent)
-                passed = {**answers.replies, **{name: known[name] for name in names if name in known}}
-                return encode_bundle({"lost": answers.lost}, passed)
-            return told
+            again = {name: known[name] for name in names if name in known}
+            return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
 
-    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Any:
+    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
         with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
-            answers = answerer.ask(names, payload, timeout, round, no_update)
-        return encode_bundle({"lost": answers.lost}, answers.replies), answers
+            return answerer.ask(names, payload, timeout, round, no_update)
 
     def connected(self, caller: Caller, job_id: str) -> list[str]:
         """Which of the job's providers could be asked now."""
@@ -166,6 +169,8 @@ class Notaries:
     def _own(self, caller: Caller, job_id: str) -> Job:
         with self._database.read() as session:
             job = jobs.own_job(session, caller, job_id)
+        if job.organisation_id != caller.organisation_id:  # the operator sees it, and plays it not
+            raise MissingError("there is no such job of yours: look at the list of your jobs")
         caller.require_consumer()
         if job.mode != "own":
             raise ConflictError('the hub runs this job: only a job of mode "own" has an arbiter elsewhere')
@@ -180,19 +185,9 @@ class Notaries:
             raise ConflictError(f"the job is {job.state}: an arbiter plays a job that is funded")
         return job
 
-    def _market(self, job_id: str) -> dict[str, Any]:
-        with self._database.begin() as session:
-            return read_settings(jobs.write_market(session, self._settings, locked_job(session, job_id)))
-
-    def _about(self, job: Job) -> Mapping[str, Any]:
-        market = for_own_arbiter(self._market(job.id))
+    def _about(self, job: Job) -> dict[str, Any]:
         with self._database.read() as session:
-            consumer = session.get_one(Organisation, job.organisation_id).slug
-            return about_job(session, self._settings, job, consumer, market)
-
-    def _expected(self, job: Job) -> dict[str, Any]:
-        with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
-            return answerer.terms()
+            return about_job(session, self._settings, job)
 
     @contextmanager
     def _run(self, job: Job, begin: bool = False) -> Iterator[NotarisedRun]:
@@ -208,6 +203,8 @@ class Notaries:
                 one.run.dispose()
         try:
             with held.lock:
+                if self._held.get(job.id) is not held:
+                    raise ConflictError("the run has just been closed: look at the job again")
                 if held.run is None:
                     path = self._settings.run_folder(job.id)
                     held.run = NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
@@ -224,9 +221,25 @@ class Notaries:
             with held.lock:
                 if held.run is not None:
                     held.run.dispose()
+                    held.run = None
         self._answerers.drop(job_id)
 
+    def start(self) -> None:
+        """Looks every few seconds for runs that are to end."""
+        self._sweeper = threading.Thread(target=self._sweep, name="notaries", daemon=True)
+        self._sweeper.start()
+
+    def _sweep(self) -> None:
+        while not self._stopping.wait(EVERY):
+            try:
+                self.close_due()
+            except Exception:  # a database that is away, say: the next time will do
+                log.exception("runs of own arbiters could not be looked at")
+
     def close(self) -> None:
+        self._stopping.set()
+        if self._sweeper is not None:
+            self._sweeper.join()
         for job_id in list(self._held):
             self._drop(job_id)
         self._answerers.close()

@@ -51,6 +51,3 @@ def entries_of(lines: Iterable[Line]) -> list[Entry]:
             raise InvalidError(f"{entry}: has not what an entry of its kind has")
     return entries
 
-
-def line_of(entry: Entry) -> list[Any]:
-    return [*entry.fields, entry.hash]

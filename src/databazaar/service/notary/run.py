@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from databazaar.errors import LedgerError
 from databazaar.ledger import Due, Entry, Notary, Snapshot
@@ -17,8 +18,10 @@ from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.hub.telling import Teller
 from databazaar.service.notary.handed import Handed
 from databazaar.service.notary.parting import close_for
+from databazaar.service.notary.tally import Tally
 from databazaar.vectors import pack
 
 REMEMBERED = 20_000
@@ -36,6 +39,7 @@ class NotarisedRun:
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
         self._place = path.parent
+        self._teller: Teller | None = None
         self.store: SqlStore = self.folder.store()
         try:
             self._read()
@@ -54,18 +58,37 @@ class NotarisedRun:
         self.notary = Notary()
         self._hashes: deque[str] = deque(maxlen=REMEMBERED)
         self._failing: Counter[str] = Counter()
+        self._tally = Tally()
+        lines = []
         for entry in self.store.entries():
             self.notary.take(entry)
-            self._note(entry)
+            lines += self._note(entry)
+        self._tell(lines, anew=True)
         handed = Handed.kept(self._place)
         self.handed = handed.of_round(self.notary.audit.rounds)
 
-    def _note(self, entry: Entry) -> None:
+    def _tell(self, lines: Sequence[dict[str, Any]], anew: bool = False) -> None:
+        """What the job's page shows of a round, once it is kept."""
+        if anew:
+            self._forget_teller()
+            self._teller = Teller(self._place)
+        for line in lines:
+            assert self._teller is not None
+            self._teller.add(line)
+
+    def _forget_teller(self) -> None:
+        if self._teller is not None:
+            self._teller.close()
+            self._teller = None
+
+    def _note(self, entry: Entry) -> list[dict[str, Any]]:
+        """Remembers what matters of an entry; and what is told of it, where it ends a round."""
         self._hashes.append(entry.hash)
         if entry.kind == "post":
             self._failing.pop(entry.provider or "", None)
         elif entry.kind == "void":
             self._failing[entry.provider or ""] += 1
+        return self._tally.note(entry)
 
     @property
     def entries(self) -> int:
@@ -107,8 +130,7 @@ class NotarisedRun:
         if not self.entries:
             self.folder.note_begun(audit.opening)
         self.notary, self.handed = ahead, self.handed.of_round(audit.rounds)
-        for entry in new:
-            self._note(entry)
+        self._tell([line for entry in new for line in self._note(entry)])
         return len(new)
 
     def _new(self, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -184,4 +206,5 @@ class NotarisedRun:
         return self.closed
 
     def dispose(self) -> None:
+        self._forget_teller()
         self.folder.dispose()

@@ -6,23 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from databazaar.config.market_file import MarketFile, parse_market
-from databazaar.errors import BazaarError
+from databazaar.service.errors import InvalidError
 
 HERE = "."
 """Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
 
 def refuse_unverifiable(market: MarketFile) -> None:
-    """Pay must not depend on what only the hold-out tells: the hub would have to take the consumer's word for it."""
+    """Pay must not depend on what only the hold-out tells: the hub would have to take the consumer's word for it. So
+    every access costs its price, which contracts fix, and there are no verdicts."""
     if not market.defence.chosen.off:
-        raise BazaarError(
+        raise InvalidError(
             "defence: an own arbiter's findings cannot be checked without its hold-out, and they would take pay from "
             'providers: leave the defence out, or let the hub run the job (mode "hosted")'
-        )
-    if market.payment.kind != "price-per-access":
-        raise BazaarError(
-            f"payment.kind = {market.payment.kind!r} cannot be checked for an own arbiter: use "
-            '"price-per-access", or let the hub run the job (mode "hosted")'
         )
 
 
