@@ -1,1 +1,95 @@
-"""A consumer's own arbiter, and the hub's side of it without HTTP: questions and entries go from hand to hand."""
+"""A hub in this process, and a consumer beside it that runs its own arbiter over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from databazaar.cli.own_arbiter import playing_own
+from databazaar.client.own_arbiter import Notary
+from databazaar.config.playing import Playing
+from databazaar.ledger import Entry
+from databazaar.runs.folder import RunFolder
+from databazaar.service import jobs, members
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from databazaar.service.http.app import create_app
+from databazaar.service.settings import Settings
+from desk_market import SPEC, DeskMarket, desk_market, table
+
+HOLDOUT = table(99, rows=80)
+
+
+@dataclass
+class OwnMarket:
+    """The desk's small market behind HTTP at `address`; `token` is the buyer's."""
+
+    market: DeskMarket
+    address: str
+    token: str
+
+    def job(self, mode: str = "own", name: str = "Own", **market: Any) -> str:
+        """A funded job over two providers."""
+        spec = {**SPEC, "market": {**SPEC["market"], **market}}
+        caller, settings = self.market["buyer"], self.market.settings
+        with self.market.database.begin() as session:
+            files = {} if mode == "own" else {"holdout": self.market.upload(session, "buyer", HOLDOUT)}
+            offers = ["north-sales", "south-sales"]
+            job = jobs.draft(session, caller, settings, name=name, spec=spec, files=files, offers=offers, mode=mode)
+            jobs.submit(session, caller, settings, job.id)
+            return jobs.fund(session, caller, job.id).id
+
+    def found(self, job_id: str) -> Job:
+        with self.market.database.read() as session:
+            return session.get_one(Job, job_id)
+
+    def notary(self, job_id: str, **how: Any) -> Notary:
+        return Notary(self.address, self.token, job_id, **how)
+
+    def hub_folder(self, job_id: str) -> RunFolder:
+        return RunFolder(self.market.settings.run_folder(job_id))
+
+    @contextmanager
+    def playing(self, job_id: str, folder: Path) -> Iterator[Playing]:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "holdout.csv").write_bytes(HOLDOUT)
+        with playing_own(self.notary(job_id), folder / "run", {"holdout": folder / "holdout.csv"}) as playing:
+            yield playing
+
+
+@contextmanager
+def own_market(database: Database, settings: Settings) -> Iterator[OwnMarket]:
+    market = desk_market(database, settings)
+    with database.begin() as session:
+        market.offer(session, "north", seed=1)
+        market.offer(session, "south", seed=2, price=4)
+        market.pay_in(session, "buyer", 10_000)
+        _, token = members.issue_token(session, market["buyer"], label="arbiter", scopes=["read", "jobs"], days=1)
+    app = create_app(settings, database, supervise=False)
+    with serving(app) as address:
+        yield OwnMarket(market, address, token)
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+def lines(entries: Sequence[Entry]) -> list[list[Any]]:
+    return [[*entry.fields, entry.hash] for entry in entries]

@@ -148,6 +148,12 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
     return _from_market(market, folder, load_data(market, folder))
 
 
+def job_of(settings: dict[str, Any], folder: Path, where: str = "market") -> Job:
+    """The job that the settings of a market.toml describe, whose files are in this folder."""
+    market = parse_market(settings, where)
+    return _from_market(market, folder, load_data(market, folder))
+
+
 def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else oracle_of(market)

@@ -25,6 +25,7 @@ from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.journal.receipts import HubKey, issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 from databazaar.service.members import market
+from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER, ContractState, JobState
 
@@ -93,13 +94,18 @@ def outcome_of(run_folder: Path) -> Outcome:
     if not folder.finished:
         terms = folder.need_rules()
         found = None if terms is None else folder.replay(record=False)
-        if found is None or (found.ok and not found.rounds):
+        if found is None or (found.ok and not found.rounds and not is_notarised(folder)):
             return Outcome()
         if not found.ok:
             raise UnsoundError(UNSOUND + found.message)
-        close_run(RunFolder(run_folder))
+        if is_notarised(folder):
+            close_notarised(run_folder)
+        else:
+            close_run(RunFolder(run_folder))
         folder = RunFolder(run_folder)
     found = folder.audit()
+    if found.ok and not found.rounds:
+        return Outcome()
     if not found.ok or not found.closed:
         raise UnsoundError(UNSOUND + found.message)
     return Outcome(found, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})

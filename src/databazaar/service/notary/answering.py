@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +55,10 @@ class Answering:
     def _files(about: Mapping[str, Any]) -> Transport:
         workers = {}
         for name, given in about["files"].items():
-            allowed = {} if given["models"] is None else {"models": tuple(given["models"])}
-            if given["most_rows"] is not None:
-                allowed["max_samples"] = given["most_rows"]
+            bounds = {"models": given["models"] and tuple(given["models"]), "max_samples": given["most_rows"]}
             pins = Path(about["folder"]) / "answering" / name
             pins.mkdir(parents=True, exist_ok=True)
-            policy = Policy(**allowed, max_seconds=MOST_SECONDS)
+            policy = replace(Policy(max_seconds=MOST_SECONDS), **{k: v for k, v in bounds.items() if v is not None})
             workers[name] = ProviderWorker(name, Table(Path(given["path"]), Pins(pins)), policy)
         return LocalTransport(workers)
 

@@ -17,6 +17,7 @@ from sqlalchemy import select
 from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
+from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.service import jobs
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
@@ -91,8 +92,9 @@ class Notaries:
             if not run.entries:
                 _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
             run.take(entries)
-            standing = _standing(run)
-        self._note(job, standing.closed)
+            standing, closing = _standing(run), run.notary.audit.closing
+        stopped = closing is not None and closing["stop"] == BY_CONSUMER._asdict()
+        self._note(job, standing.closed, STOPPED if stopped else "")
         return standing
 
     def ask(self, caller: Caller, job_id: str, names: Sequence[str], payload: bytes, timeout: float) -> bytes:
@@ -133,6 +135,8 @@ class Notaries:
         with self._database.read() as session:
             query = select(Job).where(Job.mode == "own", Job.state.in_(states))
             going = list(session.scalars(query))
+        for over in set(self._held) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
+            self._drop(over)
         return [job.id for job in going if self._due(job) and self._end(job)]
 
     def _due(self, job: Job) -> bool:
@@ -163,6 +167,7 @@ class Notaries:
             now = locked_job(session, job.id)
             if now.state == JobState.FUNDED and (not over or self._settings.run_folder(job.id).exists()):
                 enter(session, now, JobState.RUNNING)
+            now.stop_requested = now.stop_requested or why == STOPPED
             if over and now.state in (JobState.FUNDED, JobState.RUNNING):
                 enter(session, now, JobState.SETTLING, why)
 

@@ -24,6 +24,8 @@ from databazaar.service.notary.parting import close_for
 from databazaar.service.notary.tally import Tally
 from databazaar.vectors import pack
 
+OWN = {"arbiter": "own"}
+"""What run.json says of such a run, whose models are nowhere at the hub."""
 REMEMBERED = 20_000
 """The hashes of so many entries are at hand, for whoever sends what is here already."""
 MOST_ENTRIES = 20_000
@@ -51,7 +53,7 @@ class NotarisedRun:
     def begin(cls, path: Path, id: str, title: str) -> NotarisedRun:
         """In a folder as every run has one: it may be there already, from an attempt that did not come far."""
         if not path.exists():
-            RunFolder.create(path, {"id": id, "title": title})
+            RunFolder.create(path, {"id": id, "title": title, **OWN})
         return cls(path)
 
     def _read(self) -> None:
@@ -208,3 +210,16 @@ class NotarisedRun:
     def dispose(self) -> None:
         self._forget_teller()
         self.folder.dispose()
+
+
+def is_notarised(folder: RunFolder) -> bool:
+    return OWN.items() <= folder.recipe.items()
+
+
+def close_notarised(path: Path) -> None:
+    """Closes the run of a consumer's own arbiter where it is open, by its folder alone."""
+    run = NotarisedRun(path)
+    try:
+        run.close()
+    finally:
+        run.dispose()

@@ -16,6 +16,7 @@ from databazaar.service.http.api import (
     journal,
     members,
     offers,
+    own_arbiter,
     queues,
     webhooks,
 )
@@ -29,11 +30,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     422: {"model": Refusal, "description": "What was sent is not what is asked for."},
     429: {"model": Refusal, "description": "Too many requests."},
 }
+MODULES = (members, files, offers, queues, contracts, jobs, own_arbiter, events, downloads, cash, journal, webhooks)
 
 
 def routers() -> APIRouter:
     """All of /v1."""
     router = APIRouter(prefix="/v1", responses=REFUSALS)
-    for module in (members, files, offers, queues, contracts, jobs, events, downloads, cash, journal, webhooks):
+    for module in MODULES:
         router.include_router(module.router)
     return router

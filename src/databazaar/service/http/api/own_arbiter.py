@@ -61,6 +61,7 @@ def standing(job_id: str, call: Asking) -> StandingShown:
 
 
 @router.post("/jobs/{job_id}/entries", response_model=StandingShown)
+@takes_uploads
 def send_entries(job_id: str, asked: SendEntries, call: Asking) -> StandingShown:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
