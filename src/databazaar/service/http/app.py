@@ -49,7 +49,7 @@ def create_app(
     )
     app.state.web = web
     handle_errors(app)
-    app.include_router(api.routers())
+    api.include(app)
     app.include_router(health.router)
     if settings.oidc_issuer:
         app.state.oidc = security_oidc.Provider(settings)

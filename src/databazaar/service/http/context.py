@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
@@ -14,6 +14,9 @@ from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
+
+if TYPE_CHECKING:
+    from databazaar.service.hub.supervisor import Supervisor
 
 
 @dataclass
@@ -26,7 +29,12 @@ class Web:
     counts: Counts
     tailers: Tailers
     notaries: Notaries
-    supervisor: Any = None
+    supervisor: Supervisor | None = None
+
+    def wake(self) -> None:
+        """Something has changed that the supervisor waits for."""
+        if self.supervisor is not None:
+            self.supervisor.wake()
 
 
 def web_of(request: HTTPConnection) -> Web:

@@ -22,7 +22,7 @@ from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.http.security_callers import look_up
 from databazaar.service.http.tailing import Tailed, Tailers
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"])
 BATCH, HEARTBEAT, SEND_PATIENCE = 500, 15, 30
 CHECK_EVERY = 30.0
 """Seconds after which a viewer must still be allowed to look."""

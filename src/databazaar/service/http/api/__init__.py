@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 
 from databazaar.service.http import events
 from databazaar.service.http.api import (
@@ -30,12 +30,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     422: {"model": Refusal, "description": "What was sent is not what is asked for."},
     429: {"model": Refusal, "description": "Too many requests."},
 }
+
+
 MODULES = (members, files, offers, queues, contracts, jobs, own_arbiter, events, downloads, cash, journal, webhooks)
 
 
-def routers() -> APIRouter:
-    """All of /v1."""
-    router = APIRouter(prefix="/v1", responses=REFUSALS)
+def include(app: FastAPI) -> None:
+    """Adds all of /v1 to the app."""
     for module in MODULES:
-        router.include_router(module.router)
-    return router
+        app.include_router(module.router, responses=REFUSALS)

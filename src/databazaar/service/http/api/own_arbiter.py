@@ -65,7 +65,10 @@ def standing(job_id: str, call: Asking) -> StandingShown:
 def send_entries(job_id: str, asked: SendEntries, call: Asking) -> StandingShown:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
-    return _shown(call.web.notaries.take(call.caller, job_id, entries_of(asked.entries)))
+    found = call.web.notaries.take(call.caller, job_id, entries_of(asked.entries))
+    if found.closed:
+        call.web.wake()
+    return _shown(found)
 
 
 @router.post("/jobs/{job_id}/ask", response_class=Response, openapi_extra=BYTES)
