@@ -12,7 +12,6 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from databazaar.errors import BazaarError
 from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.runs.closing import close_run
@@ -27,7 +26,7 @@ from databazaar.service.lives import contracts_of, enter, locked_job, noted
 from databazaar.service.members import market
 from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER, ContractState, JobState
+from databazaar.service.states import ContractState, JobState
 
 UNSOUND = "the run's ledger does not hold, so nobody is paid until the operator has looked at it: "
 GIVEN_UP = "its runs kept failing"
@@ -42,7 +41,7 @@ class UnsoundError(ServiceError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. Without an audit it was never played. `epsilon` is what providers say that they have spent."""
+    """What a run came to. Without an audit it was never played. `epsilon` is what providers say they have spent."""
 
     audit: Audit | None = None
     epsilon: dict[str, float] | None = None

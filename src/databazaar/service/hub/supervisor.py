@@ -89,7 +89,7 @@ class Supervisor:
             os.write(self._bell[1], b".")
 
     def stop(self) -> None:
-        """Ends all processes where they are, and puts their jobs back into the queue: the next hub goes on with them."""
+        """Ends all processes where they are, and puts their jobs back into the queue, for the next hub."""
         self._stopping.set()
         self.wake()
         if self._thread.is_alive():
