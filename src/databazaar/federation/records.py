@@ -118,6 +118,37 @@ class Earnings:
     released: int = 0
     returned: int = 0
     verdicts: tuple[Told, ...] = ()
+    consumer: str = ""
+    contract: str = ""
+    earned: int = 0
+    """Paid and released, by the market's receipts."""
+
+
+@dataclass(frozen=True)
+class ConsumerEarnings:
+    """What a provider answered one consumer in all its runs, and what it earned with that by the market's receipts, in
+    the smallest unit of the currency. Who the consumer is, is the market's word; it is empty where that names none."""
+
+    consumer: str
+    runs: int
+    answered: int
+    refused: int
+    failed: int
+    acknowledged: int
+    earned: int
+    held: int
+
+
+def by_consumer(lines: Sequence[Earnings]) -> list[ConsumerEarnings]:
+    """The runs of each consumer put together, in the order of their first."""
+    runs: dict[str, list[Earnings]] = {}
+    for line in lines:
+        runs.setdefault(line.consumer, []).append(line)
+    counted = ("answered", "refused", "failed", "acknowledged", "earned", "held")
+    return [
+        ConsumerEarnings(consumer, len(own), **{name: sum(getattr(line, name) for line in own) for name in counted})
+        for consumer, own in runs.items()
+    ]
 
 
 def earnings(
@@ -164,6 +195,8 @@ def _line(
         refused=len({a.round for a in answers if a.status == "refused"} - ok),
         failed=len({a.round for a in answers if a.status == "error"} - ok),
         epsilon=next((a.epsilon for a in reversed(answers) if a.epsilon is not None), None),
+        consumer=answers[-1].consumer,
+        contract=answers[-1].contract,
         **_acknowledged(ok, receipts),
         **_held_back(receipts),
     )
@@ -195,11 +228,12 @@ def _line(
 
 def _held_back(receipts: Sequence[Receipt]) -> dict[str, Any]:
     """What became of held-back pay; what was told twice counts once."""
-    accesses = {(one.round, one.draw): one.held for receipt in receipts for one in receipt.accesses}
+    accesses = {(one.round, one.draw): one for receipt in receipts for one in receipt.accesses}.values()
     freed = {one.round: one for receipt in receipts for one in receipt.freed}.values()
     released, returned = (sum(one.amount for one in freed if one.released == to_it) for to_it in (True, False))
     return {
-        "held": sum(accesses.values()) - released - returned,
+        "held": sum(one.held for one in accesses) - released - returned,
+        "earned": sum(one.paid or 0 for one in accesses) + released,
         "released": released,
         "returned": returned,
         "verdicts": tuple(dict.fromkeys(told for receipt in receipts for told in receipt.verdicts)),

@@ -6,25 +6,24 @@ What goes wrong here stays here: the arbiter hears a status and a fixed code, ne
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.accesses import Accesses
+from databazaar.federation.examples import Examples
 from databazaar.federation.message_faults import MessageError
 from databazaar.federation.message_vector import encode_vector
 from databazaar.federation.messages import (
     Code,
     EarlierRequest,
-    ModelMessage,
     OracleMessage,
     ReceiptMessage,
     Reply,
@@ -85,7 +84,8 @@ class ProviderWorker:
     """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update.
 
     Several consumers may ask in turn, each for a run of its own. The last answer of each run is remembered, so that
-    what one asks again costs no ε twice, whoever asked meanwhile.
+    what one asks again costs no ε twice, whoever asked meanwhile. It may be called from several threads: one at a time
+    answers, but for a callable, which is called from all of them.
     """
 
     def __init__(
@@ -108,14 +108,19 @@ class ProviderWorker:
         self._signer = signer
         self._receipts = receipts
         self._clock = clock
+        self._alone = threading.Lock()
         self._turnstile = Turnstile(self._policy.max_questions, clock)
         self._accesses = Accesses(self._policy.max_accesses, record)
-        self._outputs: int | None = None
+        self._examples = None if callable(self._source) else Examples(self._source, privacy is not None)
         self._last: Recent[str, tuple[str, bytes]] = Recent(most_bytes=_REMEMBERED)
         if privacy is not None and not isinstance(self._source, Table | tuple):
             raise BazaarError("a callable oracle sees to its own privacy: drop the privacy settings, or give data")
 
     def __call__(self, payload: bytes) -> bytes:
+        with self._alone:
+            return self._answered(payload)
+
+    def _answered(self, payload: bytes) -> bytes:
         if is_receipt(payload):
             return self._take_receipt(payload)
         try:
@@ -196,14 +201,15 @@ class ProviderWorker:
     def _answer(self, request: Request, params: Tensor | None) -> Tensor | None:
         if callable(self._source):
             return None if params is None else self._call(self._source, params)
+        assert self._examples is not None
         task = request.task
         if task.model is None:
             raise RefusedError("task does not fit the data")
         private = self._privacy is not None
-        rows = self._rows(task.model, task.loss, task.table)
+        rows = self._examples.rows(task.model, task.loss, task.table)
         if not self._policy.allows(task.model, task.oracle, rows, private):
             raise RefusedError("task not allowed")
-        data = self._examples(task.model, task.loss, task.table)
+        data = self._examples.fitting(task.model, task.loss, task.table)
         if self._privacy is not None:
             self._privacy.check(task.oracle, rows, request.consumer)
         if params is None:
@@ -232,51 +238,15 @@ class ProviderWorker:
         return timed
 
     def _call(self, oracle: VectorOracle, params: Tensor) -> Tensor:
-        update = as_update(oracle(params.numpy().copy()), params)
+        self._alone.release()
+        try:
+            given = oracle(params.numpy().copy())
+        finally:
+            self._alone.acquire()
+        update = as_update(given, params)
         if isinstance(update, str):
             raise ValueError(update)
         return _sound(update, params)
-
-    def _rows(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> int:
-        """How many rows there are to answer from. Refuses a task of another form, whatever is in the rows."""
-        assert not callable(self._source)
-        if isinstance(self._source, Table):
-            if schema is None:
-                raise RefusedError("task does not fit the data")
-            self._source.refuse_other(schema)
-            known = self._source.opened(schema)
-            inputs, outputs, classes = known.width, known.outputs, known.task == "classification"
-        else:
-            x, y = self._source
-            inputs, classes = x[0].numel(), not y.is_floating_point()
-            outputs = model.outputs if classes else y[0].numel()
-        if (inputs, outputs) != (prod(model.inputs), model.outputs) or (loss == "cross-entropy") != classes:
-            raise RefusedError("task does not fit the data")
-        return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
-
-    def _examples(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> Data:
-        """The examples in the shape that the model takes, with targets that its loss takes.
-
-        With differential privacy a label that the model has no output for is unknown. Without, it is refused; and as
-        that is an answer about the labels, no number of outputs but the first is answered: over all runs and consumers,
-        because whoever asks can make up new ones.
-        """
-        assert not callable(self._source)
-        private = self._privacy is not None
-        if isinstance(self._source, Table):
-            assert schema is not None
-            x, y = self._source.examples(schema, private)
-        else:
-            x, y = self._source
-            if loss == "cross-entropy" and private:
-                y = torch.where((y < 0) | (y >= model.outputs), -1, y)
-            elif loss == "cross-entropy":
-                if self._outputs not in (None, model.outputs):
-                    raise RefusedError("task not allowed")
-                self._outputs = model.outputs
-                if int(y.min()) < 0 or int(y.max()) >= model.outputs:
-                    raise RefusedError("task does not fit the data")
-        return x.reshape(len(x), *model.inputs), y
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:
