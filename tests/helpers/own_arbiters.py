@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,23 +73,26 @@ def own_market(database: Database, settings: Settings) -> Iterator[OwnMarket]:
         market.offer(session, "south", seed=2, price=4)
         market.pay_in(session, "buyer", 10_000)
         _, token = members.issue_token(session, market["buyer"], label="arbiter", scopes=["read", "jobs"], days=1)
-    app = create_app(settings, database, supervise=False)
-    with serving(app) as address:
+    with serving(settings, database) as address:
         yield OwnMarket(market, address, token)
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
+def serving(settings: Settings, database: Database) -> Iterator[str]:
+    """The hub's app behind a real server, without a supervisor; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        app = create_app(replace(settings, address=address), database, supervise=False)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(30)
 
 
 def lines(entries: Sequence[Entry]) -> list[list[Any]]:

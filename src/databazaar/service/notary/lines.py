@@ -13,16 +13,9 @@ from databazaar.service.errors import InvalidError
 
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Line = tuple[
-    _Number,
-    Kind,
-    _Number | None,
-    _Number | None,
-    Annotated[str, Field(max_length=200)] | None,
-    _Number | None,
-    dict[str, Any],
-    _Hash,
-]
+_Name = Annotated[str, Field(max_length=200)]
+_Fields = tuple[_Number, Kind, _Number | None, _Number | None, _Name | None, _Number | None, dict[str, Any], _Hash]
+Line = Annotated[_Fields, Field(strict=False)]
 """seq, kind, round, draw, provider, amount, body, hash."""
 
 _EMPTY = {

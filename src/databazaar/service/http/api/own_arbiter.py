@@ -18,7 +18,7 @@ from databazaar.service.notary.deeds import Standing
 from databazaar.service.notary.lines import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
 
-router = APIRouter(tags=["own arbiter"])
+router = APIRouter(prefix="/v1", tags=["own arbiter"])
 BYTES = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 MOST_ASKED = 1000
 
