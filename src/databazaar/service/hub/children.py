@@ -17,6 +17,7 @@ LOADED = [
     "databazaar.runs.closing",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settler",
+    "databazaar.service.notary.answering",
     "matplotlib.backends.backend_agg",
     "pyarrow.parquet",
 ]

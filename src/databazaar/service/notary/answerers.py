@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import multiprocessing
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.processes import stop
 from databazaar.service.errors import ConflictError, InvalidError, TooManyError
+from databazaar.service.hub.children import LOADED
 
-PROGRAM = "databazaar.service.notary.answering"
 STARTS_WITHIN, GRACE = 120.0, 330.0
 """Seconds for a process to load what it needs, and for an answer, of which the process gives up after 300 itself."""
 
@@ -40,13 +37,14 @@ class Answerer:
     """One process, and the way to talk to it: for one thread at a time."""
 
     def __init__(self, about: Mapping[str, Any], max_bytes: int) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(LOADED)
+        folder = Path(about["folder"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         here, there = socket.socketpair()
-        command = [sys.executable, "-m", PROGRAM, str(there.fileno())]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
         with there:
-            self._process = subprocess.Popen(  # noqa: S603
-                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()], start_new_session=True
-            )
+            self._process = context.Process(target=answer_on, args=(there, folder), daemon=True)
+            self._process.start()
         self._channel = Channel(here, max_bytes)
         self._call(dict(about), within=STARTS_WITHIN)
 
@@ -79,18 +77,19 @@ class Answerer:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_alive()
 
     def close(self) -> None:
         self._channel.close()
-        stop(self._process)
+        self._process.kill()  # whatever it does can be done again
+        self._process.join()
 
 
 class Answerers:
     """At most `most` processes; the one that has been idle for the longest makes room for another job's."""
 
-    def __init__(self, most: int, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._max_bytes, self._clock = most, max_bytes, clock
+    def __init__(self, most: int, max_bytes: int) -> None:
+        self._most, self._max_bytes = most, max_bytes
         self._idle: OrderedDict[str, Answerer] = OrderedDict()
         self._busy = 0
         self._lock = threading.Lock()
@@ -134,3 +133,10 @@ class Answerers:
         for answerer in idle:
             with contextlib.suppress(OSError):
                 answerer.close()
+
+
+def answer_on(there: socket.socket, folder: Path) -> None:
+    """What such a process does; it has all that it imports already."""
+    from databazaar.service.notary.answering import main
+
+    main(there, folder)

@@ -1,7 +1,5 @@
 """The process that answers the questions of one consumer's arbiter: from files at the hub, or by asking sites.
 
-    python -m databazaar.service.notary.answering FD
-
 The hub's own process holds no data in memory and loads no model; this one does, for one job, and ends with the hub.
 Frames go over a socket (federation/frames.py), and nothing is unpickled.
 """
@@ -9,7 +7,6 @@ Frames go over a socket (federation/frames.py), and nothing is unpickled.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +30,7 @@ from databazaar.federation.table import Table
 from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
+from databazaar.service.hub.runner import become_a_child
 
 if TYPE_CHECKING:
     from databazaar.federation.signing import MarketKeys
@@ -171,10 +169,8 @@ def _answer(answering: Answering, channel: Channel, header: Header, body: bytes)
         channel.send({"kind": request.kind, "lost": lost, "words": words, "privacy": privacy})
 
 
-def main() -> None:
+def main(there: socket.socket, folder: Path) -> None:
+    """The life of the process, which ends with the hub, or when the hub closes its end."""
+    become_a_child(folder)
     torch.set_num_threads(1)
-    serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()
+    serve(Channel(there))
