@@ -23,7 +23,7 @@ NO_ENTRIES = "the ledger has no entries"
 @dataclass(frozen=True)
 class Due:
     """What must come next. `asked` are those whom the round under way asks, each once; nobody where the run must end
-    here, for the reason of `stop`, or is closed. `reserved` says whether all their reservations are written."""
+    here, for the reason of `stop`, or is closed. `reserved` says whether all their reservations are written, and none is settled yet."""
 
     round: int
     asked: tuple[str, ...]
@@ -61,7 +61,8 @@ class Notary:
             return Due(self.audit.rounds, (), False)
         ids = replay.terms.roster.ids
         asked = () if replay.drawn is None else tuple(ids[i] for i in replay.drawn.asked)
-        return Due(self.audit.rounds, asked, 0 < len(replay.order) == replay.reserves, replay.stopped)
+        reserved = 0 < len(replay.order) == replay.reserves and not replay.settled
+        return Due(self.audit.rounds, asked, reserved, replay.stopped)
 
     def take(self, entry: Entry) -> None:
         """One more entry. A LedgerError says why it does not follow; a rule whose package is not installed here is no

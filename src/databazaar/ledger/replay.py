@@ -19,7 +19,7 @@ from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, Stopped, message_of, status_of
-from databazaar.ledger.scores import refuse_no_scores
+from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
@@ -200,6 +200,8 @@ class Replay:
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
         refuse_no_scores(entry, self.terms.bounded_utility)
+        if self.terms.bounded_utility and any(gain is not None and not -ONE <= gain <= ONE for gain in gains):
+            raise LedgerError(f"{entry}: a gain is larger than a utility between 0 and 1 can change")
         by_provider = dict(zip(self.order, gains, strict=True))
         if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")

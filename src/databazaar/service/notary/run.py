@@ -114,11 +114,11 @@ class NotarisedRun:
         new = self._new(entries)
         if not new:
             return 0
+        self._refuse_other_accesses(new)
         try:
             ahead = self.notary.after(new)
         except LedgerError as refused:
             raise InvalidError(f"the hub refuses what does not follow: {refused}") from None
-        self._refuse_other_accesses(new)
         audit = ahead.audit
         if not (audit.closed or ahead.due.reserved or audit.entries == 1):
             raise InvalidError(
