@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from databazaar.cli.own_arbiter import playing_own
 from databazaar.client.own_arbiter import Notary
 from databazaar.config.playing import Playing
-from databazaar.ledger import Entry
+from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.http.app import create_app
+from databazaar.service.notary import answerers
+from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
 
@@ -35,6 +42,7 @@ class OwnMarket:
     market: DeskMarket
     address: str
     token: str
+    notaries: Notaries
 
     def job(self, mode: str = "own", name: str = "Own", **market: Any) -> str:
         """A funded job over two providers."""
@@ -61,7 +69,8 @@ class OwnMarket:
     def playing(self, job_id: str, folder: Path) -> Iterator[Playing]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "holdout.csv").write_bytes(HOLDOUT)
-        with playing_own(self.notary(job_id), folder / "run", {"holdout": folder / "holdout.csv"}) as playing:
+        files = {"holdout": folder / "holdout.csv"}
+        with self.notary(job_id) as notary, playing_own(notary, folder / "run", files) as playing:
             yield playing
 
 
@@ -73,13 +82,13 @@ def own_market(database: Database, settings: Settings) -> Iterator[OwnMarket]:
         market.offer(session, "south", seed=2, price=4)
         market.pay_in(session, "buyer", 10_000)
         _, token = members.issue_token(session, market["buyer"], label="arbiter", scopes=["read", "jobs"], days=1)
-    with serving(settings, database) as address:
-        yield OwnMarket(market, address, token)
+    with serving(settings, database) as (address, app):
+        yield OwnMarket(market, address, token, app.state.web.notaries)
 
 
 @contextmanager
-def serving(settings: Settings, database: Database) -> Iterator[str]:
-    """The hub's app behind a real server, without a supervisor; its address."""
+def serving(settings: Settings, database: Database) -> Iterator[tuple[str, FastAPI]]:
+    """The hub's app behind a real server, without a supervisor; its address, and itself."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         app = create_app(replace(settings, address=address), database, supervise=False)
@@ -89,11 +98,36 @@ def serving(settings: Settings, database: Database) -> Iterator[str]:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            yield address
+            yield address, app
         finally:
             server.should_exit = True
             thread.join(30)
 
 
-def lines(entries: Sequence[Entry]) -> list[list[Any]]:
-    return [[*entry.fields, entry.hash] for entry in entries]
+
+def started(work: Callable[..., None], *given: Any) -> BaseProcess:
+    """A process of its own, from the server that the hub's processes come from."""
+    process = multiprocessing.get_context("forkserver").Process(target=work, args=given)
+    process.start()
+    return process
+
+
+def serve(settings: Settings, database: str, port: int) -> None:
+    """A hub until it is killed."""
+    answerers.LOADED[:] = ["databazaar.service.notary.answering"]
+    settings = replace(settings, address=f"http://127.0.0.1:{port}")
+    app = create_app(settings, Database(database), supervise=False)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")
+
+
+def play_until(port: int, token: str, job_id: str, folder: Path, rounds: int, victim: int) -> None:
+    """Plays a job, and kills a process after so many rounds: this one, where no victim is named."""
+    victim = victim or os.getpid()
+
+    def tell(progress: Progress) -> None:
+        if progress.round == rounds:
+            os.kill(victim, signal.SIGKILL)
+
+    notary = Notary(f"http://127.0.0.1:{port}", token, job_id)
+    with playing_own(notary, folder / "run", {"holdout": folder / "holdout.csv"}) as playing:
+        playing.settle(tell)

@@ -22,15 +22,18 @@ def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterato
     """The job of this notary, from its start or from where the folder stands. `files` are the consumer's, by role."""
     told = notary.market()
     if out.exists():
-        folder = RunFolder(out)
-        if folder.id != notary.job:
+        kept = RunFolder(out)
+        if kept.id != notary.job:
             raise BazaarError(f"{out} holds another run than job {notary.job}: give another folder with --out")
-        terms, job = folder.need_rules(), from_recipe(folder.recipe)
+        terms, job = kept.need_rules(), from_recipe(kept.recipe)
         begun_in = {} if terms is None else terms.environment
-        with resumed(job, folder, begun_in, _engine(notary, job, told["consumer"])) as playing:
+        with resumed(job, kept, begun_in, _engine(notary, job, told["consumer"])) as playing:
             yield _without_notes(playing)
         return
-    job = job_of(_with_files(told["market"], files), Path.cwd(), "the job's market")
+    if "holdout" not in files:
+        raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
+    folder = files["holdout"].resolve().parent
+    job = job_of(_with_files(told["market"], folder, files), folder, "the job's market")
     with begun(job, out, id=notary.job, engine=_engine(notary, job, told["consumer"])) as playing:
         yield _without_notes(playing)
 
@@ -49,10 +52,11 @@ def _without_notes(playing: Playing) -> Playing:
     return playing
 
 
-def _with_files(market: dict[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    if "holdout" not in files:
-        raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
+def _with_files(market: dict[str, Any], folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Files are named as they are from the hold-out's folder: the hub learns their names, and no others."""
     for role, path in files.items():
         section, setting = ROLES[role]
-        market = {**market, section: {**market.get(section, {}), setting: str(path.resolve())}}
+        place = path.resolve()
+        named = place.relative_to(folder) if place.is_relative_to(folder) else place
+        market = {**market, section: {**market.get(section, {}), setting: named.as_posix()}}
     return market

@@ -18,6 +18,7 @@ from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
+from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
@@ -35,6 +36,7 @@ MOST_RUNS = 256
 """Runs whose state is kept at hand; any other is read from its ledger again when it is needed."""
 EVERY = 5.0
 """Seconds between two looks at runs that are to end."""
+PLAYED = JobState.FUNDED, JobState.RUNNING
 OPEN_FIRST = "the run is not open: send its opening entry first"
 SILENT = "the consumer's arbiter was not heard of for too long"
 STOPPED = "stopped by the consumer"
@@ -80,8 +82,12 @@ class Notaries:
 
     def standing(self, caller: Caller, job_id: str) -> Standing:
         job = self._own(caller, job_id)
-        if not self._settings.run_folder(job_id).exists():
+        path = self._settings.run_folder(job_id)
+        if not path.exists():
             return Standing()
+        if job.state not in PLAYED:  # whoever settles it needs the folder
+            found = RunFolder(path).replay(record=False)
+            return Standing(found.entries, found.head, found.rounds, (), found.closed)
         with self._run(job) as run:
             return _standing(run)
 
@@ -131,9 +137,8 @@ class Notaries:
 
     def close_due(self) -> list[str]:
         """Ends the runs of consumers who have stopped their jobs, or have been silent for too long; their ids."""
-        states = JobState.FUNDED, JobState.RUNNING
         with self._database.read() as session:
-            query = select(Job).where(Job.mode == "own", Job.state.in_(states))
+            query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
             going = list(session.scalars(query))
         for over in set(self._held) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
             self._drop(over)
@@ -168,7 +173,7 @@ class Notaries:
             if now.state == JobState.FUNDED and (not over or self._settings.run_folder(job.id).exists()):
                 enter(session, now, JobState.RUNNING)
             now.stop_requested = now.stop_requested or why == STOPPED
-            if over and now.state in (JobState.FUNDED, JobState.RUNNING):
+            if over and now.state in PLAYED:
                 enter(session, now, JobState.SETTLING, why)
 
     def _own(self, caller: Caller, job_id: str) -> Job:
@@ -183,10 +188,10 @@ class Notaries:
 
     def _going(self, caller: Caller, job_id: str) -> Job:
         job = self._own(caller, job_id)
-        if job.stop_requested and job.state in (JobState.FUNDED, JobState.RUNNING):
+        if job.stop_requested and job.state in PLAYED:
             self._end(job)
             raise ConflictError("the job was stopped: the hub has settled it")
-        if job.state not in (JobState.FUNDED, JobState.RUNNING):
+        if job.state not in PLAYED:
             raise ConflictError(f"the job is {job.state}: an arbiter plays a job that is funded")
         return job
 
