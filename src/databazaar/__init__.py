@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from databazaar.stops import History, NoProgress, Stop, TargetUtility
     from databazaar.stops.check import check_stop
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "OSMD",

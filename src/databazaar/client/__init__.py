@@ -1,0 +1,1 @@
+"""Talking to a hub from Python: `Hub(address, token)`."""

@@ -1,0 +1,1 @@
+"""What the hub remembers: its tables, and how to reach them on SQLite and PostgreSQL."""

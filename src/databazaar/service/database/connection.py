@@ -1,0 +1,78 @@
+"""Reaching the database: SQLite in one file, or PostgreSQL. A transaction is one `with database.begin() as session`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.orm import Session, sessionmaker
+
+from databazaar.errors import BazaarError
+
+PATIENCE_MS = 30_000
+
+
+class Database:
+    """One database, for all threads of a process. Not to be carried over a fork: make one anew there."""
+
+    def __init__(self, url: str, pool: int = 10) -> None:
+        self.engine = _engine(url, pool)
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def begin(self) -> Iterator[Session]:
+        """A transaction that may write; it commits at the end, and leaves nothing where something raises.
+
+        On SQLite it takes the one write lock at once, so that nobody who has read must give up when he writes.
+        """
+        with self._sessions.begin() as session:
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A transaction that only reads, from one moment's state on."""
+        with self._sessions() as session:
+            session.connection(execution_options={"databazaar_read": True})
+            yield session
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def _engine(url: str, pool: int) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise BazaarError(
+            "the database's address cannot be read: give sqlite:///FILE or postgresql://USER@HOST/NAME"
+        ) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() == "sqlite":
+        engine = create_engine(parsed, pool_size=pool, max_overflow=pool, connect_args={"timeout": PATIENCE_MS / 1000})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    if parsed.get_backend_name() != "postgresql":
+        raise BazaarError(f"{parsed.drivername} is no database for a hub: give sqlite:///FILE or postgresql://…")
+    return create_engine(parsed, pool_size=pool, max_overflow=pool, pool_pre_ping=True)
+
+
+def _set_up_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", f"busy_timeout = {PATIENCE_MS}"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    reads = connection.get_execution_options().get("databazaar_read", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,0 +1,307 @@
+"""The tables of the hub. Amounts are integers in minor units of the market's one currency.
+
+What belongs to an organisation names it in `organisation_id`, so that every query can ask for the caller's own alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from databazaar.service.database.columns import Moment, new_id, now
+
+ID, NAME, HASH = String(32), String(200), String(64)
+
+
+class Table(DeclarativeBase):
+    type_annotation_map = {dt.datetime: Moment, dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger}  # noqa: RUF012
+
+
+class Market(Table):
+    """The one row of what the operator has set."""
+
+    __tablename__ = "market"
+    id: Mapped[int] = mapped_column(primary_key=True, default=1)
+    name: Mapped[str] = mapped_column(NAME)
+    currency: Mapped[str] = mapped_column(String(3))
+    fee_basis_points: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    __table_args__ = (CheckConstraint("id = 1"), CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"))
+
+
+class Organisation(Table):
+    """`slug` is its name in ids and accounts and never changes. An organisation may consume and provide."""
+
+    __tablename__ = "organisations"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    slug: Mapped[str] = mapped_column(String(40), unique=True)
+    name: Mapped[str] = mapped_column(NAME)
+    operates: Mapped[bool] = mapped_column(default=False)
+    consumes: Mapped[bool] = mapped_column(default=False)
+    provides: Mapped[bool] = mapped_column(default=False)
+    suspended_at: Mapped[dt.datetime | None]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Person(Table):
+    """Who signs in. Without a password hash only a one-time link or the identity provider lets them in."""
+
+    __tablename__ = "people"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    email: Mapped[str] = mapped_column(String(254), unique=True)
+    name: Mapped[str] = mapped_column(NAME, default="")
+    password: Mapped[str | None] = mapped_column(String(200))
+    disabled_at: Mapped[dt.datetime | None]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Token(Table):
+    """A secret of 256 random bits, of which only the SHA-256 is kept. `kind` is api, link (one time) or session."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    person_id: Mapped[str | None] = mapped_column(ForeignKey("people.id"))
+    kind: Mapped[str] = mapped_column(String(10))
+    label: Mapped[str] = mapped_column(NAME, default="")
+    digest: Mapped[str] = mapped_column(HASH, unique=True)
+    scopes: Mapped[list[Any]]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    expires_at: Mapped[dt.datetime]
+    used_at: Mapped[dt.datetime | None]
+    revoked_at: Mapped[dt.datetime | None]
+
+
+class File(Table):
+    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows."""
+
+    __tablename__ = "files"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    name: Mapped[str] = mapped_column(NAME)
+    digest: Mapped[str] = mapped_column(HASH)
+    size: Mapped[int]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Offer(Table):
+    """A dataset that a provider offers: `kind` file (at the hub) or site (of the federation).
+
+    `slug` is the provider's id in ledgers. `policy` is a service.policy.Policy; `columns` is what is shown of the data:
+    names and kinds, never values.
+    """
+
+    __tablename__ = "offers"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    slug: Mapped[str] = mapped_column(String(60), unique=True)
+    name: Mapped[str] = mapped_column(NAME)
+    description: Mapped[str] = mapped_column(String(4000), default="")
+    kind: Mapped[str] = mapped_column(String(10))
+    site: Mapped[str | None] = mapped_column(NAME)
+    policy: Mapped[dict[str, Any]]
+    version: Mapped[int] = mapped_column(default=1)
+    withdrawn_at: Mapped[dt.datetime | None]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    __table_args__ = (CheckConstraint("kind IN ('file', 'site')"),)
+
+
+class OfferVersion(Table):
+    """The data of an offer as they were from some time on. A contract pins one."""
+
+    __tablename__ = "offer_versions"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    offer_id: Mapped[str] = mapped_column(ForeignKey("offers.id"), index=True)
+    number: Mapped[int]
+    file_id: Mapped[str | None] = mapped_column(ForeignKey("files.id"))
+    digest: Mapped[str | None] = mapped_column(HASH)
+    rows: Mapped[int | None]
+    columns: Mapped[list[Any]]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    __table_args__ = (UniqueConstraint("offer_id", "number"),)
+
+
+class Job(Table):
+    """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids.
+
+    `mode` is hosted or own (the consumer runs its arbiter). `lease_*` and `attempts` are the supervisor's.
+    `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
+    """
+
+    __tablename__ = "jobs"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    name: Mapped[str] = mapped_column(NAME)
+    mode: Mapped[str] = mapped_column(String(10), default="hosted")
+    state: Mapped[str] = mapped_column(String(10), default="draft")
+    reason: Mapped[str] = mapped_column(String(1000), default="")
+    spec: Mapped[dict[str, Any]]
+    files: Mapped[dict[str, Any]]
+    budget: Mapped[int]
+    fee_basis_points: Mapped[int] = mapped_column(default=0)
+    escrow: Mapped[int] = mapped_column(default=0)
+    paid: Mapped[int | None]
+    fee: Mapped[int | None]
+    refunded: Mapped[int | None]
+    run_head: Mapped[str | None] = mapped_column(HASH)
+    model_hash: Mapped[str | None] = mapped_column(HASH)
+    stop_requested: Mapped[bool] = mapped_column(default=False)
+    attempts: Mapped[int] = mapped_column(default=0)
+    not_before: Mapped[dt.datetime | None]
+    lease_owner: Mapped[str | None] = mapped_column(ID)
+    lease_until: Mapped[dt.datetime | None]
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    changed_at: Mapped[dt.datetime] = mapped_column(default=now)
+    __table_args__ = (Index("jobs_queue", "state", "not_before", "created_at"),)
+
+
+class JobEvent(Table):
+    """What has happened to a job, in order: what its page shows and what webhooks tell."""
+
+    __tablename__ = "job_events"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), index=True)
+    number: Mapped[int]
+    state: Mapped[str] = mapped_column(String(10))
+    detail: Mapped[str] = mapped_column(String(1000), default="")
+    at: Mapped[dt.datetime] = mapped_column(default=now)
+    __table_args__ = (UniqueConstraint("job_id", "number"),)
+
+
+class Contract(Table):
+    """What a consumer and a provider have agreed for one job: the version of the data, the price, the bounds."""
+
+    __tablename__ = "contracts"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), index=True)
+    offer_id: Mapped[str] = mapped_column(ForeignKey("offers.id"))
+    version_id: Mapped[str] = mapped_column(ForeignKey("offer_versions.id"))
+    consumer_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    provider_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    state: Mapped[str] = mapped_column(String(10), default="requested")
+    reason: Mapped[str] = mapped_column(String(1000), default="")
+    price: Mapped[int]
+    terms: Mapped[dict[str, Any]]
+    accesses: Mapped[int | None]
+    paid: Mapped[int | None]
+    epsilon: Mapped[float | None]
+    requested_at: Mapped[dt.datetime] = mapped_column(default=now)
+    expires_at: Mapped[dt.datetime]
+    decided_at: Mapped[dt.datetime | None]
+    ended_at: Mapped[dt.datetime | None]
+    __table_args__ = (UniqueConstraint("job_id", "offer_id"),)
+
+
+class Account(Table):
+    """A balance, which follows from the journal. Only `outside`, the world that money comes from, may be negative."""
+
+    __tablename__ = "accounts"
+    name: Mapped[str] = mapped_column(String(80), primary_key=True)
+    organisation_id: Mapped[str | None] = mapped_column(ForeignKey("organisations.id"), index=True)
+    balance: Mapped[int] = mapped_column(default=0)
+    __table_args__ = (CheckConstraint("balance >= 0 OR name = 'outside'", name="never_negative"),)
+
+
+class JournalEntry(Table):
+    """One transaction between accounts, chained by hash. `key` makes a retry harmless."""
+
+    __tablename__ = "journal_entries"
+    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(20))
+    key: Mapped[str] = mapped_column(String(120), unique=True)
+    job_id: Mapped[str | None] = mapped_column(ID, index=True)
+    body: Mapped[dict[str, Any]]
+    at: Mapped[dt.datetime]
+    hash: Mapped[str] = mapped_column(HASH)
+
+
+class Posting(Table):
+    """One account's part of an entry; those of an entry sum to zero."""
+
+    __tablename__ = "journal_postings"
+    seq: Mapped[int] = mapped_column(ForeignKey("journal_entries.seq"), primary_key=True)
+    account: Mapped[str] = mapped_column(ForeignKey("accounts.name"), primary_key=True, index=True)
+    amount: Mapped[int]
+
+
+class JournalHead(Table):
+    """The one row that writers lock, so that they queue and cannot deadlock."""
+
+    __tablename__ = "journal_head"
+    id: Mapped[int] = mapped_column(primary_key=True, default=1)
+    seq: Mapped[int] = mapped_column(default=-1)
+    hash: Mapped[str] = mapped_column(HASH, default="0" * 64)
+    __table_args__ = (CheckConstraint("id = 1"),)
+
+
+class Receipt(Table):
+    """What the hub has signed for a provider about one contract."""
+
+    __tablename__ = "receipts"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    contract_id: Mapped[str] = mapped_column(ForeignKey("contracts.id"), unique=True)
+    body: Mapped[dict[str, Any]]
+    signature: Mapped[str] = mapped_column(String(128))
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class CashRecord(Table):
+    """Money that comes in or goes out through an adapter; we hold none of it. `kind` is deposit or payout, `state`
+    requested, done or refused."""
+
+    __tablename__ = "cash_records"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    kind: Mapped[str] = mapped_column(String(10))
+    state: Mapped[str] = mapped_column(String(10), default="requested")
+    adapter: Mapped[str] = mapped_column(String(40))
+    amount: Mapped[int]
+    reference: Mapped[str] = mapped_column(NAME, default="")
+    reason: Mapped[str] = mapped_column(String(1000), default="")
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    decided_at: Mapped[dt.datetime | None]
+    __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout')"))
+
+
+class Answered(Table):
+    """The answer to a POST with an Idempotency-Key, so that the same request again gets the same answer."""
+
+    __tablename__ = "answered"
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(100), primary_key=True)
+    request: Mapped[str] = mapped_column(HASH)
+    status: Mapped[int | None]
+    answer: Mapped[bytes | None] = mapped_column(LargeBinary)
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class Webhook(Table):
+    """Where an organisation wants to be told; `secret` signs what is sent there."""
+
+    __tablename__ = "webhooks"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
+    url: Mapped[str] = mapped_column(String(1000))
+    secret: Mapped[str] = mapped_column(String(100))
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    removed_at: Mapped[dt.datetime | None]
+
+
+class Outgoing(Table):
+    """The outbox: what a webhook is yet to be told, written in the transaction that it tells of."""
+
+    __tablename__ = "outbox"
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"))
+    event: Mapped[str] = mapped_column(String(40))
+    body: Mapped[dict[str, Any]]
+    attempts: Mapped[int] = mapped_column(default=0)
+    next_at: Mapped[dt.datetime] = mapped_column(default=now)
+    delivered_at: Mapped[dt.datetime | None]
+    given_up_at: Mapped[dt.datetime | None]
+    __table_args__ = (Index("outbox_due", "delivered_at", "next_at"),)

@@ -1,0 +1,49 @@
+"""Why the service says no: each is one sentence with its remedy, and has an HTTP status of its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from databazaar.errors import BazaarError
+
+
+class ServiceError(BazaarError):
+    """A request that cannot be done as it was made."""
+
+    status: ClassVar[int] = 400
+
+
+class InvalidError(ServiceError):
+    """What was sent is not what is asked for."""
+
+    status = 422
+
+
+class UnknownCallerError(ServiceError):
+    """Nobody known has asked: sign in, or send a token that holds."""
+
+    status = 401
+
+
+class DeniedError(ServiceError):
+    """The caller is known, and may not do this."""
+
+    status = 403
+
+
+class MissingError(ServiceError):
+    """There is no such thing, or it is another organisation's: the two look alike from outside."""
+
+    status = 404
+
+
+class ConflictError(ServiceError):
+    """It cannot be done in the state that it is in now."""
+
+    status = 409
+
+
+class TooManyError(ServiceError):
+    """Too many requests in too short a time."""
+
+    status = 429

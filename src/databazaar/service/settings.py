@@ -1,0 +1,53 @@
+"""How one hub is set up: where its files are, which database, who may run how much at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`home` holds uploaded files, jobs' folders and the hub's keys; it is its owner's alone to read.
+
+    `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `lease` for how
+    many seconds a hub holds a job without a sign of life. `federation` is the operator's folder of a federation, for
+    offers that are sites. `address` is what people type, for links; without `secure` cookies go over plain HTTP, which
+    is for this machine alone.
+    """
+
+    home: Path
+    database: str = ""
+    address: str = "http://127.0.0.1:8000"
+    secure: bool = False
+    federation: Path | None = None
+    runners: int = field(default_factory=lambda: max(1, os.cpu_count() or 1))
+    attempts: int = 5
+    lease: float = 30.0
+    most_upload: int = 256 * 2**20
+    most_body: int = 2**20
+    cash: str = "manual"
+    private_webhooks: bool = False
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.home / 'hub.sqlite'}"
+
+    @property
+    def files(self) -> Path:
+        return self.home / "files"
+
+    @property
+    def keys(self) -> Path:
+        return self.home / "keys"
+
+    def job_folder(self, job_id: str) -> Path:
+        return self.home / "jobs" / job_id
+
+    def run_folder(self, job_id: str) -> Path:
+        """The folder of the job's run, as `bazaar run` makes them."""
+        return self.job_folder(job_id) / "run"
+
+    def file(self, digest: str) -> Path:
+        return self.files / digest[:2] / digest
