@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from databazaar.cli import play
 from databazaar.client.own_arbiter import HubEngine, Notary
 from databazaar.config.jobs import Job, from_recipe, job_of
 from databazaar.config.playing import Playing, begun, resumed
@@ -15,6 +16,17 @@ from databazaar.runs.folder import RunFolder
 
 ROLES = {"holdout": ("data", "holdout"), "train": ("consumer", "train"), "audit": ("data", "audit")}
 """Where market.toml names the consumer's files."""
+
+
+def play_own(
+    address: str, token: str, job_id: str, out: Path | None, files: Mapping[str, Path], output: play.Output
+) -> None:
+    """Plays a job to its end, or goes on with it."""
+    again, end = f"bazaar jobs run {job_id}", f"bazaar jobs stop {job_id}"
+    with Notary(address, token, job_id) as notary:
+        with playing_own(notary, out or Path("runs") / job_id, files) as playing:
+            play.say_remarks(playing.job, output.quiet)
+            play.finish(playing, output, f"{again} --out {out}" if out else again, end)
 
 
 @contextmanager
