@@ -15,23 +15,24 @@ TOP = """\
 # The HTTP interface
 
 This page is made from the hub's OpenAPI, which a hub serves itself at `/v1/openapi.json`, by
-`python scripts/api_reference.py`. `databazaar.client.Hub` has a method for each of these, and `bazaar jobs` those that a
-consumer needs in a shell.
+`python scripts/api_reference.py`. `databazaar.client` has a method for each of these, and `bazaar jobs` what a consumer
+needs in a shell.
 
 - **GET reads and POST does.** Bodies and answers are JSON. Amounts are whole numbers in minor units of the market's one
   currency; moments are in UTC.
 - **Who asks.** A program sends `Authorization: Bearer TOKEN`. Tokens are made on the hub's page Tokens, have scopes
-  (`read`, `jobs`, `offers`, `money`, `operate`), expire and can be revoked. What belongs to another organisation is 404.
+  (`read`, `jobs`, `offers`, `money`, `operate`), expire and can be revoked. What is another organisation's is 404.
 - **Once.** With an `Idempotency-Key` (8 to 100 visible characters, new for each new request) a POST is done once: sent
   again by the same token with the same body within a week, it gets the same answer, refusals included, and with
   `Idempotency-Replayed: true`. With another body it is 422. A duplicate that comes while the first is under way waits
-  for it. Answers that hold a secret are kept encrypted under the token that asked.
+  for it. Answers that hold a secret are kept encrypted under the token that asked. What an own arbiter sends is its own
+  key: its entries and questions take no other, and do nothing twice.
 - **Refusals** are `{"error": "one sentence with its remedy", "code": "…"}`: 401 `unknown_caller`, 403 `denied`, 404
   `missing`, 409 `conflict`, 413 `too_large`, 422 `invalid`, 429 `too_many` with `Retry-After`, 503 `unavailable`.
 - **Lists** come in pages: `{"items": […], "next": …}`; ask again with `after` (`before`, for the journal and the
   statement) until `next` is null.
-- **Live.** `/v1/jobs/{job_id}/live` is a stream of server-sent events: `rounds`, whose id is the last round's number, and
-  `state`. `Last-Event-ID` goes on after that round. It ends when the job is over (afterwards: 204) or the token is not
+- **Live.** `/v1/jobs/{job_id}/live` is a stream of server-sent events: `rounds`, whose id is the last round's number,
+  and `state`. `Last-Event-ID` goes on after that round. It ends when the job is over (afterwards: 204) or the token is not
   valid any more.
 - `/metrics` wants a token with the scope `operate`; `/healthz` answers anybody, with 503 where something is wrong.
 """

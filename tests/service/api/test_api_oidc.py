@@ -36,8 +36,7 @@ def provider() -> Iterator[OidcProvider]:
 def browser(market: WebMarket, provider: OidcProvider) -> TestClient:
     """Somebody who has not signed in, at a hub that knows the provider."""
     provider.faulty, provider.claims = "", {"email": EMAIL}
-    named = {"oidc_issuer": provider.issuer, "oidc_client": CLIENT, "oidc_secret": SECRET}
-    settings = Settings(market.settings.home, **named)
+    settings = Settings(market.settings.home, oidc_issuer=provider.issuer, oidc_client=CLIENT, oidc_secret=SECRET)
     app = create_app(settings, market.database, supervise=False)
     return TestClient(app, base_url=settings.address, follow_redirects=False)
 

@@ -227,6 +227,6 @@ def test_metrics_count_requests_jobs_and_entries(market: WebMarket) -> None:
     text = market.ask("hub", "GET", "/metrics").text
     samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert int(samples['bazaar_http_requests_total{method="GET",route="/v1/me",status="200"}']) > 0
-    assert samples['bazaar_jobs{state="draft"}'] == "1" and samples['bazaar_jobs{state="submitted"}'] == "1"
+    assert samples['bazaar_jobs{state="draft"}'] == "2" and samples['bazaar_jobs{state="submitted"}'] == "1"
     assert samples["bazaar_journal_entries"] == "0" and samples["bazaar_viewers"] == "0"
     assert samples['bazaar_http_request_seconds_bucket{le="+Inf"}'] == samples["bazaar_http_request_seconds_count"]
