@@ -36,7 +36,9 @@ def create_app(
     settings: Settings, database: Database, *, supervise: bool = True, limits: Limits | None = None
 ) -> FastAPI:
     """With `supervise` this process also starts the jobs' runners and settles them."""
-    web = Web(settings, database, limits or Limits(), Counts(), Tailers(settings, database), Notaries(settings, database))
+    web = Web(
+        settings, database, limits or Limits(), Counts(), Tailers(settings, database), Notaries(settings, database)
+    )
     app = FastAPI(
         title="databazaar",
         version=__version__,
