@@ -27,7 +27,7 @@ from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.http.app import create_app
-from databazaar.service.notary import answerers
+from databazaar.service.hub.children import LOADED
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
@@ -104,7 +104,6 @@ def serving(settings: Settings, database: Database) -> Iterator[tuple[str, FastA
             thread.join(30)
 
 
-
 def started(work: Callable[..., None], *given: Any) -> BaseProcess:
     """A process of its own, from the server that the hub's processes come from."""
     process = multiprocessing.get_context("forkserver").Process(target=work, args=given)
@@ -114,7 +113,7 @@ def started(work: Callable[..., None], *given: Any) -> BaseProcess:
 
 def serve(settings: Settings, database: str, port: int) -> None:
     """A hub until it is killed."""
-    answerers.LOADED[:] = ["databazaar.service.notary.answering"]
+    LOADED[:] = ["databazaar.service.notary.answering"]
     settings = replace(settings, address=f"http://127.0.0.1:{port}")
     app = create_app(settings, Database(database), supervise=False)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")

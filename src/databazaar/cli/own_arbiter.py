@@ -23,10 +23,10 @@ def play_own(
 ) -> None:
     """Plays a job to its end, or goes on with it."""
     again, end = f"bazaar jobs run {job_id}", f"bazaar jobs stop {job_id}"
-    with Notary(address, token, job_id) as notary:
-        with playing_own(notary, out or Path("runs") / job_id, files) as playing:
-            play.say_remarks(playing.job, output.quiet)
-            play.finish(playing, output, f"{again} --out {out}" if out else again, end)
+    folder = out or Path("runs") / job_id
+    with Notary(address, token, job_id) as notary, playing_own(notary, folder, files) as playing:
+        play.say_remarks(playing.job, output.quiet)
+        play.finish(playing, output, f"{again} --out {out}" if out else again, end)
 
 
 @contextmanager

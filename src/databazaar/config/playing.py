@@ -64,9 +64,7 @@ def is_over(job: Job, folder: RunFolder) -> bool:
 
 
 @contextmanager
-def resumed(
-    job: Job, folder: RunFolder, begun_in: dict[str, str], engine: Engine | None = None
-) -> Iterator[Playing]:
+def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str], engine: Engine | None = None) -> Iterator[Playing]:
     """A run from where its folder stands. `begun_in` is the environment that the ledger names: another one is allowed,
     and noted."""
     job.limit_threads()

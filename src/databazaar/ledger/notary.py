@@ -23,7 +23,8 @@ NO_ENTRIES = "the ledger has no entries"
 @dataclass(frozen=True)
 class Due:
     """What must come next. `asked` are those whom the round under way asks, each once; nobody where the run must end
-    here, for the reason of `stop`, or is closed. `reserved` says whether all their reservations are written, and none is settled yet."""
+    here, for the reason of `stop`, or is closed. `reserved` says whether all their reservations are written, and none
+    is settled yet."""
 
     round: int
     asked: tuple[str, ...]

@@ -13,7 +13,6 @@ import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError
 from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
-from databazaar.ledger.book import NOT_SETTLED
 from databazaar.market.driver import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub import progress

@@ -42,6 +42,9 @@ def own(make_url: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own
     database.dispose()
 
 
+NOWHERE = Path("nowhere")
+
+
 def hosted(own: OwnMarket, **market: Any) -> RunFolder:
     """The same job as the hub runs it, one provider after the other: stacks differ in the last bits."""
     job_id, settings = own.job("hosted", **market), own.market.settings
@@ -174,9 +177,12 @@ def test_a_run_goes_on_from_its_own_folder_alone(
         playing.settle()
     with pytest.raises(BazaarError, match="another run than job"), own.playing(own.job(), tmp_path):
         pass
-    with own.notary(begun[0]) as notary, pytest.raises(BazaarError, match="--holdout"):
-        with playing_own(notary, tmp_path / "new", {}):
-            pass
+    with (
+        own.notary(begun[0]) as notary,
+        pytest.raises(BazaarError, match="--holdout"),
+        playing_own(notary, NOWHERE, {}),
+    ):
+        pass
 
 
 def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:

@@ -62,8 +62,8 @@ class _Held:
 
 
 class Notaries:
-    """The notary's side of every job whose arbiter is its consumer's own. Threads of different jobs do not wait for each
-    other. `patience` is for how many seconds a consumer may be silent before its run is closed."""
+    """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
+    them. Those of different jobs do not wait for each other."""
 
     def __init__(
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time

@@ -43,4 +43,3 @@ def entries_of(lines: Iterable[Line]) -> list[Entry]:
         if any(has is not None and has != (value is not None) for has, value in zip(wanted, found, strict=True)):
             raise InvalidError(f"{entry}: has not what an entry of its kind has")
     return entries
-
