@@ -66,15 +66,19 @@ def test_an_older_database_is_refused_with_the_remedy(
         require_current(sqlite_database)
 
 
-@pytest.mark.parametrize("table", ["journal_entries", "journal_postings"])
-@pytest.mark.parametrize("change", ["UPDATE {} SET seq = seq + 1", "DELETE FROM {}", "TRUNCATE {} CASCADE"])
-def test_the_database_itself_keeps_the_journal(database: Database, table: str, change: str) -> None:
+def test_the_database_itself_keeps_the_journal(database: Database) -> None:
     with database.begin() as session:
         join(session, "acme")
         deposit(session, "acme", 5, "1")
-    refused = "syntax error" if database.is_sqlite and "TRUNCATE" in change else f"{table} is append-only"
-    with pytest.raises(DatabaseError, match=refused), database.begin() as session:
-        session.execute(text(change.format(table)))
+    changes = [
+        "UPDATE {} SET seq = seq + 1",
+        "DELETE FROM {}",
+        *([] if database.is_sqlite else ["TRUNCATE {} CASCADE"]),
+    ]
+    for change in changes:
+        for table in ("journal_entries", "journal_postings"):
+            with pytest.raises(DatabaseError, match="is append-only"), database.begin() as session:
+                session.execute(text(change.format(table)))
     with database.read() as session:
         assert journal.audit(session).entries == 1
 
