@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -95,9 +95,8 @@ def test_whoever_only_reads_sees_one_moment(database: Database) -> None:
         assert journal.balance(reader, "cash:acme") == 5
 
 
-def test_two_who_upgrade_at_once_queue(tmp_path: Path) -> None:
-    """On SQLite by its one write lock; on PostgreSQL by an advisory lock, which `database` has gone through."""
-    first, second = (Database(f"sqlite:///{tmp_path / 'hub.sqlite'}") for _ in range(2))
-    assert upgrade(first) == upgrade(second)
-    for database in (first, second):
-        database.dispose()
+def test_hubs_that_upgrade_at_once_queue(database: Database) -> None:
+    downgrade(database)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: upgrade(database), range(4))) == [newest()] * 4
+    assert differences(database) == []
