@@ -207,7 +207,8 @@ class Account(Table):
 
 
 class JournalEntry(Table):
-    """One transaction between accounts, chained by hash. `key` makes a retry harmless."""
+    """One transaction between accounts, chained by hash. `key` makes a retry harmless. `salt` is random: whoever sees
+    the chain alone cannot guess amounts and compare."""
 
     __tablename__ = "journal_entries"
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -216,6 +217,7 @@ class JournalEntry(Table):
     job_id: Mapped[str | None] = mapped_column(ID, index=True)
     body: Mapped[dict[str, Any]]
     at: Mapped[dt.datetime]
+    salt: Mapped[str] = mapped_column(String(32))
     hash: Mapped[str] = mapped_column(HASH)
 
 
@@ -251,8 +253,8 @@ class Receipt(Table):
 
 
 class CashRecord(Table):
-    """Money that comes in or goes out through an adapter; we hold none of it. `kind` is deposit or payout, `state`
-    requested, done or refused."""
+    """Money that comes in or goes out through a cashier; we hold none of it. `kind` is deposit, payout (of pay) or
+    withdraw (of cash), `state` requested, done or refused."""
 
     __tablename__ = "cash_records"
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -265,7 +267,7 @@ class CashRecord(Table):
     reason: Mapped[str] = mapped_column(String(1000), default="")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     decided_at: Mapped[dt.datetime | None]
-    __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout')"))
+    __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout', 'withdraw')"))
 
 
 class Answered(Table):
