@@ -27,6 +27,7 @@ class Market(Table):
     id: Mapped[int] = mapped_column(primary_key=True, default=1)
     name: Mapped[str] = mapped_column(NAME)
     currency: Mapped[str] = mapped_column(String(3))
+    decimals: Mapped[int] = mapped_column(default=2)
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (CheckConstraint("id = 1"), CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"))
@@ -77,13 +78,17 @@ class Token(Table):
 
 
 class File(Table):
-    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows."""
+    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows.
+
+    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content.
+    """
 
     __tablename__ = "files"
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     name: Mapped[str] = mapped_column(NAME)
     digest: Mapped[str] = mapped_column(HASH)
+    suffix: Mapped[str] = mapped_column(String(10))
     size: Mapped[int]
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
@@ -126,7 +131,8 @@ class OfferVersion(Table):
 
 
 class Job(Table):
-    """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids.
+    """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
+    and `offers` are the ids of those that were chosen.
 
     `mode` is hosted or own (the consumer runs its arbiter). `lease_*` and `attempts` are the supervisor's.
     `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
@@ -141,6 +147,7 @@ class Job(Table):
     reason: Mapped[str] = mapped_column(String(1000), default="")
     spec: Mapped[dict[str, Any]]
     files: Mapped[dict[str, Any]]
+    offers: Mapped[list[Any]]
     budget: Mapped[int]
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     escrow: Mapped[int] = mapped_column(default=0)
