@@ -27,7 +27,7 @@ BATCH, HEARTBEAT, SEND_PATIENCE = 500, 15, 30
 CHECK_EVERY = 30.0
 """Seconds after which a viewer must still be allowed to look."""
 Since = Annotated[
-    int | None, Header(alias="Last-Event-ID", ge=-1, description="The last round that the viewer has.")
+    int | None, Header(alias="Last-Event-ID", ge=0, description="The last round that the viewer has.")
 ]
 
 
@@ -45,7 +45,7 @@ async def live(job_id: str, call: Asking, since: Since = None) -> Response:
         if since is not None and tailed.over and tailed.last <= since:
             return Response(status_code=204)
     return EventSourceResponse(
-        _events(tailers, call, job_id, -1 if since is None else since), ping=HEARTBEAT, send_timeout=SEND_PATIENCE
+        _events(tailers, call, job_id, since or 0), ping=HEARTBEAT, send_timeout=SEND_PATIENCE
     )
 
 
