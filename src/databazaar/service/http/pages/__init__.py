@@ -58,7 +58,9 @@ def error_page(request: Request, status: int, sentence: str, headers: dict[str, 
         return RedirectResponse(f"/sign-in?next={quote(path)}", 303)
     # Nothing is asked of the database here: it may be what has failed.
     visit = getattr(request.state, "visit", None) or Visit(request, web_of(request), "databazaar", Currency(), 0)
-    title = TITLES.get(status, "Something went wrong" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "Not like this")
+    title = TITLES.get(
+        status, "Something went wrong" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "Not like this"
+    )
     sentence = f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith('.') else '.'}"
     page: Response = visit.render("error", title, status, sentence=sentence)
     page.headers.update(headers)

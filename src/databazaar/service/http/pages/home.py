@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from databazaar.reports.wording import amount
 from databazaar.service import contracts, jobs, journal, offers
 from databazaar.service.caller import Caller
+from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import InWeb
 from databazaar.service.http.pages.visits import Visit, Visiting, visit_of, visit_of_anybody
 from databazaar.service.http.security_callers import credentials_of, look_up
-from databazaar.service.errors import UnknownCallerError
 from databazaar.service.states import JobState
 
 router = APIRouter(include_in_schema=False)

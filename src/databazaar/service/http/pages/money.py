@@ -70,7 +70,9 @@ def announce_deposit(visit: Visiting, posted: Posted) -> Response:
     words = visit.currency.format(amount)
     if state == "done":
         return visit.see(back, f"{words} is in your cash.")
-    return visit.see(back, f"The deposit of {words} is announced: transfer it, and the operator confirms it.", kind="info")
+    return visit.see(
+        back, f"The deposit of {words} is announced: transfer it, and the operator confirms it.", kind="info"
+    )
 
 
 @router.post("/payouts")

@@ -60,7 +60,9 @@ def make_offer(visit: Visiting, posted: Posted) -> Response:
     if not site:
         receive(visit, form, "file", needed=True)
     offer_id = ""
-    with form.trying(slug="slug", name="name must", description="description", site="site =", columns="columns", **PLACES):
+    with form.trying(
+        slug="slug", name="name must", description="description", site="site =", columns="columns", **PLACES
+    ):
         if not form.faulty:
             with visit.begin() as session:
                 if site:
@@ -145,4 +147,6 @@ def withdraw(visit: Visiting, _: Posted, offer_id: str) -> Response:
         offers.withdraw_offer(session, visit.caller, offer_id)
     if refused:
         return visit.see(f"/offers/{offer_id}", refused[0], kind="bad")
-    return visit.see(f"/offers/{offer_id}", "Withdrawn: no new job can choose it. Contracts that were made go on.", kind="info")
+    return visit.see(
+        f"/offers/{offer_id}", "Withdrawn: no new job can choose it. Contracts that were made go on.", kind="info"
+    )

@@ -11,7 +11,16 @@ from sqlalchemy.orm import Session
 
 from databazaar.service import journal, members
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import Account, CashRecord, Contract, Job, JournalHead, Offer, Organisation, Person
+from databazaar.service.database.tables import (
+    Account,
+    CashRecord,
+    Contract,
+    Job,
+    JournalHead,
+    Offer,
+    Organisation,
+    Person,
+)
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 from databazaar.service.states import ContractState, JobState
@@ -127,7 +136,9 @@ def invite(visit: Visiting, posted: Posted) -> Response:
         ).secret
     if form.faulty:
         return _organisations(visit, form, 422)
-    return _shown_link(visit, f"{form.text('name').strip()} is invited: pass this link on to {form.text('email').strip()}.", secret)
+    return _shown_link(
+        visit, f"{form.text('name').strip()} is invited: pass this link on to {form.text('email').strip()}.", secret
+    )
 
 
 def _shown_link(visit: Visit, words: str, secret: str) -> Response:
@@ -159,7 +170,11 @@ def restore(visit: Visiting, _: Posted, organisation_id: str) -> Response:
 
 
 def _back(visit: Visit, told: str | list[str]) -> Response:
-    return visit.see("/operator/organisations", told if isinstance(told, str) else told[0], kind="good" if isinstance(told, str) else "bad")
+    return visit.see(
+        "/operator/organisations",
+        told if isinstance(told, str) else told[0],
+        kind="good" if isinstance(told, str) else "bad",
+    )
 
 
 @router.get("/jobs")

@@ -10,6 +10,7 @@ from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Posted, PostedByAnybody, Stranger, Visit, Visiting
 from databazaar.service.http.security_callers import begin_session, end_session
+from databazaar.service.http.security_oidc import START
 
 router = APIRouter(include_in_schema=False)
 
@@ -94,7 +95,9 @@ def sign_out(visit: Visiting, _: Posted) -> Response:
 
 
 def _sign_in_page(visit: Visit, form: Form, status: int = 200) -> Response:
-    return visit.render("sign_in", "Sign in", status, form=form, identity_provider="")
+    return visit.render(
+        "sign_in", "Sign in", status, form=form, identity_provider=START if visit.settings.oidc_issuer else ""
+    )
 
 
 def inside(path: str) -> str:

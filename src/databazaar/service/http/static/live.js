@@ -71,17 +71,20 @@ function take(news) {
 }
 
 const connection = byId("connection");
+const over = "over" in live.dataset;
 let source, again;
 function connect() {
   source = new EventSource(live.dataset.events);
-  source.addEventListener("open", () => { connection.textContent = "Live."; live.dataset.connected = "yes"; });
+  source.addEventListener("open", () => { connection.textContent = over ? "The run is over." : "Live."; live.dataset.connected = "yes"; });
   source.addEventListener("rounds", (event) => take(JSON.parse(event.data).rounds));
   source.addEventListener("state", (event) => {
     const { state } = JSON.parse(event.data);
     if (state !== live.dataset.state) location.reload();
+    else if (over) source.close();
   });
   source.addEventListener("error", () => {
     live.dataset.connected = "no";
+    if (over) return source.close();
     connection.textContent = "The connection was lost; trying again. The job goes on meanwhile.";
     // A browser reconnects by itself, with the id of the last event. It gives up where a proxy answered with an error.
     if (source.readyState === EventSource.CLOSED) { clearTimeout(again); again = setTimeout(connect, 3000); }
@@ -89,3 +92,4 @@ function connect() {
 }
 connect();
 addEventListener("pagehide", () => source.close());
+addEventListener("pageshow", (shown) => { if (shown.persisted) connect(); });
