@@ -45,7 +45,14 @@ def include(app: FastAPI) -> None:
         app.include_router(part.router)
 
 
-TITLES = {403: "Not yours to see", 404: "Nothing is here", 413: "Too large", 429: "Too many requests"}
+TITLES = {
+    403: "Not yours to do",
+    404: "Nothing is here",
+    413: "Too large",
+    429: "Too many requests",
+    503: "Come back soon",
+}
+FAILED, NOT_SO = "Something went wrong", "Not like this"
 
 
 def error_page(request: Request, status: int, sentence: str, headers: dict[str, str]) -> Response:
@@ -58,9 +65,7 @@ def error_page(request: Request, status: int, sentence: str, headers: dict[str, 
         return RedirectResponse(f"/sign-in?next={quote(path)}", 303)
     # Nothing is asked of the database here: it may be what has failed.
     visit = getattr(request.state, "visit", None) or Visit(request, web_of(request), "databazaar", Currency(), 0)
-    title = TITLES.get(
-        status, "Something went wrong" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "Not like this"
-    )
+    title = TITLES.get(status, FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NOT_SO)
     sentence = f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith('.') else '.'}"
     page: Response = visit.render("error", title, status, sentence=sentence)
     page.headers.update(headers)

@@ -15,6 +15,14 @@ from databazaar.service.http.pages.uploading import receive
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 from databazaar.service.http.security_bodies import takes_uploads
 
+OFFER_PLACES = {
+    "slug": "slug",
+    "name": "name must",
+    "description": "description",
+    "site": "site =",
+    "columns": "columns",
+    **PLACES,
+}
 router = APIRouter(include_in_schema=False, prefix="/offers")
 
 
@@ -60,9 +68,7 @@ def make_offer(visit: Visiting, posted: Posted) -> Response:
     if not site:
         receive(visit, form, "file", needed=True)
     offer_id = ""
-    with form.trying(
-        slug="slug", name="name must", description="description", site="site =", columns="columns", **PLACES
-    ):
+    with form.trying(**OFFER_PLACES):
         if not form.faulty:
             with visit.begin() as session:
                 if site:

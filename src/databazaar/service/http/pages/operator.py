@@ -136,9 +136,8 @@ def invite(visit: Visiting, posted: Posted) -> Response:
         ).secret
     if form.faulty:
         return _organisations(visit, form, 422)
-    return _shown_link(
-        visit, f"{form.text('name').strip()} is invited: pass this link on to {form.text('email').strip()}.", secret
-    )
+    name, email = form.text("name").strip(), form.text("email").strip()
+    return _shown_link(visit, f"{name} is invited: pass this link on to {email}.", secret)
 
 
 def _shown_link(visit: Visit, words: str, secret: str) -> Response:
@@ -159,22 +158,17 @@ def new_link(visit: Visiting, _: Posted, person_id: str) -> Response:
 def suspend(visit: Visiting, _: Posted, organisation_id: str) -> Response:
     with visit.refusals() as refused, visit.begin() as session:
         name = members.suspend(session, visit.caller, organisation_id).name
-    return _back(visit, refused or f"{name} is suspended: nobody of it signs in, and its tokens are revoked.")
+    if refused:
+        return visit.see("/operator/organisations", refused[0], kind="bad")
+    told = f"{name} is suspended: nobody of it signs in, and its tokens are revoked."
+    return visit.see("/operator/organisations", told)
 
 
 @router.post("/organisations/{organisation_id}/restore")
 def restore(visit: Visiting, _: Posted, organisation_id: str) -> Response:
     with visit.begin() as session:
         name = members.restore(session, visit.caller, organisation_id).name
-    return _back(visit, f"{name} takes part again: its people sign in as before.")
-
-
-def _back(visit: Visit, told: str | list[str]) -> Response:
-    return visit.see(
-        "/operator/organisations",
-        told if isinstance(told, str) else told[0],
-        kind="good" if isinstance(told, str) else "bad",
-    )
+    return visit.see("/operator/organisations", f"{name} takes part again: its people sign in as before.")
 
 
 @router.get("/jobs")

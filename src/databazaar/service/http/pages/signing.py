@@ -76,7 +76,7 @@ def set_password(visit: Visiting, posted: Posted) -> Response:
     form = Form(posted)
     if form.text("password") != form.text("again"):
         form.blame("again", "the two are not the same: write the password twice")
-    with form.trying(password="password"):
+    with form.trying(**{"password": "password"}):
         if not form.faulty:
             with visit.begin() as session:
                 members.set_password(session, visit.caller, form.text("password"))
