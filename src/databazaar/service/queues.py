@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -22,10 +23,10 @@ class Queue:
     offer_id: str
     offer: str
     provider: str
-    requested: int = 0
-    agreed: int = 0
-    waiting: int = 0
-    running: int = 0
+    requested: int
+    agreed: int
+    waiting: int
+    running: int
 
 
 def queues(session: Session, caller: Caller) -> list[Queue]:
@@ -41,12 +42,15 @@ def queues(session: Session, caller: Caller) -> list[Queue]:
     )
     if not (caller.operates and "operate" in caller.scopes):
         rows = rows.where(Offer.organisation_id == caller.organisation_id)
-    counts: dict[tuple[str, str, str], dict[str, int]] = {}
+    counts: dict[tuple[str, str, str], Counter[str]] = {}
     for offer_id, offer, provider, state, job_state, count in session.execute(rows).tuples():
-        found = counts.setdefault((offer_id, offer, provider), {})
+        found = counts.setdefault((offer_id, offer, provider), Counter())
         if (place := _place(state, job_state)) is not None:
-            found[place] = found.get(place, 0) + count
-    return [Queue(*offer, **found) for offer, found in counts.items()]
+            found[place] += count
+    return [
+        Queue(*offer, found["requested"], found["agreed"], found["waiting"], found["running"])
+        for offer, found in counts.items()
+    ]
 
 
 def _place(state: str | None, job_state: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
@@ -11,10 +11,11 @@ from starlette.requests import HTTPConnection
 from databazaar.service.database.connection import Database
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
+from databazaar.service.http.tailing import Tailers
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
-    from databazaar.service.http.events import Tailers
+    from databazaar.service.hub.supervisor import Supervisor
 
 
 @dataclass
@@ -25,8 +26,13 @@ class Web:
     database: Database
     limits: Limits
     counts: Counts
-    tailers: Tailers | None = None
-    supervisor: Any = None
+    tailers: Tailers
+    supervisor: Supervisor | None = None
+
+    def wake(self) -> None:
+        """Something has changed that the supervisor waits for."""
+        if self.supervisor is not None:
+            self.supervisor.wake()
 
 
 def web_of(request: HTTPConnection) -> Web:

@@ -54,7 +54,7 @@ def metrics(call: Asking) -> str:
 
 def _of_market(web: Web) -> list[str]:
     with web.database.read() as session:
-        jobs = {state: count for state, count in session.execute(select(Job.state, func.count()).group_by(Job.state))}
+        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
         head = session.scalar(select(JournalHead.seq))
         waiting = select(func.count()).where(Outgoing.delivered_at.is_(None), Outgoing.given_up_at.is_(None))
         parcels = session.scalar(waiting)
@@ -66,5 +66,5 @@ def _of_market(web: Web) -> list[str]:
         "# TYPE bazaar_outbox_waiting gauge",
         sample("bazaar_outbox_waiting", parcels or 0),
         "# TYPE bazaar_viewers gauge",
-        sample("bazaar_viewers", 0 if web.tailers is None else web.tailers.viewers),
+        sample("bazaar_viewers", web.tailers.viewers),
     ]

@@ -90,7 +90,10 @@ class Provider:
         from joserfc.jwk import KeySet
 
         token = jwt.decode(answer["id_token"], KeySet.import_key_set(keys), algorithms=ALGORITHMS)
-        options = {"iss": {"essential": True, "value": self.issuer}, "aud": {"essential": True, "value": self.client_id}}
+        options = {
+            "iss": {"essential": True, "value": self.issuer},
+            "aud": {"essential": True, "value": self.client_id},
+        }
         params = {"nonce": nonce, "client_id": self.client_id, "access_token": answer.get("access_token")}
         claims = CodeIDToken(token.claims, token.header, options, params)
         claims.validate(leeway=LEEWAY)

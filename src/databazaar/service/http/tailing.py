@@ -56,7 +56,9 @@ class Tailed:
         for one in rounds:
             if one["round"] > self.last:
                 self.numbers.append(one["round"])
-                self.texts.append(json.dumps({name: _plain(value) for name, value in one.items()}, separators=(",", ":")))
+                self.texts.append(
+                    json.dumps({name: _plain(value) for name, value in one.items()}, separators=(",", ":"))
+                )
         if state is not None:
             self.state, self.over = state, state["state"] in OVER
         if (len(self.numbers), self.state) != before:

@@ -20,14 +20,16 @@ LONGEST_DAYS = 365
 
 
 def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) -> Caller:
-    """Whose token this is, if it holds at this moment and its organisation is not suspended."""
+    """Whose token this is, if it holds at this moment and its organisation is not suspended. A program is no person,
+    whoever has issued its token."""
     token = session.scalar(select(Token).where(Token.digest == digest_of(secret), Token.kind == kind))
     organisation = session.get(Organisation, token.organisation_id) if token is not None else None
     if token is None or organisation is None or not _holds(session, token, organisation):
         again = "sign in again" if kind == "session" else "send one that holds, which your organisation can issue"
         raise UnknownCallerError(f"this token is unknown, has expired or was revoked: {again}")
-    scopes = None if kind == "session" else frozenset(token.scopes)
-    return Caller.of(organisation, scopes, token.person_id, token.id)
+    if kind == "session":
+        return Caller.of(organisation, person_id=token.person_id, token_id=token.id)
+    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)
 
 
 def _holds(session: Session, token: Token, organisation: Organisation) -> bool:

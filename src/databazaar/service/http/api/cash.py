@@ -12,7 +12,7 @@ from databazaar.service import cash
 from databazaar.service.http.api.calls import Asking, Doing
 from databazaar.service.http.api.shapes import After, Amount, Asked, Limit, Page, Reason, Shown, paged
 
-router = APIRouter(tags=["money"])
+router = APIRouter(prefix="/v1", tags=["money"])
 MOST = 100_000
 
 
@@ -99,6 +99,4 @@ def confirm_cash(record_id: str, asked: Confirmation, call: Doing) -> Response:
 @router.post("/cash/{record_id}/refuse", response_model=CashShown)
 def refuse_cash(record_id: str, asked: CashRefusal, call: Doing) -> Response:
     """The money has not moved and will not. For the operator."""
-    return call.do(
-        lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason))
-    )
+    return call.do(lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason)))

@@ -13,7 +13,7 @@ from databazaar.service.http.api.calls import Asking, Sending, file_of
 from databazaar.service.http.api.shapes import Shown
 from databazaar.service.http.security_bodies import takes_uploads
 
-router = APIRouter(tags=["files"])
+router = APIRouter(prefix="/v1", tags=["files"])
 UPLOAD = {
     "requestBody": {
         "required": True,
@@ -54,9 +54,7 @@ def upload_file(call: Sending) -> Response:
 
     def deed(session: Session) -> FileShown:
         part = file_of(call.form, "file")
-        return FileShown.model_validate(
-            files.keep(session, call.caller, call.settings, part.filename or "", part.file)
-        )
+        return FileShown.model_validate(files.keep(session, call.caller, call.settings, part.filename or "", part.file))
 
     return call.do(deed, 201, late=True)
 
