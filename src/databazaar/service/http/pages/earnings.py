@@ -22,7 +22,7 @@ def earnings_page(visit: Visiting) -> Response:
     with visit.read() as session:
         lines = contracts.earnings(session, visit.caller)
         own = select(Receipt.contract_id, Receipt.id).where(Receipt.organisation_id == visit.caller.organisation_id)
-        receipts = dict(session.execute(own).tuples().all())
+        receipts = dict(session.execute(own).all())
         earned = journal.balance(session, journal.earned(visit.caller.slug))
         bounded = [one for one in offers.own_offers(session, visit.caller) if one.policy["epsilon"] is not None]
     return visit.render(

@@ -40,7 +40,7 @@ def overview(visit: Visiting) -> Response:
 def _overview(visit: Visit, form: Form, status: int = 200) -> Response:
     visit.caller.require_operator()
     with visit.read() as session:
-        states = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
+        states = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
         by_state = [(str(state), states[state]) for state in JobState if states.get(state)]
         entries = session.get_one(JournalHead, 1).seq + 1
         looked = not visit.by_htmx and entries <= AUDITED_AT_ONCE
@@ -192,7 +192,7 @@ def queues(visit: Visiting) -> Response:
             select(Contract.offer_id, Contract.state, Job.state, func.count())
             .join(Job, Job.id == Contract.job_id)
             .group_by(Contract.offer_id, Contract.state, Job.state)
-        ).tuples()
+        ).all()
         counts = {(offer, contract, job): number for offer, contract, job, number in rows}
         names = names_of(session, visit.caller)
         open_offers = session.scalars(select(Offer).where(Offer.withdrawn_at.is_(None)).order_by(Offer.slug)).all()

@@ -45,6 +45,6 @@ def queue(visit: Visiting) -> Response:
     with visit.read() as session:
         active = contracts.requests(session, visit.caller, ContractState.ACTIVE)
         rows = select(Job.id, Job.state, Job.changed_at).where(Job.id.in_([one.job_id for one in active]))
-        jobs = {job_id: (state, at) for job_id, state, at in session.execute(rows).tuples()}
+        jobs = {job_id: (state, at) for job_id, state, at in session.execute(rows).all()}
     lines = [{"contract": one, "state": jobs[one.job_id][0], "since": jobs[one.job_id][1]} for one in active]
     return visit.render("provider/queue", "Your queue", lines=lines)

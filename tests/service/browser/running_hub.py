@@ -1,0 +1,110 @@
+"""A hub that answers on a port of this machine, behind a wire that can be cut."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+
+from databazaar.service import members
+from databazaar.service.database.connection import Database
+from databazaar.service.http.app import create_app
+from databazaar.service.http.security_limits import Buckets, Limits
+from databazaar.service.settings import Settings
+
+FAST = Buckets(per_second=1000, burst=1000)
+PATIENCE = 30.0
+
+
+class Wire:
+    """Passes on what goes to a port, until it is cut: then all that is open breaks, and nothing new gets through."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.heads: list[bytes] = []
+        self._open: list[socket.socket] = []
+        self._whole = threading.Event()
+        self._whole.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._whole.clear()
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._open.clear()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._whole.is_set():
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self.target))
+            self._open += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=(source, sink, source is near), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, asked: bool) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                if asked:
+                    self.heads.append(piece[:2000])
+                sink.sendall(piece)
+        for one in (source, sink):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+class RunningHub:
+    """A market named `Harbour market` in euros, its operator's first link, and uvicorn in a thread of this process."""
+
+    def __init__(self, home: Path, url: str, *, cash: str = "manual", supervise: bool = False) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.wire = Wire(listener.getsockname()[1])
+        self.address = f"http://127.0.0.1:{self.wire.port}"
+        self.settings = Settings(home=home, database=url, address=self.address, cash=cash, runners=1)
+        self.database = Database(url)
+        with self.database.begin() as session:
+            members.create_market(session, "Harbour market", "EUR")
+            self.operator = members.make_operator(session, "Harbour Exchange", "hub", "olga@hub.example")
+        limits = Limits(FAST, FAST, FAST, FAST)
+        app = create_app(self.settings, self.database, supervise=supervise, limits=limits)
+        config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=1, ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
+
+    def link(self, secret: str) -> str:
+        return f"{self.address}/join#{secret}"
+
+    def __enter__(self) -> RunningHub:
+        self._thread.start()
+        deadline = time.monotonic() + PATIENCE
+        while not self._server.started:
+            assert self._thread.is_alive() and time.monotonic() < deadline, "the hub did not start"
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.wire.close()
+        self._server.should_exit = True
+        self._thread.join(PATIENCE)
+        self.database.dispose()
+        assert not self._thread.is_alive(), "the hub did not stop"
