@@ -55,7 +55,7 @@ def _claimed(session: Session, most: int, moment: dt.datetime) -> list[Parcel]:
         .with_for_update(of=Outgoing, skip_locked=True)
     )
     parcels = []
-    for outgoing, webhook in session.execute(due).tuples():
+    for outgoing, webhook in session.execute(due):
         outgoing.next_at = moment + HELD
         content = {"id": outgoing.id, "event": outgoing.event, **outgoing.body}
         body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
