@@ -54,7 +54,10 @@ def test_every_post_is_done_once_for_each_key(market: WebMarket, route: tuple[st
 
 
 def _another(body: dict[str, Any]) -> dict[str, Any]:
-    name, value = next((name, value) for name, value in body.items() if not isinstance(value, dict | list))
+    """The same with one value changed."""
+    name, value = next((name, value) for name, value in body.items() if not isinstance(value, list))
+    if isinstance(value, dict):
+        return {name: {**value, **_another(value)}}
     return {name: not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}x"}
 
 
