@@ -1,7 +1,12 @@
-"""What is asked of every page in a browser: nothing on the console, one heading, no sideways scrolling, axe content."""
+"""What is asked of every page in a browser: nothing on the console, one heading, no sideways scrolling, axe content.
+
+With a folder in the environment's SCREENSHOTS, a picture of each page is left there, for people to look at.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PATIENCE_MS = 20_000
+SHOTS = os.environ.get("SCREENSHOTS", "")
 
 
 @cache
@@ -83,6 +89,9 @@ class Person:
             self.page.set_viewport_size(size)  # type: ignore[arg-type]
             wide = self.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= size["width"], f"{title}: {wide} at {size['width']}\n{self._widest(size['width'])}"
+            if SHOTS:
+                name = re.sub(r"\W+", "-", f"{len(os.listdir(SHOTS)):03d} {title} {size['width']}")[:90]
+                self.page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
         assert_accessible(self.page)
         assert self.troubles == [], title
 
@@ -100,4 +109,4 @@ def assert_accessible(page: Page) -> None:
         f"{page.title()}: {one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:3]]}"
         for one in found["violations"]
     ]
-    assert told == []
+    assert told == [], "\n".join(told)

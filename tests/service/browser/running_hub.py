@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,25 +29,35 @@ class Wire:
         self.target = target
         self.heads: list[bytes] = []
         self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
         self._whole = threading.Event()
         self._whole.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start(self._accept)
+
+    def _start(self, work: Callable[..., None], *given: object) -> None:
+        thread = threading.Thread(target=work, args=given, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def cut(self) -> None:
         self._whole.clear()
         for one in self._open:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
 
     def mend(self) -> None:
         self._whole.set()
 
     def close(self) -> None:
         self.cut()
-        self._listener.close()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in list(self._threads):
+            thread.join()
+        for one in (self._listener, *self._open):
+            one.close()
 
     def _accept(self) -> None:
         while True:
@@ -60,7 +71,7 @@ class Wire:
             far = socket.create_connection(("127.0.0.1", self.target))
             self._open += [near, far]
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(source, sink, source is near), daemon=True).start()
+                self._start(self._pass_on, source, sink, source is near)
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, asked: bool) -> None:
         with suppress(OSError):

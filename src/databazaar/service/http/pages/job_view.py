@@ -41,7 +41,7 @@ def given_to_page(visit: Visit, session: Session, job: Job, form: Form) -> dict[
     part = PARTS.get(state, "live" if state in LIVE else "ended")
     rounds = progress.rounds(visit.settings, job.id) if part in ("live", "ended") else []
     made = contracts.own_contracts(session, visit.caller, job.id)
-    asked = Counter(slug for one in rounds for slug in one["paid"])
+    asked = Counter(slug for one in rounds for slug in one.get("drawn", one["paid"]))
     given: dict[str, Any] = {
         "job": job,
         "form": form,
@@ -52,10 +52,12 @@ def given_to_page(visit: Visit, session: Session, job: Job, form: Form) -> dict[
         "events": events,
         "rounds": rounds,
         "asked": asked,
+        "held": rounds[-1]["asked"] - rounds[-1]["spent"] if rounds and state not in OVER else 0,
         "most_asked": max(asked.values(), default=1),
         "events_path": f"/v1/jobs/{job.id}/live",
         "live_words": LIVE_WORDS.get(state, "The run is over."),
         "over": state in OVER,
+        "reason": job.reason if state in OVER or job.attempts > 1 else "",
     }
     return given | _of_state(visit, session, job, state, made)
 

@@ -6,24 +6,27 @@ const money = (minor) => (minor / 10 ** decimals).toLocaleString("en", { minimum
 const figure = (value) => (Number.isFinite(value) ? Number(value.toPrecision(4)).toString().replace("-", "−") : "–");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const byId = (id) => document.getElementById(id);
-const rounds = [], utilities = [], spends = [], asked = new Map();
+const rounds = [], utilities = [], spends = [], committed = [], asked = new Map();
 const MOST_ROWS = 50;
+const over = "over" in live.dataset;
 
-function curve(place, label, stroke, fill, written) {
+function curve(place, written, ...lines) {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const space = byId(place);
   const plot = new uPlot({
-    width: space.clientWidth, height: 230, legend: { live: true }, cursor: { drag: { x: false, y: false } },
+    width: space.clientWidth, height: 230, legend: { live: false, show: lines.length > 1 }, cursor: { drag: { x: false, y: false } },
     scales: { x: { time: false } },
     axes: [{ ...axis, values: (_, all) => all.map((one) => (Number.isInteger(one) ? one : "")) }, { ...axis, size: 64, values: (_, all) => all.map(written) }],
-    series: [{ label: "Round" }, { label, stroke, fill, width: 2, points: { show: false }, value: (_, value) => (value == null ? "–" : written(value)) }],
-  }, [[], []], space);
+    series: [{ label: "Round" }, ...lines.map((line) => ({ width: 2, points: { show: false }, ...line }))],
+  }, [[], ...lines.map(() => [])], space);
   new ResizeObserver(() => plot.setSize({ width: space.clientWidth, height: 230 })).observe(space);
   return plot;
 }
 
-const utility = curve("utility-curve", "Utility", colour("--accent"), undefined, figure);
-const spend = curve("spend-curve", "Spent", colour("--good"), colour("--good-soft"), money);
+const utility = curve("utility-curve", figure, { label: "Utility", stroke: colour("--accent") });
+const spend = curve("spend-curve", money,
+  { label: "Paid", stroke: colour("--good"), fill: colour("--good-soft") },
+  { label: "Paid and held back", stroke: colour("--muted"), dash: [5, 4] });
 
 function bars() {
   const most = Math.max(1, ...asked.values());
@@ -37,12 +40,14 @@ function bars() {
 function tell(last) {
   byId("now-round").textContent = last.round.toLocaleString("en");
   byId("now-spent").textContent = money(last.spent);
+  const held = over ? 0 : last.asked - last.spent;
+  byId("now-held").textContent = held > 0 ? `${money(held)} more held back, ` : "";
   byId("now-utility").textContent = figure(last.utility);
 }
 
 function row(round) {
   const line = document.createElement("tr");
-  const cells = [round.round, figure(round.utility), money(round.spent), round.paid.length, round.flagged?.length ?? 0];
+  const cells = [round.round, figure(round.utility), money(round.spent), (round.drawn ?? round.paid).length, round.flagged?.length ?? 0];
   cells.forEach((words, place) => {
     const cell = document.createElement(place ? "td" : "th");
     if (!place) { cell.scope = "row"; cell.className = "text"; }
@@ -58,20 +63,19 @@ function take(news) {
   const table = byId("rounds-body");
   if (!rounds.length) table.replaceChildren();
   for (const one of fresh) {
-    rounds.push(one.round); utilities.push(one.utility); spends.push(one.spent);
-    for (const offer of one.paid) asked.set(offer, (asked.get(offer) ?? 0) + 1);
+    rounds.push(one.round); utilities.push(one.utility); spends.push(one.spent); committed.push(one.asked);
+    for (const offer of one.drawn ?? one.paid) asked.set(offer, (asked.get(offer) ?? 0) + 1);
   }
   for (const one of fresh.slice(-MOST_ROWS)) table.prepend(row(one));
   while (table.rows.length > MOST_ROWS) table.lastElementChild.remove();
   utility.setData([rounds, utilities]);
-  spend.setData([rounds, spends]);
+  spend.setData([rounds, spends, committed]);
   bars();
   tell(fresh.at(-1));
   live.dataset.rounds = String(rounds.length);
 }
 
 const connection = byId("connection");
-const over = "over" in live.dataset;
 let source, again;
 function connect() {
   source = new EventSource(live.dataset.events);
