@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce-quick test coverage lint docs bench faults simulate fuzz clean constraints hashed chromium postgres
+.PHONY: help demo serve reproduce-quick test coverage lint docs bench faults simulate fuzz clean constraints hashed chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -20,6 +20,9 @@ help:  ## Show this help
 
 demo: .venv/.installed  ## Install into .venv and run the fraud demo, offline
 	$(BIN)/bazaar demo
+
+serve: .venv/.installed-service  ## Install the service and start a market to look at, with one-time sign-in links
+	$(BIN)/bazaar serve --demo
 
 reproduce-quick: .venv/.installed  ## Reproduce the paper in small: synthetic data, offline, two minutes
 	$(BIN)/bazaar reproduce all --quick --device cpu --jobs 2 --out reproduction-quick
@@ -40,6 +43,8 @@ lint: .venv/.installed-test  ## Check style, layers and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
 	$(BIN)/mypy
 
 docs: .venv/.installed-test  ## Build the documentation into build/site, offline; a dead link fails
@@ -88,9 +93,13 @@ hashed: | .venv/bin/python  ## Install the packages of others only if their file
 	$(PIP) install --quiet -c constraints.txt -e . -e experiments
 	@touch $@
 
+.venv/.installed-service: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet -c constraints.txt -e '.[service]' -e experiments
+	@touch $@ .venv/.installed
+
 .venv/.installed-test: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install --quiet -c constraints.txt -e '.[test,docs]' -e experiments
-	@touch $@ .venv/.installed
+	@touch $@ .venv/.installed .venv/.installed-service
 
 # The browser tests want Chromium. In CI it must be there.
 chromium: | .venv/bin/python

@@ -50,8 +50,9 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         outline(table, shown)
         kept = settings.file(digest, suffix)
         kept.parent.mkdir(mode=0o700, exist_ok=True)
-        table.rename(kept)
-        _sync(kept.parent)
+        if not kept.exists():
+            table.rename(kept)
+            _sync(kept.parent)
     finally:
         draft.unlink(missing_ok=True)
     file = File(organisation_id=caller.organisation_id, name=shown, digest=digest, suffix=suffix, size=size)

@@ -101,6 +101,7 @@ def test_passwords(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
             ("nobody@buyer.example", PASSWORD),
             ("ann@rival.example", PASSWORD),
             ("", "x" * 10_000),
+            ("a\0\ud800@b", PASSWORD),
         ):
             checked.clear()
             with pytest.raises(UnknownCallerError) as refused:

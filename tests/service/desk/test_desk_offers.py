@@ -71,6 +71,8 @@ UNFIT_POLICIES: list[tuple[dict[str, Any], str]] = [
     ({"price": 1, "color": "red"}, "policy: color"),
     ({"price": 1, "models": ["quantum"]}, "policy: models.0"),
     ({"price": 1, "epsilon": float("nan")}, "policy: epsilon"),
+    ({"price": 1, "consumers": ["A b"]}, r"policy: consumers\[0\]"),
+    ({"price": 1, "consumers": ["a"] * 1001}, "more than 1,000"),
     ({"price": 1, "epsilon": 2.0}, "only a site keeps count of ε"),
     ({"price": 1, "epsilon_per_consumer": 2.0}, "only a site keeps count of ε"),
 ]

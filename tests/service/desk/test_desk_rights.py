@@ -65,19 +65,19 @@ def _upload(world: World, session: Session, caller: Caller) -> Any:
 
 
 def _file_offer(world: World, session: Session, caller: Caller) -> Any:
-    named = {"name": "New", "slug": "new", "description": "", "policy": POLICY}
+    named: dict[str, Any] = {"name": "New", "slug": "new", "description": "", "policy": POLICY}
     return offers.make_file_offer(session, caller, world.settings, file_id=world.ids["table"], **named)
 
 
 def _site_offer(world: World, session: Session, caller: Caller) -> Any:
-    named = {"name": "New", "slug": "site", "description": "", "policy": POLICY}
+    named: dict[str, Any] = {"name": "New", "slug": "site", "description": "", "policy": POLICY}
     columns, site = [{"name": "a", "kind": "number"}], f"{caller.slug}-site"
     settings = replace(world.settings, federation=Path("/nowhere"))
     return offers.make_site_offer(session, caller, settings, site=site, columns=columns, **named)
 
 
 def _draft(world: World, session: Session, caller: Caller) -> Any:
-    given = {"files": {"holdout": world.ids["holdout"]}, "offers": ["north-sales"]}
+    given: dict[str, Any] = {"files": {"holdout": world.ids["holdout"]}, "offers": ["north-sales"]}
     return jobs.draft(session, caller, world.settings, name="New", spec=SPEC, **given)
 
 

@@ -1,0 +1,85 @@
+"""Many processes write to one journal, and some are killed: nothing is lost, nothing is half, nothing twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+
+from databazaar.service import journal
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job, JournalEntry
+from small_books import close_and_die, deposit, fund, join, new_job, write_many
+
+WRITERS, ROUNDS = 8, 6
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["databazaar.service.journal", "psycopg"])
+
+
+def start(target: Callable[..., None], *args: Any) -> multiprocessing.process.BaseProcess:
+    process = PROCESSES.Process(target=target, args=args)
+    process.start()
+    return process
+
+
+def address(database: Database) -> str:
+    return database.engine.url.render_as_string(hide_password=False)
+
+
+def test_eight_writers_at_once(database: Database) -> None:
+    with database.begin() as session:
+        for number in range(WRITERS):
+            join(session, f"org{number}")
+    writers = [start(write_many, address(database), number, ROUNDS) for number in range(WRITERS)]
+    for writer in writers:
+        writer.join(120)
+    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    with database.read() as session:
+        found = journal.audit(session)
+        assert found.ok, found.message
+        keys = list(session.scalars(select(JournalEntry.key)))
+        assert sum(key.startswith("deposit:own-") for key in keys) == WRITERS * ROUNDS
+        assert sum(key.startswith("deposit:shared-") for key in keys) == ROUNDS
+        out = sum(key.startswith("withdraw:") for key in keys)
+        assert len(keys) == len(set(keys)) == WRITERS * ROUNDS + ROUNDS + out
+        held = sum(journal.balance(session, f"cash:org{number}") for number in range(WRITERS))
+        assert held == WRITERS * ROUNDS * 10 + ROUNDS - out == -journal.balance(session, "outside")
+
+
+def test_kill_9_before_every_statement_of_a_close(database: Database) -> None:
+    with database.begin() as session:
+        acme = join(session, "acme")
+        for slug in ("bank", "clinic"):
+            join(session, slug)
+        deposit(session, "acme", 150, "1")
+        new_job(session, acme, "j1")
+        fund(session, "acme", "j1", 100)
+    deaths = 0
+    while True:
+        process = start(close_and_die, address(database), deaths + 1)
+        process.join(60)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+        deaths += 1
+        assert state_of(database) == ("draft", 50, 100, 0, 0, 0), f"killed before statement {deaths}"
+    assert deaths > 6
+    for _ in range(2):  # applied by the last, and not again by who repeats it
+        assert state_of(database) == ("settled", 87, 0, 40, 20, 3)
+        process = start(close_and_die, address(database), -1)
+        process.join(60)
+        assert process.exitcode == 0
+
+
+def state_of(database: Database) -> tuple[str, int, int, int, int, int]:
+    with database.read() as session:
+        found = journal.audit(session)
+        assert found.ok, found.message
+        cash, escrow, bank, clinic, fees = (
+            journal.balance(session, name)
+            for name in ("cash:acme", "escrow:j1", "earned:bank", "earned:clinic", "fees")
+        )
+        return session.get_one(Job, "j1").state, cash, escrow, bank, clinic, fees
