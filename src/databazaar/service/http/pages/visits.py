@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -189,12 +189,14 @@ Visiting = Annotated[Visit, Depends(visit_of)]
 Stranger = Annotated[Visit, Depends(visit_of_anybody)]
 
 
-async def posted_by(request: Request, _: CallerOf) -> FormData:
-    return await request.form()
+async def posted_by(request: Request, _: CallerOf) -> AsyncIterator[FormData]:
+    async with request.form() as form:
+        yield form
 
 
-async def posted_by_anybody(request: Request) -> FormData:
-    return await request.form()
+async def posted_by_anybody(request: Request) -> AsyncIterator[FormData]:
+    async with request.form() as form:
+        yield form
 
 
 Posted = Annotated[FormData, Depends(posted_by)]
