@@ -38,9 +38,10 @@ function bars() {
 }
 
 function tell(last) {
+  if (over) return;
   byId("now-round").textContent = last.round.toLocaleString("en");
   byId("now-spent").textContent = money(last.spent);
-  const held = over ? 0 : last.asked - last.spent;
+  const held = last.asked - last.spent;
   byId("now-held").textContent = held > 0 ? `${money(held)} more held back, ` : "";
   byId("now-utility").textContent = figure(last.utility);
 }
