@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 from sqlalchemy import update
@@ -35,8 +35,10 @@ def ENDLESS() -> Limits:  # noqa: N802
     return Limits(*(Buckets(per_second=1e9, burst=1e9) for _ in range(4)))
 
 
-MakeMarket = Callable[[str], "WebMarket"]
-"""A new market on SQLite or PostgreSQL."""
+class MakeMarket(Protocol):
+    """A new market on SQLite or PostgreSQL, with settings that differ from the usual ones."""
+
+    def __call__(self, kind: str, **settings: Any) -> WebMarket: ...
 
 
 @dataclass
