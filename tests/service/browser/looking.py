@@ -90,7 +90,7 @@ class Person:
             wide = self.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= size["width"], f"{title}: {wide} at {size['width']}\n{self._widest(size['width'])}"
             if SHOTS:
-                name = re.sub(r"\W+", "-", f"{len(os.listdir(SHOTS)):03d} {title} {size['width']}")[:90]
+                name = re.sub(r"\W+", "-", f"{len(list(Path(SHOTS).iterdir())):03d} {title} {size['width']}")[:90]
                 self.page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
         assert_accessible(self.page)
         assert self.troubles == [], title

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import uvicorn
 
 from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
-from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
+from web_market import ENDLESS
 
-FAST = Buckets(per_second=1000, burst=1000)
 PATIENCE = 30.0
 
 
@@ -84,20 +84,28 @@ class Wire:
                 one.shutdown(socket.SHUT_RDWR)
 
 
-class RunningHub:
-    """A market named `Harbour market` in euros, its operator's first link, and uvicorn in a thread of this process."""
+def founded(database: Database, _: Settings) -> members.Invitation:
+    with database.begin() as session:
+        members.create_market(session, "Harbour market", "EUR")
+        return members.make_operator(session, "Harbour Exchange", "hub", "olga@hub.example")
 
-    def __init__(self, home: Path, url: str, *, cash: str = "manual", supervise: bool = False) -> None:
+
+class RunningHub:
+    """A market named `Harbour market` in euros, and uvicorn in a thread of this process.
+
+    `market` is what `make` has put into the database: by default, the invitation of its operator.
+    """
+
+    def __init__(
+        self, home: Path, url: str, make: Callable[[Database, Settings], Any] | None = None, *, supervise: bool = False
+    ) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         self.wire = Wire(listener.getsockname()[1])
         self.address = f"http://127.0.0.1:{self.wire.port}"
-        self.settings = Settings(home=home, database=url, address=self.address, cash=cash, runners=1)
+        self.settings = Settings(home=home, database=url, address=self.address, runners=1)
         self.database = Database(url)
-        with self.database.begin() as session:
-            members.create_market(session, "Harbour market", "EUR")
-            self.operator = members.make_operator(session, "Harbour Exchange", "hub", "olga@hub.example")
-        limits = Limits(FAST, FAST, FAST, FAST)
-        app = create_app(self.settings, self.database, supervise=supervise, limits=limits)
+        self.market = (make or founded)(self.database, self.settings)
+        app = create_app(self.settings, self.database, supervise=supervise, limits=ENDLESS())
         config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=1, ws="none")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})

@@ -79,7 +79,7 @@ def offered(provider: Person, name: str, slug: str, seed: int, approval: str) ->
 
 
 def test_a_market_from_invitation_to_payout(browser: Browser, hub: RunningHub) -> None:
-    operator = joined(browser, hub, hub.link(hub.operator.secret))
+    operator = joined(browser, hub, hub.link(hub.market.secret))
     operator.goto("/operator")
     operator.look()
     operator.page.get_by_label("Fee in per cent").fill("2.5")

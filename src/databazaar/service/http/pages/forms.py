@@ -111,18 +111,18 @@ class Form:
 
     @contextmanager
     def trying(self, **places: str) -> Iterator[None]:
-        """What a deed refuses is told in the form: beside the field whose words in `places` it begins with or names."""
+        """What a deed refuses is told in the form: beside the field that it names first, by its words in `places`."""
         try:
             yield
         except BazaarError as error:
             if isinstance(error, ServiceError) and not isinstance(error, InvalidError | ConflictError):
                 raise
             sentence = str(error)
-            for name, words in places.items():
-                if words in sentence:
-                    self.blame(name, sentence)
-                    return
-            self.fault = _sentence(sentence)
+            named = [name for name, words in places.items() if words in sentence]
+            if named:
+                self.blame(min(named, key=lambda name: sentence.index(places[name])), sentence)
+            else:
+                self.fault = _sentence(sentence)
 
 
 def _sentence(text: str) -> str:

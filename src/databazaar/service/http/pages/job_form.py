@@ -70,6 +70,7 @@ def draft_from_file(visit: Visit, form: Form) -> str:
         form.blame("market", "no file was chosen: choose a market.toml")
         return ""
     tables = {PurePath(name).name: (name, stream) for name, stream in form.uploads("tables")}
+    job_id = ""
     with form.trying(market="market.toml"):
         posted = jobs.from_market_toml(_text(sent[0][1].read(MOST_TOML + 1)))
         for file in posted.files.values():
@@ -89,8 +90,8 @@ def draft_from_file(visit: Visit, form: Form) -> str:
                 files=kept,
                 offers=posted.offers,
             )
-            return job.id
-    return ""
+            job_id = job.id
+    return job_id
 
 
 def _text(content: bytes) -> str:

@@ -38,7 +38,7 @@ class Group:
 
 
 def menu_for(session: Session, caller: Caller, path: str) -> tuple[Group, ...]:
-    groups = []
+    groups: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     if caller.operates:
         groups.append(("Operating", OPERATING))
     if caller.consumes:

@@ -72,8 +72,14 @@ def make_offer(visit: Visiting, posted: Posted) -> Response:
         if not form.faulty:
             with visit.begin() as session:
                 if site:
-                    given = {"site": form.text("site").strip(), "columns": _columns(form.text("columns"))}
-                    offer = offers.make_site_offer(session, visit.caller, visit.settings, **told, **given)
+                    offer = offers.make_site_offer(
+                        session,
+                        visit.caller,
+                        visit.settings,
+                        **told,
+                        site=form.text("site").strip(),
+                        columns=_columns(form.text("columns")),
+                    )
                 else:
                     file = form.kept["file"]
                     offer = offers.make_file_offer(session, visit.caller, visit.settings, **told, file_id=file.id)
@@ -119,6 +125,7 @@ def _offer(visit: Visit, offer_id: str, form: Form, version_form: Form, status: 
 @router.post("/{offer_id}/versions")
 @takes_uploads
 def new_version(visit: Visiting, posted: Posted, offer_id: str) -> Response:
+    visit.caller.require_provider()
     form = Form(posted)
     with visit.read() as session:
         offers.own_offer(session, visit.caller, offer_id)

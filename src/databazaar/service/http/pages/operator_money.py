@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from databazaar.reports.wording import count
 from databazaar.service import cash, journal
+from databazaar.service.errors import InvalidError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.operator import names_of
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
@@ -89,7 +90,10 @@ def confirm(visit: Visiting, posted: Posted, record_id: str) -> Response:
 def refuse(visit: Visiting, posted: Posted, record_id: str) -> Response:
     form = Form(posted)
     with form.trying(), visit.begin() as session:
-        cash.refuse(session, visit.caller, record_id, form.needed("reason", "say why"))
+        reason = form.text("reason").strip()
+        if not reason:
+            raise InvalidError("whoever asked wants to know why: write it beside the button")
+        cash.refuse(session, visit.caller, record_id, reason)
     if form.faulty:
         return _cash(visit, form, 409)
     return visit.see("/operator/cash", "Refused; whoever asked reads why.", kind="info")
