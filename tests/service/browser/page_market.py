@@ -22,7 +22,7 @@ NAMES = {
     "buyer": '"><img src=x onerror=alert(2)>',
     "rival": "W" * 200,
     "north": "שלום מצפון {{ 7 * 7 }}",
-    "south": "M " * 99 + "end",
+    "south": "M " * 98 + "end",
 }
 ROLES: Mapping[str, dict[str, bool]] = {
     "buyer": {"consumes": True},
