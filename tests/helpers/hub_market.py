@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -13,19 +14,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import sql_faults
-from desk_market import DeskMarket, desk_market, table
 from sqlalchemy import select
 
+import sql_faults
+from databazaar.cli import main
 from databazaar.service import jobs, journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, JournalEntry, Receipt
 from databazaar.service.hub.folders import LOCK
-from databazaar.service.hub.progress import played
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER
+from desk_market import DeskMarket, desk_market, table
 
 SCRIPT = Path(__file__).with_name("hub_script.py")
 PLUGIN = Path(__file__).parents[1] / "service/hub/dropping"
@@ -67,7 +69,7 @@ class HubMarket:
 
     def states(self) -> dict[str, str]:
         with self.database.read() as session:
-            return dict(session.execute(select(Job.id, Job.state)).tuples().all())
+            return dict(session.execute(select(Job.id, Job.state)).all())
 
     def job(self, name: str) -> Job:
         with self.database.read() as session:
@@ -148,13 +150,18 @@ class Hub:
         """kill -9; whether it was alive."""
         alive = self.process.poll() is None
         self.process.kill()
-        self.process.communicate()
+        self._gone()
         return alive
 
     def stop(self) -> int:
+        """As the operator stops it; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode
+        return self._gone()
+
+    def _gone(self) -> int:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -191,6 +198,20 @@ def kill_worker(settings: Settings, job_id: str) -> bool:
     return False
 
 
+def run_alone(market: HubMarket, name: str, out: Path) -> tuple[str, str]:
+    """What a job's market.toml comes to from the shell."""
+    with market.database.begin() as session:
+        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
+    command = ["bazaar", "run", str(path), "--out", str(out), "--quiet"]
+    with (
+        mock.patch.object(sys, "argv", command),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    return outcome_of_run(out)
+
+
 def outcome_of_run(run: Path) -> tuple[str, str]:
     """What two runs of one market must share: the model's hash and the ledger's head."""
     summary = json.loads((run / "summary.json").read_text())
@@ -220,16 +241,3 @@ def wrong_with_books(market: HubMarket) -> str | None:
         if not owed == held == sum(receipt.body["paid"] for receipt in receipts):
             return f"providers hold {held}, contracts say {owed}"
     return None
-
-
-__all__ = [
-    "Hub",
-    "HubMarket",
-    "hub",
-    "hub_market",
-    "kill_worker",
-    "outcome_of_run",
-    "played",
-    "worker_of",
-    "wrong_with_books",
-]

@@ -144,11 +144,15 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         made.ids["shy offer"] = desk.offer(session, "south", seed=1, approval="by hand").id
         made.ids["holdout"] = desk.upload(session, "buyer", table(9), "holdout.csv")
         made.ids["north's file"] = desk.upload(session, "north", table(3))
-        named = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
+        named: Any = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
         made.ids["job"] = jobs.draft(session, buyer, settings, name="Delays", offers=[made.ids["offer"]], **named).id
         asked = jobs.draft(session, buyer, settings, name="Asked", offers=[made.ids["shy offer"]], **named)
         jobs.submit(session, buyer, settings, asked.id)
         made.ids["asked job"] = asked.id
+        own = jobs.draft(
+            session, buyer, settings, name="Own", spec=SPEC, files={}, offers=[made.ids["offer"]], mode="own"
+        )
+        made.ids["own job"] = own.id
         made.ids["contract"] = contracts.own_contracts(session, buyer, asked.id)[0].id
         made.ids["webhook"] = outbox.add_webhook(session, buyer, "https://buyer.example/hook")[0].id
         made.ids["cash"] = cash.request_deposit(session, buyer, settings, 100_000).id

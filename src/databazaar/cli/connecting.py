@@ -28,6 +28,11 @@ def connected() -> Hub:
     """The hub that the environment names, or else the file."""
     from databazaar.client import Hub
 
+    return Hub(*named_hub())
+
+
+def named_hub() -> tuple[str, str]:
+    """Its address and the token for it."""
     address, token = os.environ.get(ADDRESS, ""), os.environ.get(TOKEN, "")
     if not (address and token):
         kept = read_config(config_file())
@@ -36,7 +41,7 @@ def connected() -> Hub:
         address, token = address or kept.get("address", ""), token or kept.get("token", "")
     if not address or not token:
         raise BazaarError(f"it is not known which hub to ask: {ASK}")
-    return Hub(address, token)
+    return address, token
 
 
 def read_config(path: Path) -> dict[str, str]:

@@ -199,3 +199,22 @@ def download(
         for one in what or list(What):
             name = "model.zip" if one is What.MODEL else one.value
             say(hub.download(job_id, one.value, out / f"{job_id}-{name}"))
+
+
+@app.command(epilog=example("bazaar jobs run 3f0c… --holdout own.csv"))
+def run(
+    job_id: JobId,
+    holdout: Annotated[Path | None, typer.Option(help="Your hold-out.", show_default=False)] = None,
+    train: Annotated[Path | None, typer.Option(help="Rows to start from.", show_default=False)] = None,
+    audit: Annotated[Path | None, typer.Option(help="Rows to audit by.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/JOB")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the report's path.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plays a job of yours that was made with --own, and is funded: your files stay on this machine, and the hub is
+    the notary. Called again, it goes on where it was."""
+    from databazaar.cli import own_arbiter, play
+
+    given = {"holdout": holdout, "train": train, "audit": audit}
+    files = {role: path for role, path in given.items() if path is not None}
+    own_arbiter.play_own(*connecting.named_hub(), job_id, out, files, play.Output(quiet, as_json))

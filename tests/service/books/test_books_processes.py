@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 
+import pytest
 from sqlalchemy import select
 
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from small_books import close_and_die, deposit, fund, join, new_job, write_many
+from small_books import close_and_die, deposit, forked, fund, join, new_job, write_many
 
 WRITERS, ROUNDS = 8, 6
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["databazaar.service.journal", "psycopg"])
 
 
-def start(target: Callable[..., None], *args: Any) -> multiprocessing.process.BaseProcess:
-    process = PROCESSES.Process(target=target, args=args)
-    process.start()
-    return process
+@pytest.fixture(scope="module")
+def parent() -> Iterator[Executor]:
+    """A process that has imported everything, and forks those that a test wants."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
 
 
 def address(database: Database) -> str:
     return database.engine.url.render_as_string(hide_password=False)
 
 
-def test_eight_writers_at_once(database: Database) -> None:
+def test_eight_writers_at_once(database: Database, parent: Executor) -> None:
     with database.begin() as session:
         for number in range(WRITERS):
             join(session, f"org{number}")
-    writers = [start(write_many, address(database), number, ROUNDS) for number in range(WRITERS)]
-    for writer in writers:
-        writer.join(120)
-    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    writers = [(address(database), number, ROUNDS) for number in range(WRITERS)]
+    assert parent.submit(forked, write_many, writers).result(240) == [0] * WRITERS
     with database.read() as session:
         found = journal.audit(session)
         assert found.ok, found.message
@@ -49,7 +47,7 @@ def test_eight_writers_at_once(database: Database) -> None:
         assert held == WRITERS * ROUNDS * 10 + ROUNDS - out == -journal.balance(session, "outside")
 
 
-def test_kill_9_before_every_statement_of_a_close(database: Database) -> None:
+def test_kill_9_before_every_statement_of_a_close(database: Database, parent: Executor) -> None:
     with database.begin() as session:
         acme = join(session, "acme")
         for slug in ("bank", "clinic"):
@@ -58,20 +56,14 @@ def test_kill_9_before_every_statement_of_a_close(database: Database) -> None:
         new_job(session, acme, "j1")
         fund(session, "acme", "j1", 100)
     deaths = 0
-    while True:
-        process = start(close_and_die, address(database), deaths + 1)
-        process.join(60)
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -signal.SIGKILL
+    while (ended := parent.submit(forked, close_and_die, [(address(database), deaths + 1)]).result(60)) != [0]:
+        assert ended == [-signal.SIGKILL]
         deaths += 1
         assert state_of(database) == ("draft", 50, 100, 0, 0, 0), f"killed before statement {deaths}"
     assert deaths > 6
     for _ in range(2):  # applied by the last, and not again by who repeats it
         assert state_of(database) == ("settled", 87, 0, 40, 20, 3)
-        process = start(close_and_die, address(database), -1)
-        process.join(60)
-        assert process.exitcode == 0
+        assert parent.submit(forked, close_and_die, [(address(database), -1)]).result(60) == [0]
 
 
 def state_of(database: Database) -> tuple[str, int, int, int, int, int]:

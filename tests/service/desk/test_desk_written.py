@@ -100,7 +100,12 @@ def test_a_market_of_sites_is_federated(small: DeskMarket) -> None:
     hub = replace(small.settings, federation=Path("/srv/federation"))
     columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
     with small.database.begin() as session:
-        made = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3, "approval": "automatic"}}
+        made: dict[str, Any] = {
+            "name": "Ward",
+            "slug": "ward",
+            "description": "",
+            "policy": {"price": 3, "approval": "automatic"},
+        }
         offers.make_site_offer(session, small["north"], hub, site="north-ward", columns=columns, **made)
         holdout = small.upload(session, "buyer", table(9, 80))
         given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-ward"]}
@@ -184,7 +189,7 @@ _VALUES = st.recursive(
 _SECTION = st.dictionaries(st.text('ab_- ."é'), _VALUES, max_size=4)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=30)
 @given(
     st.dictionaries(st.sampled_from(["market", "data x", "ü"]), _SECTION | st.lists(_SECTION, min_size=1, max_size=2))
 )

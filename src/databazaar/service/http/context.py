@@ -12,6 +12,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
+from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Web:
     limits: Limits
     counts: Counts
     tailers: Tailers
+    notaries: Notaries
     supervisor: Supervisor | None = None
 
     def wake(self) -> None:

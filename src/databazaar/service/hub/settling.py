@@ -24,6 +24,7 @@ from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.journal.receipts import HubKey, issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 from databazaar.service.members import market
+from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
 
@@ -76,7 +77,7 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         if job.state != JobState.SETTLING:
             return JobState(job.state)
     try:
-        outcome = outcome_of(settings.run_folder(job_id), own=job.mode == "own")
+        outcome = outcome_of(settings.run_folder(job_id))
         with database.begin() as session:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
@@ -85,23 +86,28 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         raise
 
 
-def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
+def outcome_of(run_folder: Path) -> Outcome:
     """Closes a run that is open, and audits it. A run without a round has come to nothing.
 
-    Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
+    Of a run whose arbiter is its consumer's own, the hub has the ledger and no model.
     """
     if not run_folder.exists():
         return Outcome()
     folder = RunFolder(run_folder)
+    own = is_notarised(folder)
     if not folder.finished:
         found = None if folder.need_rules() is None else folder.replay(record=False)
-        if found is None or (found.ok and not found.rounds):
+        if found is None or (found.ok and not found.rounds and not own):
             return Outcome()
         if not found.ok:
             raise UnsoundError(UNSOUND + found.message)
-        if not own:
+        if own:
+            close_notarised(run_folder)
+        else:
             close_run(folder)
-    found = folder.replay(record=False) if own else RunFolder(run_folder).audit()
+    found = RunFolder(run_folder).audit()
+    if own and found.ok and not found.rounds:
+        return Outcome()
     if not found.ok or not found.closed:
         raise UnsoundError(UNSOUND + found.message)
     return Outcome(found, folder.id, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})

@@ -16,6 +16,7 @@ from databazaar.service.http.api import (
     journal,
     members,
     offers,
+    own_arbiter,
     queues,
     webhooks,
 )
@@ -31,7 +32,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-MODULES = (members, files, offers, queues, contracts, jobs, events, downloads, cash, journal, webhooks)
+MODULES = (members, files, offers, queues, contracts, jobs, own_arbiter, events, downloads, cash, journal, webhooks)
 
 
 def include(app: FastAPI) -> None:

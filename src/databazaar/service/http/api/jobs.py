@@ -79,7 +79,8 @@ def draft_from_market(call: Sending) -> Response:
 
     def deed(session: Session) -> Job:
         posted = jobs.from_market_toml(text_of(call.form, "market"))
-        kept = _kept(session, call, posted.files)
+        mode = text_of(call.form, "mode", "hosted")
+        kept = {} if mode == "own" else _kept(session, call, posted.files)
         return jobs.draft(
             session,
             call.caller,
@@ -88,7 +89,7 @@ def draft_from_market(call: Sending) -> Response:
             spec=posted.spec,
             files=kept,
             offers=posted.offers,
-            mode=text_of(call.form, "mode", "hosted"),
+            mode=mode,
         )
 
     return _done(call, deed, 201, late=True)
