@@ -150,7 +150,7 @@ def test_interrupted_while_it_is_judged_it_is_finished_and_can_be_judged_later(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("databazaar.cli.play.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr("databazaar.config.playing.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
     said = "bazaar: interrupted; the run is settled; `bazaar resume demo` says what it was worth\n"
     assert done == Outcome(130, "", said)
@@ -190,7 +190,7 @@ def test_a_run_without_a_round_cannot_be_closed(tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_resumed_is_only_interrupted(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("databazaar.reports.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("databazaar.reports.written.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
     done = bazaar("report", played[0] / "demo", "--out", tmp_path / "page.html")
     assert done == Outcome(130, "", "bazaar: interrupted\n")
     assert contents(tmp_path) == {}

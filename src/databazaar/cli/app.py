@@ -140,10 +140,10 @@ def report(
     ledger: Database = None,
 ) -> None:
     """Writes the report again: one HTML file that opens offline, and the same figures as PNG."""
-    from databazaar.cli import pages
+    from databazaar.reports.written import write_report
     from databazaar.runs.folder import RunFolder
 
-    say(pages.write_report(RunFolder(folder, ledger), out))
+    say(write_report(RunFolder(folder, ledger), out))
 
 
 @app.command(

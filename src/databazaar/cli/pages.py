@@ -1,9 +1,8 @@
-"""What people read of a run, the page, the statement and the figures: written, and held against the ledger."""
+"""What people read of a run, the page and the statement, held against the ledger."""
 
 from __future__ import annotations
 
 import html
-import json
 import os
 import re
 from dataclasses import replace
@@ -12,63 +11,20 @@ from typing import TYPE_CHECKING
 
 from databazaar.display import listed
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
-from databazaar.files import read_plain, write_whole
+from databazaar.files import read_plain
 from databazaar.ledger import Audit
 from databazaar.ledger.replay import TOLERANCE
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.names import CSV, JSON, PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from matplotlib.figure import Figure
-
-    from databazaar.runs.report import Report
-
-CSV, JSON, PAGE = "statement.csv", "statement.json", "report.html"
 NOT_FINAL = {JSON: '"closed": false', PAGE: "nothing on this page is final"}
 """How a statement and a page say themselves that they were written before the run's end."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?(?![\w.])")
 _COMPUTED = 6
 """Decimals from which on a number may be a computed one."""
-
-
-def write_report(folder: RunFolder, out: Path | None = None) -> Path:
-    """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far. With `out`,
-    the page alone is written there, and nothing into the run's folder.
-
-    Where the audit fails the page says so, and the statement that is there is left alone.
-    """
-    from databazaar.reports import draw_all, save_png
-
-    report, found = folder.report_and_audit()
-    drawn = draw_all(report)
-    page = _page(folder, report, found, folder.title, drawn)
-    if out is not None:
-        write_whole(out, page.encode())
-    else:
-        save_png(drawn, folder.path / "figures", within=folder.path)
-        for name, text in _statements(report).items() if found.ok else ():
-            write_whole(folder.path / name, text.encode(), within=folder.path)
-        write_whole(folder.path / PAGE, page.encode(), within=folder.path)
-    written = out or folder.path / PAGE
-    if not found.ok:
-        raise LedgerError(f"{written} says that the audit fails, and no statement is made: {found.message}")
-    return written
-
-
-def _statements(report: Report) -> dict[str, str]:
-    from databazaar.reports import statement_csv, statement_dict
-
-    return {CSV: statement_csv(report), JSON: json.dumps(statement_dict(report), indent=2)}
-
-
-def _page(
-    folder: RunFolder, report: Report, found: Audit, title: str, drawn: Mapping[str, Figure] | None = None
-) -> str:
-    from databazaar.reports import AuditView, render
-
-    view = AuditView(found.ok, found.entries, found.message)
-    return render(report, title=title, audit=view, profile=folder.profile(), drawn=drawn)
 
 
 def audit(folder: RunFolder, head: str | None = None) -> Audit:
@@ -111,13 +67,14 @@ def _there(folder: RunFolder) -> list[str]:
 
 def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str]) -> str | None:
     from databazaar.reports.pages import generator
+    from databazaar.reports.written import page_of, statements_of
 
     by_us = f'content="{html.escape(generator())}"' in texts.get(PAGE, "")
     final = not any(sign in texts.get(name, "") for name, sign in NOT_FINAL.items())
     report = folder.report()
-    expected = _statements(report)
+    expected = statements_of(report)
     if by_us:
-        expected[PAGE] = _page(folder, report, found, _title(folder, texts[PAGE]))
+        expected[PAGE] = page_of(folder, report, found, _title(folder, texts[PAGE]))
     for name, text in texts.items():
         if name in expected and alike(text, expected[name]):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,19 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
 from databazaar.cli.interrupts import if_interrupted
-from databazaar.cli.pages import write_report
 from databazaar.cli.run_tables import payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
+from databazaar.config.playing import Playing, begun, is_over, resumed
 from databazaar.data.profile_record import MarketProfile
 from databazaar.display import shown
-from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
-from databazaar.market.worth import judge_purchase
 from databazaar.money import Currency
 from databazaar.reports import statement_dict
+from databazaar.reports.written import write_report
 from databazaar.runs.closing import close_run
-from databazaar.runs.environment import environment_of, in_words
+from databazaar.runs.environment import in_words
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
 
@@ -79,14 +78,8 @@ class Output:
 
 
 def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
-    """Plays a new job: once it is known to be sound, its folder is made and the market opens.
-
-    `profile` tells the report's readers what the tables are like.
-    """
-    job.limit_threads()
-    with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
-        folder = RunFolder.create(out or next_free(Path("runs"), name), {**job.recipe, "title": job.title}, profile)
-        folder.state(environment_of(arbiter.engine.device))
+    """Plays a new job in a folder of its own."""
+    with begun(job, out or next_free(Path("runs"), name), profile) as playing:
         say_remarks(job, output.quiet)
         if output.full:
             taken = estimate(job)
@@ -94,7 +87,7 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
             if not job.defence.off:
                 for line in (f"defence: {job.meaning}", *job.blind_spots(taken.accesses)):
                     say(line, err=True)
-        _finish(job, arbiter, folder, output)
+        _finish(playing, output)
 
 
 def say_remarks(job: Job, quiet: bool) -> None:
@@ -106,44 +99,29 @@ def say_remarks(job: Job, quiet: bool) -> None:
 def resume(job: Job, folder: RunFolder, output: Output, begun_in: dict[str, str]) -> None:
     """Plays a job from where its folder stands; what is finished already is only shown again.
 
-    `begun_in` is the environment that the ledger names. Another one is allowed, said and noted.
+    `begun_in` is the environment that the ledger names. Another one is allowed, and said.
     """
-    job.limit_threads()
-    if folder.finished and (folder.worth() is not None or not job.can_be_judged):
+    if is_over(job, folder):
         _show(job.notes, folder, folder.report(), output)
         return
-    with closing(job.arbiter()) as arbiter:
-        here = environment_of(arbiter.engine.device)
-        folder.state(here)
-        changed = {name: value for name, value in here.items() if begun_in and begun_in.get(name) != value}
-        if changed and not folder.finished:
-            folder.note_resumed(in_words(changed))
-            typer.echo(f"bazaar: note: the run goes on with {in_words(changed)}: last digits may differ", err=True)
-        _finish(job, arbiter, folder, output)
+    with resumed(job, folder, begun_in) as playing:
+        if playing.changed:
+            now = in_words(playing.changed)
+            typer.echo(f"bazaar: note: the run goes on with {now}: last digits may differ", err=True)
+        _finish(playing, output)
 
 
-def _finish(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    with if_interrupted(
-        f"`bazaar resume {folder.path}` goes on with the run, `bazaar close {folder.path}` settles it here"
-    ):
-        if not folder.finished:
-            _settle(job, arbiter, folder, output)
-    with if_interrupted(f"the run is settled; `bazaar resume {folder.path}` says what it was worth"):
+def _finish(playing: Playing, output: Output) -> None:
+    job, path = playing.job, playing.folder.path
+    with if_interrupted(f"`bazaar resume {path}` goes on with the run, `bazaar close {path}` settles it here"):
+        if not playing.folder.finished:
+            with output.progress(job.title, job.consumer.currency) as show:
+                playing.settle(show)
+    with if_interrupted(f"the run is settled; `bazaar resume {path}` says what it was worth"):
         if job.can_be_judged:
-            _judge(job, arbiter, folder, output)
-        _show(job.notes, folder, folder.report(), output)
-
-
-def _settle(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    with output.progress(job.title, job.consumer.currency) as show:
-        arbiter.run(folder, tell=show)
-
-
-def _judge(job: Job, arbiter: Arbiter, folder: RunFolder, output: Output) -> None:
-    """Sets the model beside the alternatives."""
-    with console(stderr=True, quiet=not output.full).status("judging what it was worth"):
-        bought = folder.delivered_parameters(job.consumer.task)
-        folder.note_worth(judge_purchase(arbiter, folder.report(), bought=bought, scale=job.target_scale))
+            with console(stderr=True, quiet=not output.full).status("judging what it was worth"):
+                playing.judge()
+        _show(job.notes, playing.folder, playing.folder.report(), output)
 
 
 def close(folder: RunFolder, output: Output) -> None:

@@ -49,5 +49,6 @@ class Settings:
         """The folder of the job's run, as `bazaar run` makes them."""
         return self.job_folder(job_id) / "run"
 
-    def file(self, digest: str) -> Path:
-        return self.files / digest[:2] / digest
+    def file(self, digest: str, suffix: str) -> Path:
+        """Where an uploaded table is kept; `suffix` says how it is read."""
+        return self.files / digest[:2] / f"{digest}{suffix}"

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session, sessionmaker
 
 from databazaar.errors import BazaarError
 
 PATIENCE_MS = 30_000
+_READING = {"databazaar_read": True}
+_ONE_MOMENT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 class Database:
@@ -39,7 +41,7 @@ class Database:
     def read(self) -> Iterator[Session]:
         """A transaction that only reads, from one moment's state on."""
         with self._sessions() as session:
-            session.connection(execution_options={"databazaar_read": True})
+            session.connection(execution_options=_READING if self.is_sqlite else _READING | _ONE_MOMENT)
             yield session
 
     def dispose(self) -> None:
@@ -74,5 +76,9 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    reads = connection.get_execution_options().get("databazaar_read", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    connection.exec_driver_sql("BEGIN" if only_reads(connection) else "BEGIN IMMEDIATE")
+
+
+def only_reads(connection: Connection) -> bool:
+    """Whether it is a `Database.read`, which sees one moment's state."""
+    return bool(connection.get_execution_options().get("databazaar_read", False))

@@ -27,6 +27,7 @@ class Market(Table):
     id: Mapped[int] = mapped_column(primary_key=True, default=1)
     name: Mapped[str] = mapped_column(NAME)
     currency: Mapped[str] = mapped_column(String(3))
+    decimals: Mapped[int] = mapped_column(default=2)
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (CheckConstraint("id = 1"), CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"))
@@ -77,13 +78,17 @@ class Token(Table):
 
 
 class File(Table):
-    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows."""
+    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows.
+
+    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content.
+    """
 
     __tablename__ = "files"
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
     organisation_id: Mapped[str] = mapped_column(ForeignKey("organisations.id"), index=True)
     name: Mapped[str] = mapped_column(NAME)
     digest: Mapped[str] = mapped_column(HASH)
+    suffix: Mapped[str] = mapped_column(String(10))
     size: Mapped[int]
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
@@ -126,7 +131,8 @@ class OfferVersion(Table):
 
 
 class Job(Table):
-    """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids.
+    """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
+    and `offers` are the ids of those that were chosen.
 
     `mode` is hosted or own (the consumer runs its arbiter). `lease_*` and `attempts` are the supervisor's.
     `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
@@ -141,6 +147,7 @@ class Job(Table):
     reason: Mapped[str] = mapped_column(String(1000), default="")
     spec: Mapped[dict[str, Any]]
     files: Mapped[dict[str, Any]]
+    offers: Mapped[list[Any]]
     budget: Mapped[int]
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     escrow: Mapped[int] = mapped_column(default=0)
@@ -207,7 +214,8 @@ class Account(Table):
 
 
 class JournalEntry(Table):
-    """One transaction between accounts, chained by hash. `key` makes a retry harmless."""
+    """One transaction between accounts, chained by hash. `key` makes a retry harmless. `salt` is random: whoever sees
+    the chain alone cannot guess amounts and compare."""
 
     __tablename__ = "journal_entries"
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -216,6 +224,7 @@ class JournalEntry(Table):
     job_id: Mapped[str | None] = mapped_column(ID, index=True)
     body: Mapped[dict[str, Any]]
     at: Mapped[dt.datetime]
+    salt: Mapped[str] = mapped_column(String(32))
     hash: Mapped[str] = mapped_column(HASH)
 
 
@@ -251,8 +260,8 @@ class Receipt(Table):
 
 
 class CashRecord(Table):
-    """Money that comes in or goes out through an adapter; we hold none of it. `kind` is deposit or payout, `state`
-    requested, done or refused."""
+    """Money that comes in or goes out through a cashier; we hold none of it. `kind` is deposit, payout (of pay) or
+    withdraw (of cash), `state` requested, done or refused."""
 
     __tablename__ = "cash_records"
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -265,7 +274,7 @@ class CashRecord(Table):
     reason: Mapped[str] = mapped_column(String(1000), default="")
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     decided_at: Mapped[dt.datetime | None]
-    __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout')"))
+    __table_args__ = (CheckConstraint("amount > 0"), CheckConstraint("kind IN ('deposit', 'payout', 'withdraw')"))
 
 
 class Answered(Table):

@@ -1,0 +1,70 @@
+"""A job played in a run's folder, from its start or from where it was stopped. Whoever plays it, plays it like this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from databazaar.config.jobs import Job
+from databazaar.data.profile_record import MarketProfile
+from databazaar.market.arbiter import Arbiter
+from databazaar.market.run import OnRound
+from databazaar.market.worth import judge_purchase
+from databazaar.runs.environment import environment_of, in_words
+from databazaar.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Playing:
+    """A job, the arbiter that is made for it, and the folder that it is played in. `changed` is what of the environment
+    is not as it was when the run began."""
+
+    job: Job
+    arbiter: Arbiter
+    folder: RunFolder
+    changed: dict[str, str] = field(default_factory=dict)
+
+    def settle(self, tell: OnRound | None = None) -> None:
+        """Plays the run to its end. `tell` gets the Progress after every round."""
+        self.arbiter.run(self.folder, tell=tell)
+
+    def judge(self) -> None:
+        """Sets the model beside the alternatives. The consumer has rows for that: see `Job.can_be_judged`."""
+        bought = self.folder.delivered_parameters(self.job.consumer.task)
+        worth = judge_purchase(self.arbiter, self.folder.report(), bought=bought, scale=self.job.target_scale)
+        self.folder.note_worth(worth)
+
+
+@contextmanager
+def begun(job: Job, path: Path, profile: MarketProfile | None = None, id: str | None = None) -> Iterator[Playing]:
+    """A new run: once the job is known to be sound, its folder is made. With an `id` the run gets that one.
+
+    `profile` tells the report's readers what the tables are like.
+    """
+    job.limit_threads()
+    with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
+        recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
+        folder = RunFolder.create(path, recipe, profile)
+        folder.state(environment_of(arbiter.engine.device))
+        yield Playing(job, arbiter, folder)
+
+
+def is_over(job: Job, folder: RunFolder) -> bool:
+    """Whether the run is finished, and judged where it can be."""
+    return folder.finished and (folder.worth() is not None or not job.can_be_judged)
+
+
+@contextmanager
+def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str]) -> Iterator[Playing]:
+    """A run from where its folder stands. `begun_in` is the environment that the ledger names: another one is allowed,
+    and noted."""
+    job.limit_threads()
+    with closing(job.arbiter()) as arbiter:
+        here = environment_of(arbiter.engine.device)
+        folder.state(here)
+        changed = {name: value for name, value in here.items() if begun_in and begun_in.get(name) != value}
+        if changed and not folder.finished:
+            folder.note_resumed(in_words(changed))
+        yield Playing(job, arbiter, folder, {} if folder.finished else changed)

@@ -1,0 +1,94 @@
+"""The tables of a hub, made and brought up to date by Alembic's steps, which are part of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, text
+
+from databazaar.errors import BazaarError
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Table
+
+_LOCK = 0x62617A61  # one number for all hubs: two that upgrade at once queue
+
+
+def upgrade(database: Database, to: str = "head") -> str:
+    """Makes the tables or brings them up to date, all or nothing; the version that they are at then."""
+    _go(database, lambda revision, script: script._upgrade_revs(to, revision), to)
+    return current(database) or ""
+
+
+def downgrade(database: Database, to: str = "base") -> None:
+    """Takes steps back. What only newer tables hold is lost."""
+    _go(database, lambda revision, script: script._downgrade_revs(to, revision), to)
+
+
+def current(database: Database) -> str | None:
+    """The version of the tables that are there; None for an empty database."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest() -> str:
+    """The version that this code needs."""
+    return str(_scripts()[1].get_current_head())
+
+
+def is_current(database: Database) -> bool:
+    return current(database) == newest()
+
+
+def require_current(database: Database) -> None:
+    """Refuses a database that this code does not fit."""
+    found = current(database)
+    if found == newest():
+        return
+    if found is None:
+        raise BazaarError("the database has no tables of a hub yet: `bazaar serve upgrade` makes them")
+    known = {script.revision for script in _scripts()[1].walk_revisions()}
+    if found not in known:
+        raise BazaarError(
+            f"the database is at version {found}, which this databazaar does not know: install the newer databazaar "
+            "that made it"
+        )
+    raise BazaarError(
+        f"the database is at version {found} and this databazaar needs {newest()}: make a copy of the database, then "
+        "`bazaar serve upgrade`"
+    )
+
+
+def _scripts() -> tuple[Config, ScriptDirectory]:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    return config, ScriptDirectory.from_config(config)
+
+
+def _go(database: Database, steps: Callable[[Any, ScriptDirectory], Any], to: str) -> None:
+    config, scripts = _scripts()
+    with (
+        database.engine.begin() as connection,
+        EnvironmentContext(
+            config, scripts, fn=lambda revision, _: steps(revision, scripts), destination_rev=to
+        ) as environment,
+    ):
+        _queue(connection)
+        environment.configure(connection=connection, target_metadata=Table.metadata)
+        try:
+            environment.run_migrations()
+        except CommandError as reason:
+            raise BazaarError(
+                f"the database cannot be brought to version {to} ({reason}): is it a newer databazaar's?"
+            ) from None
+
+
+def _queue(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

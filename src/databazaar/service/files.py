@@ -1,0 +1,162 @@
+"""Uploaded tables: kept under their SHA-256, readable by the hub alone. What is no table is not kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy.orm import Session
+
+from databazaar.errors import BazaarError
+from databazaar.service.caller import Caller
+from databazaar.service.database.tables import File
+from databazaar.service.errors import DeniedError, InvalidError, MissingError
+from databazaar.service.settings import Settings
+
+PIECE = 2**20
+STALE = 24 * 3600.0
+"""Seconds after which an upload that nobody finished is removed."""
+LONGEST_NAME = 200
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is shown of a table: how many rows, and each column's name and kind. Never a value."""
+
+    rows: int
+    columns: list[dict[str, Any]]
+
+
+def keep(session: Session, caller: Caller, settings: Settings, name: str, stream: Readable) -> File:
+    """Takes in a table piece by piece. The database is touched only once the file is there in full."""
+    _require_uploader(caller)
+    shown = shown_name(name)
+    draft = _drafts(settings) / secrets.token_hex(16)
+    try:
+        digest, size = _received(draft, settings.most_upload, shown, stream)
+        suffix = suffix_of(draft)
+        table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
+        draft = table
+        outline(table, shown)
+        kept = settings.file(digest, suffix)
+        kept.parent.mkdir(mode=0o700, exist_ok=True)
+        table.rename(kept)
+        _sync(kept.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+    file = File(organisation_id=caller.organisation_id, name=shown, digest=digest, suffix=suffix, size=size)
+    session.add(file)
+    session.flush()
+    return file
+
+
+def _require_uploader(caller: Caller) -> None:
+    """A consumer keeps its hold-out here, a provider what it offers."""
+    if not ((caller.consumes and "jobs" in caller.scopes) or (caller.provides and "offers" in caller.scopes)):
+        raise DeniedError("only a consumer or a provider keeps files here: use a token with the right jobs or offers")
+
+
+def _drafts(settings: Settings) -> Path:
+    """Where uploads are until they are whole. What a killed hub has left there is removed."""
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (settings.files, drafts := settings.files / "drafts"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    for left in drafts.iterdir():
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < time.time() - STALE:
+                left.unlink()
+    return drafts
+
+
+def _received(draft: Path, most: int, name: str, stream: Readable) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        while piece := stream.read(PIECE):
+            size += len(piece)
+            if size > most:
+                raise InvalidError(f"{name} has more than the {most:,} bytes that a file may have: split it")
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest(), size
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def suffix_of(path: Path) -> str:
+    """How a file is to be read, by its first bytes: the name that it came with says nothing sure."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    return ".parquet" if start == b"PAR1" else ".csv.gz" if start[:2] == b"\x1f\x8b" else ".csv"
+
+
+def shown_name(name: str) -> str:
+    """The last part of a file's name, on one line.
+
+    >>> shown_name("C:\\\\data\\\\north\\u202e.csv"), shown_name("../../etc/passwd"), shown_name("")
+    ('north.csv', 'passwd', 'table')
+    """
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return "".join(sign for sign in last if sign.isprintable()).strip()[-LONGEST_NAME:] or "table"
+
+
+def own_file(session: Session, caller: Caller, file_id: str) -> File:
+    file = session.get(File, file_id)
+    if file is None or file.organisation_id != caller.organisation_id:
+        raise MissingError(f"there is no file {file_id[:40]!r} of yours: upload it first")
+    return file
+
+
+def path_of(settings: Settings, file: File) -> Path:
+    """Where the hub has it."""
+    return settings.file(file.digest, file.suffix)
+
+
+def columns_of(path: Path) -> list[dict[str, Any]]:
+    """The names and kinds of a table's columns."""
+    return outline(path).columns
+
+
+def outline(path: Path, name: str = "") -> Outline:
+    """What is shown of a table; what is none is refused as databazaar.data does it, under the `name` it came with."""
+    from databazaar.data.tables import read_table
+
+    try:
+        frame = read_table(path)
+    except BazaarError as fault:
+        raise InvalidError(str(fault).replace(str(path), name or path.name)) from None
+    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
+    return Outline(len(frame), columns)
+
+
+def _kind(column: Any) -> str:
+    """number, date, category, text (too many different ones, or none of these) or empty."""
+    from databazaar.data.encoders import CategoricalColumn, DateColumn, NumericColumn
+    from databazaar.data.holdout import LeftOut, fit_column
+
+    try:
+        fitted = fit_column(column, categorical=False, wanted=False, day_first=None, where="")
+    except BazaarError:  # its sentence would show a value
+        return "text"
+    kinds = {NumericColumn: "number", DateColumn: "date", CategoricalColumn: "category"}
+    if isinstance(fitted, LeftOut):
+        return {"empty": "empty", "constant": "date", "identifier": "text"}[fitted.why]
+    return kinds.get(type(fitted), "text")

@@ -1,0 +1,11 @@
+"""The names of the files in a job's folder, beside its run's."""
+
+MARKET = "market.toml"
+STOP = "stop"
+"""Its being there asks the runner to close the run after the round under way."""
+FAILURE = "failure.txt"
+"""Why the last runner failed: one sentence that its consumer may read."""
+LOG = "runner.log"
+"""What runners have printed, and where they failed: for the operator alone."""
+LOCK = "runner.lock"
+"""Held by whoever works in the folder: a runner, or who settles the job."""

@@ -1,0 +1,140 @@
+"""Plays one job, in a process of its own: threads of one process would share torch's random state.
+
+A runner knows the job's folder and nothing else: no database, no money. It may be killed at any moment, and the next
+one goes on to the same model and ledger. It ends with its hub. Its exit code is 0 when the run has come to its end, or
+was closed because its consumer asked for it; else the folder says why.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from contextlib import closing, suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.files import alone, write_whole
+from databazaar.service.hub.folders import FAILURE, LOCK, LOG, MARKET, STOP
+from databazaar.service.hub.telling import Teller
+from databazaar.service.settings import Settings
+
+if TYPE_CHECKING:
+    from databazaar.config.playing import Playing
+    from databazaar.market.run import Progress
+    from databazaar.runs.folder import RunFolder
+
+OUR_FAULT = 70
+"""The exit code where something failed that is no fault of the job."""
+MOST_LOG = 2**20
+
+
+class _Stopped(Exception):
+    """The consumer has asked to stop, and a round has just been committed."""
+
+
+def run(settings: Settings, job_id: str) -> None:
+    """What a runner's process does. Ends it with an exit code."""
+    become_a_child(settings.job_folder(job_id))
+    with alone(settings.job_folder(job_id) / LOCK):  # the one before may still be dying
+        code = attempt(settings, job_id)
+    sys.exit(code)
+
+
+def become_a_child(job_folder: Path) -> None:
+    """Ends with the hub, however that ends, but not with Ctrl-C, of which the hub decides; prints to the job's log."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_hub, daemon=True).start()
+    log = job_folder / LOG
+    long = log.exists() and log.stat().st_size > MOST_LOG
+    kept = os.O_TRUNC if long else os.O_APPEND
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | kept, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _end_with_the_hub() -> None:
+    hub = multiprocessing.parent_process()
+    if hub is not None:
+        wait([hub.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def attempt(settings: Settings, job_id: str) -> int:
+    """Plays the job; the exit code. Why it failed is in the folder then."""
+    folder = settings.job_folder(job_id)
+    try:
+        play(folder, settings.run_folder(job_id), job_id)
+    except BazaarError as refused:
+        reason, code = str(refused), refused.exit_code
+    except Exception as failed:
+        traceback.print_exc()
+        reason = f"the runner failed ({type(failed).__name__}): the operator finds the cause in the job's log"
+        code = OUR_FAULT
+    else:
+        (folder / FAILURE).unlink(missing_ok=True)
+        return 0
+    print(reason, file=sys.stderr, flush=True)  # noqa: T201
+    with suppress(BazaarError):  # a full disk, say
+        write_whole(folder / FAILURE, reason.replace(f"{settings.home}{os.sep}", "").encode(), mode=0o600)
+    return code
+
+
+def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
+    """Plays the job's market.toml from its start, or its run from where that stands: as `bazaar run` and `bazaar
+    resume` do."""
+    from databazaar.config.check import market_profile
+    from databazaar.config.jobs import from_recipe, market_job
+    from databazaar.config.playing import begun, is_over, resumed
+    from databazaar.reports.written import write_report
+    from databazaar.runs.folder import RunFolder
+
+    if (job_folder / STOP).exists():
+        return  # who settles it closes the run
+    if not run_folder.exists():
+        market = job_folder / MARKET
+        job, profile = market_job(market), market_profile(market)
+        with begun(job, run_folder, profile, job_id) as playing, closing(Teller(job_folder)) as teller:
+            _finish(playing, teller, job_folder / STOP)
+    else:
+        folder = RunFolder(run_folder)
+        terms, job = folder.need_rules(), from_recipe(folder.recipe)
+        if not is_over(job, folder):
+            begun_in = {} if terms is None else terms.environment
+            with (
+                resumed(job, folder, begun_in) as playing,
+                closing(_teller_of(job_folder, folder, begun=terms is not None)) as teller,
+            ):
+                _finish(playing, teller, job_folder / STOP)
+    write_report(RunFolder(run_folder))
+
+
+def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:
+    so_far = folder.replay() if begun else None
+    if so_far is not None and not so_far.ok:
+        raise LedgerError(f"the ledger of this run does not hold: {so_far.message}")
+    return Teller(job_folder, so_far)
+
+
+def _finish(playing: Playing, teller: Teller, stop: Path) -> None:
+    from databazaar.runs.closing import close_run
+
+    def tell(progress: Progress) -> None:
+        teller.tell(progress)
+        if stop.exists():
+            raise _Stopped
+
+    try:
+        if not playing.folder.finished:
+            playing.settle(tell)
+    except _Stopped:
+        close_run(playing.folder.path)  # not judged: who stops wants to have the rest back
+    else:
+        if playing.job.can_be_judged:
+            playing.judge()

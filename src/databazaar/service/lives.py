@@ -1,0 +1,87 @@
+"""The only ways in which a job or a contract changes its state. Both say so to whoever wants to be told."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from databazaar.service import outbox
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Contract, Job, JobEvent
+from databazaar.service.errors import ConflictError, MissingError
+from databazaar.service.states import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER, ContractState, JobState
+
+LONGEST_DETAIL = 1000
+
+
+def locked_job(session: Session, job_id: str) -> Job:
+    """The job, as it is now and held until the transaction ends. Whoever needs it and its contracts takes it first."""
+    query = select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
+    job = session.scalar(query)
+    if job is None:
+        raise MissingError("there is no such job: look at the list of your jobs")
+    return job
+
+
+def contracts_of(session: Session, job: Job, lock: bool = False) -> list[Contract]:
+    """In the order in which their offers were chosen."""
+    query = select(Contract).where(Contract.job_id == job.id).order_by(Contract.id)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    place = {offer: number for number, offer in enumerate(job.offers)}
+    return sorted(session.scalars(query), key=lambda contract: place.get(contract.offer_id, len(place)))
+
+
+def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobEvent:
+    """Brings a job into another state, which must be one that may follow. `detail` says why, where that is not plain."""
+    if state not in NEXT_OF_JOB[JobState(job.state)]:
+        raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
+    detail = detail[:LONGEST_DETAIL]
+    job.state, job.changed_at = str(state), now()
+    if detail or state in OVER:
+        job.reason = detail
+    event = noted(session, job, detail)
+    if state in OVER:
+        for contract in contracts_of(session, job, lock=True):
+            if NEXT_OF_CONTRACT[ContractState(contract.state)]:
+                enter_contract(session, contract, ContractState.ENDED)
+    return event
+
+
+def noted(session: Session, job: Job, detail: str) -> JobEvent:
+    """Writes down what has happened to a job, and tells its consumer."""
+    session.flush()
+    last = session.scalar(select(func.max(JobEvent.number)).where(JobEvent.job_id == job.id)) or 0
+    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=detail[:LONGEST_DETAIL])
+    session.add(event)
+    session.flush()
+    body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "number": event.number}
+    outbox.tell(session, job.organisation_id, "job", body)
+    return event
+
+
+def enter_contract(session: Session, contract: Contract, state: ContractState, reason: str = "") -> None:
+    """Brings a contract into another state, and tells both who have made it."""
+    if state not in NEXT_OF_CONTRACT[ContractState(contract.state)]:
+        raise ConflictError(f"the contract is {contract.state} and cannot become {state} now: look at it again")
+    contract.state, moment = str(state), now()
+    if reason:
+        contract.reason = reason[:LONGEST_DETAIL]
+    if state in (ContractState.AGREED, ContractState.REFUSED, ContractState.EXPIRED):
+        contract.decided_at = moment
+    if state == ContractState.ENDED:
+        contract.ended_at = moment
+    session.flush()
+    tell_parties(session, contract)
+
+
+def tell_parties(session: Session, contract: Contract) -> None:
+    body = {
+        "contract": contract.id,
+        "job": contract.job_id,
+        "offer": contract.offer_id,
+        "state": contract.state,
+        "reason": contract.reason,
+    }
+    for party in sorted({contract.consumer_id, contract.provider_id}):
+        outbox.tell(session, party, "contract", body)

@@ -1,0 +1,158 @@
+"""Organisations and their people: invited by the operator, shut out by it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from databazaar.service.caller import Caller
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Organisation, Person, Token
+from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
+from databazaar.service.members.links import link_for, revoke_of
+from databazaar.service.wording import slug_of, visible
+
+LONGEST_SLUG, LONGEST_EMAIL = 40, 254
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """`secret` goes into a one-time link, which whoever invites passes on."""
+
+    organisation: Organisation
+    person: Person
+    secret: str
+
+
+def invite(
+    session: Session,
+    caller: Caller,
+    *,
+    name: str,
+    slug: str,
+    email: str,
+    consumes: bool = False,
+    provides: bool = False,
+) -> Invitation:
+    """A new organisation with its first person."""
+    caller.require_operator()
+    if not (consumes or provides):
+        raise InvalidError("an organisation consumes, provides or does both: choose")
+    return _founded(session, name, slug, email, consumes=consumes, provides=provides)
+
+
+def make_operator(session: Session, name: str, slug: str, email: str) -> Invitation:
+    """A new organisation that operates the market. Whoever calls this has the machine: it asks for no caller."""
+    return _founded(session, name, slug, email, operates=True)
+
+
+def _founded(session: Session, name: str, slug: str, email: str, **roles: bool) -> Invitation:
+    slug = slug_of(slug, "slug", LONGEST_SLUG)
+    organisation = Organisation(slug=slug, name=visible(name, "name"), **roles)
+    session.add(organisation)
+    _flushed(session, f"the slug {slug!r} is taken: choose another one")
+    return _joined(session, organisation, email)
+
+
+def invite_person(
+    session: Session, caller: Caller, *, email: str, name: str = "", organisation_id: str | None = None
+) -> Invitation:
+    """A colleague for one's own organisation, or by the operator for any."""
+    organisation = _theirs(session, caller, organisation_id)
+    return _joined(session, organisation, email, name)
+
+
+def _joined(session: Session, organisation: Organisation, email: str, name: str = "") -> Invitation:
+    email = email.strip().lower()
+    if len(email) > LONGEST_EMAIL or not email.isprintable() or not _EMAIL.fullmatch(email):
+        raise InvalidError(f"{email[:60]!r} is no e-mail address: write one such as ann@example.org")
+    name = visible(name, "name") if name else ""
+    person = Person(organisation_id=organisation.id, email=email, name=name)
+    session.add(person)
+    _flushed(session, f"{email} takes part already: each person has an e-mail of their own")
+    return Invitation(organisation, person, link_for(session, person))
+
+
+def _flushed(session: Session, otherwise: str) -> None:
+    try:
+        session.flush()
+    except IntegrityError:
+        raise ConflictError(otherwise) from None
+
+
+def _theirs(session: Session, caller: Caller, organisation_id: str | None) -> Organisation:
+    """The caller's own organisation, or any for the operator."""
+    if organisation_id not in (None, caller.organisation_id):
+        if not caller.operates:
+            raise MissingError("there is no such organisation: look at your own")
+        caller.require_operator()
+    elif caller.person_id is None:
+        raise DeniedError("only a person who has signed in may do this: sign in")
+    return _organisation(session, organisation_id or caller.organisation_id)
+
+
+def _organisation(session: Session, organisation_id: str) -> Organisation:
+    found = session.get(Organisation, organisation_id)
+    if found is None:
+        raise MissingError("there is no such organisation: look at the list of organisations")
+    return found
+
+
+def organisations(session: Session, caller: Caller) -> list[Organisation]:
+    """All of them for the operator; anybody else sees their own."""
+    caller.require("read")
+    query = select(Organisation).order_by(Organisation.created_at, Organisation.slug)
+    if not (caller.operates and "operate" in caller.scopes):
+        query = query.where(Organisation.id == caller.organisation_id)
+    return list(session.scalars(query))
+
+
+def people(session: Session, caller: Caller, organisation_id: str | None = None) -> list[Person]:
+    """Those of one's own organisation, or of any for the operator."""
+    organisation = _theirs(session, caller, organisation_id)
+    query = select(Person).where(Person.organisation_id == organisation.id)
+    return list(session.scalars(query.order_by(Person.created_at, Person.email)))
+
+
+def disable_person(session: Session, caller: Caller, person_id: str) -> Person:
+    """Shuts one person out, with all their tokens. Nobody shuts themselves out: then nobody might be left."""
+    person = session.get(Person, person_id)
+    if person is None:
+        raise MissingError("there is no such person: look at the list of your people")
+    _theirs(session, caller, person.organisation_id)
+    if person.id == caller.person_id:
+        raise ConflictError("nobody shuts themselves out: let a colleague do it")
+    person.disabled_at = person.disabled_at or now()
+    revoke_of(session, person.id, "api", "link", "session")
+    session.flush()
+    return person
+
+
+def suspend(session: Session, caller: Caller, organisation_id: str) -> Organisation:
+    """Shuts an organisation out at once, with all its tokens. What it has running ends as it was agreed."""
+    caller.require_operator()
+    organisation = _organisation(session, organisation_id)
+    if organisation.operates:
+        still = select(Organisation.id).where(Organisation.operates, Organisation.suspended_at.is_(None))
+        others = set(session.scalars(still.order_by(Organisation.id).with_for_update())) - {organisation.id}
+        if not others:
+            raise ConflictError("this is the last operator: make another one first, with `bazaar serve operator`")
+    organisation.suspended_at = organisation.suspended_at or now()
+    theirs = update(Token).where(Token.organisation_id == organisation.id, Token.revoked_at.is_(None))
+    session.execute(theirs.values(revoked_at=now()))
+    session.flush()
+    return organisation
+
+
+def restore(session: Session, caller: Caller, organisation_id: str) -> Organisation:
+    """Lets a suspended organisation in again. Its tokens stay revoked: its people sign in, and issue new ones."""
+    caller.require_operator()
+    organisation = _organisation(session, organisation_id)
+    organisation.suspended_at = None
+    session.flush()
+    return organisation

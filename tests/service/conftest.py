@@ -1,0 +1,87 @@
+"""Databases for the service's tests: SQLite in a file, and a PostgreSQL server that all tests of a process share.
+
+Tables are made once by the migrations and copied for each test.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from databazaar.service.database.connection import Database
+from databazaar.service.database.upgrading import upgrade
+from databazaar.service.settings import Settings
+from postgres import Server, running
+
+DATABASES = ("sqlite", "postgresql")
+MakeUrl = Callable[[str], str]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    with running() as server:
+        _migrate(server.url())
+        yield server
+
+
+@pytest.fixture(scope="session")
+def make_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MakeUrl:
+    """The address of a new database of that kind, with all tables in it. PostgreSQL starts when it is first wanted."""
+    folder = tmp_path_factory.mktemp("databases")
+    numbers = itertools.count()
+
+    def make(kind: str) -> str:
+        name = f"hub{next(numbers)}"
+        if kind == "postgresql":
+            server: Server = request.getfixturevalue("postgres_server")
+            _copy_postgres(server, name)
+            return server.url(database=name)
+        template = folder / "template.sqlite"
+        if not template.exists():
+            _migrate(f"sqlite:///{template}")
+        shutil.copyfile(template, folder / f"{name}.sqlite")
+        return f"sqlite:///{folder / name}.sqlite"
+
+    return make
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, make_url: MakeUrl) -> Iterator[Database]:
+    """A hub's database without anybody in it, once on SQLite and once on PostgreSQL."""
+    yield from _opened(make_url(request.param))
+
+
+@pytest.fixture
+def sqlite_database(make_url: MakeUrl) -> Iterator[Database]:
+    """For what does not depend on the kind of database."""
+    yield from _opened(make_url("sqlite"))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A hub whose cashier pays at once. A test that starts processes adds the database's address."""
+    return Settings(home=tmp_path / "hub", cash="test")
+
+
+def _opened(url: str) -> Iterator[Database]:
+    database = Database(url)
+    yield database
+    database.dispose()
+
+
+def _migrate(url: str) -> None:
+    database = Database(url)
+    upgrade(database)
+    database.dispose()
+
+
+def _copy_postgres(server: Server, name: str) -> None:
+    engine = create_engine(server.url(database="template1"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE postgres STRATEGY file_copy"))
+    engine.dispose()
