@@ -1,4 +1,4 @@
-"""Writes the first migration of the hub's tables anew from tables.py. Only until it is released: later ones are stacked.
+"""Writes the first migration of the hub's tables anew from tables.py. Only until its release: later ones are stacked.
 
 .venv/bin/python scripts/initial_migration.py
 """
@@ -54,7 +54,7 @@ def main() -> None:
     text = HEAD.format(upgrades=code[0], downgrades=code[1])
     TARGET.write_text("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     for command in ("check --fix --quiet", "format --quiet"):
-        subprocess.run([str(Path(sys.executable).with_name("ruff")), *command.split(), str(TARGET)], check=True)
+        subprocess.run([str(Path(sys.executable).with_name("ruff")), *command.split(), str(TARGET)], check=True)  # noqa: S603
 
 
 if __name__ == "__main__":

@@ -19,7 +19,11 @@ from databazaar.stops import Budget, Patience
 
 def market_quote(path: Path) -> Quote:
     """What the run of a market.toml will cost; what a run would refuse is refused."""
-    market, folder = load_market(path), path.resolve().parent
+    return quote_of(load_market(path), path.resolve().parent, str(path))
+
+
+def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
+    """What the run of a market will cost whose files are relative to `folder`; `where` is named by errors."""
     defence = market.defence.chosen
     terms = Terms(
         seed=market.seed,
@@ -41,7 +45,7 @@ def market_quote(path: Path) -> Quote:
     rules = RuleBook(terms, sampler_of(market), payment, stops)
     first = rules.quotes_at(0).tolist()
     for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):
-        raise BazaarError(f"{path}: {fault}")
+        raise BazaarError(f"{where}: {fault}")
     return quote(rules)
 
 

@@ -107,7 +107,9 @@ def _objection(
     if policy.consumers is not None and consumer.slug not in policy.consumers:
         return "the provider allows other consumers only: ask it, or choose another offer"
     if policy.models is not None and needs.model not in policy.models:
-        return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models) or 'another'}"
+        return (
+            f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
+        )
     rows = needs.rows(table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
         return (
@@ -200,7 +202,7 @@ def earnings(session: Session, caller: Caller) -> list[ContractView]:
     return [view for view in reversed(requests(session, caller, None)) if view.paid is not None]
 
 
-def _views() -> Select[Any]:
+def _views() -> Select[Contract, Job, Offer, OfferVersion, Organisation, Organisation]:
     consumer, provider = aliased(Organisation), aliased(Organisation)
     return (
         select(Contract, Job, Offer, OfferVersion, consumer, provider)

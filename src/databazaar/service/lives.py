@@ -33,7 +33,7 @@ def contracts_of(session: Session, job: Job, lock: bool = False) -> list[Contrac
 
 
 def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobEvent:
-    """Brings a job into another state, which must be one that may follow. `detail` says why, where that is not plain."""
+    """Brings a job into another state, one that may follow. `detail` says why, where that is not plain."""
     if state not in NEXT_OF_JOB[JobState(job.state)]:
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
     detail = detail[:LONGEST_DETAIL]

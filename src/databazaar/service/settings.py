@@ -14,7 +14,7 @@ class Settings:
     `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `lease` for how
     many seconds a hub holds a job without a sign of life. `federation` is the operator's folder of a federation, for
     offers that are sites. `address` is what people type, for links; without `secure` cookies go over plain HTTP, which
-    is for this machine alone.
+    is for this machine alone. With `oidc_issuer`, people may also sign in at that identity provider.
     """
 
     home: Path
@@ -29,6 +29,9 @@ class Settings:
     most_body: int = 2**20
     cash: str = "manual"
     private_webhooks: bool = False
+    oidc_issuer: str = ""
+    oidc_client: str = ""
+    oidc_secret: str = field(default="", repr=False)
 
     @property
     def database_url(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
@@ -11,10 +11,8 @@ from starlette.requests import HTTPConnection
 from databazaar.service.database.connection import Database
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
+from databazaar.service.http.tailing import Tailers
 from databazaar.service.settings import Settings
-
-if TYPE_CHECKING:
-    from databazaar.service.http.events import Tailers
 
 
 @dataclass
@@ -25,7 +23,7 @@ class Web:
     database: Database
     limits: Limits
     counts: Counts
-    tailers: Tailers | None = None
+    tailers: Tailers
     supervisor: Any = None
 
 

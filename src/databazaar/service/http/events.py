@@ -26,9 +26,7 @@ router = APIRouter(tags=["jobs"])
 BATCH, HEARTBEAT, SEND_PATIENCE = 500, 15, 30
 CHECK_EVERY = 30.0
 """Seconds after which a viewer must still be allowed to look."""
-Since = Annotated[
-    int | None, Header(alias="Last-Event-ID", ge=-1, description="The last round that the viewer has.")
-]
+Since = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, description="The last round that the viewer has.")]
 
 
 @router.get(
@@ -40,13 +38,10 @@ async def live(job_id: str, call: Asking, since: Since = None) -> Response:
     """The job's rounds and states as they happen, as server-sent events."""
     await run_in_threadpool(_may_see, call, job_id)
     tailers = call.web.tailers
-    assert tailers is not None
     async with tailers.following(job_id) as tailed:
         if since is not None and tailed.over and tailed.last <= since:
             return Response(status_code=204)
-    return EventSourceResponse(
-        _events(tailers, call, job_id, -1 if since is None else since), ping=HEARTBEAT, send_timeout=SEND_PATIENCE
-    )
+    return EventSourceResponse(_events(tailers, call, job_id, since or 0), ping=HEARTBEAT, send_timeout=SEND_PATIENCE)
 
 
 async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> AsyncIterator[dict[str, Any]]:

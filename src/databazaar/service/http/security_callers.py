@@ -12,6 +12,7 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
+from databazaar.service import members
 from databazaar.service.caller import Caller
 from databazaar.service.errors import DeniedError, UnknownCallerError
 from databazaar.service.http.context import InWeb, Web, web_of
@@ -58,9 +59,7 @@ def credentials_of(request: HTTPConnection) -> Credentials | None:
 
 
 def look_up(web: Web, credentials: Credentials) -> Caller:
-    from databazaar.service import members
-
-    with web.database.begin() as session:
+    with web.database.read() as session:
         return members.caller_of(session, credentials.secret, credentials.kind)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -41,7 +42,7 @@ class Tailed:
 
     @property
     def last(self) -> int:
-        return self.numbers[-1] if self.numbers else -1
+        return self.numbers[-1] if self.numbers else 0
 
     def after(self, number: int, most: int) -> tuple[int, list[str]]:
         """The number of the last and the texts of at most so many rounds after this one."""
@@ -55,7 +56,9 @@ class Tailed:
         for one in rounds:
             if one["round"] > self.last:
                 self.numbers.append(one["round"])
-                self.texts.append(json.dumps(one, separators=(",", ":")))
+                self.texts.append(
+                    json.dumps({name: _plain(value) for name, value in one.items()}, separators=(",", ":"))
+                )
         if state is not None:
             self.state, self.over = state, state["state"] in OVER
         if (len(self.numbers), self.state) != before:
@@ -126,3 +129,8 @@ class Tailers:
         with self.database.read() as session:
             rows = session.execute(select(Job.id, *columns).where(Job.id.in_(job_ids))).all()
         return {row[0]: dict(zip(TOLD, row[1:], strict=True)) for row in rows}
+
+
+def _plain(value: Any) -> Any:
+    """Browsers read no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

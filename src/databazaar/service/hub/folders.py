@@ -1,8 +1,5 @@
-"""The names of the files in a job's folder, beside its run's."""
+"""The names of the hub's own files in a job's folder."""
 
-MARKET = "market.toml"
-STOP = "stop"
-"""Its being there asks the runner to close the run after the round under way."""
 FAILURE = "failure.txt"
 """Why the last runner failed: one sentence that its consumer may read."""
 LOG = "runner.log"

@@ -7,6 +7,8 @@ import os
 import threading
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,8 @@ AT_ONCE = 2**20
 def rounds(settings: Settings, job_id: str, after: int = 0, most: int | None = None) -> list[dict[str, Any]]:
     """The rounds of a job that come after this one, at most so many: round, spent, asked, budget, utility, loss, paid
     and flagged, as `market.run.Progress` has them. None are there before the first is committed."""
-    path = settings.job_folder(job_id) / FILE
     with _lock:
-        followed = _followed.pop(path, None) or _Followed(path)
-        _followed[path] = followed
-        while len(_followed) > MOST_FOLLOWED:
-            _followed.popitem(last=False)
-        lines = followed.lines(max(0, after), most)
+        lines = _follow(settings, job_id).lines(max(0, after), most)
     found = []
     for line in lines:
         try:
@@ -37,6 +34,21 @@ def rounds(settings: Settings, job_id: str, after: int = 0, most: int | None = N
     return found
 
 
+def played(settings: Settings, job_id: str) -> int:
+    """How many rounds of a job are known to be played."""
+    with _lock:
+        return _follow(settings, job_id).count()
+
+
+def _follow(settings: Settings, job_id: str) -> _Followed:
+    path = settings.job_folder(job_id) / FILE
+    followed = _followed.pop(path, None) or _Followed(path)
+    _followed[path] = followed
+    while len(_followed) > MOST_FOLLOWED:
+        _followed.popitem(last=False)
+    return followed
+
+
 class _Followed:
     """The file of one job, and where its whole lines end as far as they were read. Line k is round k."""
 
@@ -44,18 +56,33 @@ class _Followed:
         self.path = path
         self._file, self._ends = -1, array("q", [0])
 
+    def count(self) -> int:
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return 0
+            self._follow(descriptor)
+            return len(self._ends) - 1
+
     def lines(self, after: int, most: int | None) -> list[bytes]:
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return []
-        try:
+        with self._opened() as descriptor:
+            if descriptor is None:
+                return []
             self._follow(descriptor)
             last = len(self._ends) - 1 if most is None else min(len(self._ends) - 1, after + most)
             if after >= last:
                 return []
             begin, end = self._ends[after], self._ends[last]
             return os.pread(descriptor, end - begin, begin).splitlines()
+
+    @contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield descriptor
         finally:
             os.close(descriptor)
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
-from databazaar.service.hub.folders import FAILURE, LOCK, LOG, MARKET, STOP
+from databazaar.service.hub.folders import FAILURE, LOCK, LOG
 from databazaar.service.hub.telling import Teller
+from databazaar.service.jobs.folder import MARKET
+from databazaar.service.jobs.stopping import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -84,6 +86,16 @@ def attempt(settings: Settings, job_id: str) -> int:
     with suppress(BazaarError):  # a full disk, say
         write_whole(folder / FAILURE, reason.replace(f"{settings.home}{os.sep}", "").encode(), mode=0o600)
     return code
+
+
+def why_failed(settings: Settings, job_id: str, code: int) -> str:
+    """Why a runner has ended with that code, in one sentence."""
+    if code < 0:
+        return f"its runner was killed by signal {-code}, as for want of memory"
+    try:
+        return (settings.job_folder(job_id) / FAILURE).read_text(encoding="utf-8", errors="replace")[:800]
+    except OSError:
+        return f"its runner ended with {code}"
 
 
 def play(job_folder: Path, run_folder: Path, job_id: str) -> None:

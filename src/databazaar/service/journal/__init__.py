@@ -1,7 +1,7 @@
 """Money across jobs: one double-entry journal, chained by hash, append-only, with one lock on its head.
 
 Accounts are `cash:SLUG` (an organisation's money at the market), `escrow:JOB`, `earned:SLUG` (a provider's pay), `fees`
-(the operator's) and `outside` (the world, which alone may be negative). The market holds no money: it keeps these books.
+(the operator's) and `outside` (the world, which alone may be negative). The market holds no money: it keeps books.
 """
 
 from databazaar.service.journal.auditing import JournalAudit, audit

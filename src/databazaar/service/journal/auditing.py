@@ -43,7 +43,7 @@ def _loose_end(session: Session, replay: Replay) -> str | None:
     head = session.execute(select(JournalHead.seq, JournalHead.hash)).all()
     if [tuple(row) for row in head] != [(replay.seq, replay.head)]:
         return f"the journal's head is not its entry {replay.seq}: entries were removed, or added past it"
-    kept = {name: balance for name, balance in session.execute(select(Account.name, Account.balance))}
+    kept = {row.name: row.balance for row in session.execute(select(Account.name, Account.balance))}
     for name in sorted({*kept, *replay.balances}):
         follows = replay.balances.get(name, 0)
         if kept.get(name) != follows and (follows or name in kept):

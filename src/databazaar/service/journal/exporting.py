@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -17,6 +16,7 @@ from databazaar.service.database.tables import JournalEntry, Posting
 from databazaar.service.journal.posting import lock
 
 _AT_ONCE = 5_000
+_NO_MORE = (2**63, "", 0)
 
 
 def lines(session: Session, caller: Caller) -> Iterator[str]:
@@ -51,17 +51,14 @@ def stored(session: Session) -> Iterator[Entry]:
     parts = select(p.seq, p.account, p.amount).order_by(p.seq)
     rows = session.execute(fields.execution_options(yield_per=_AT_ONCE))
     postings = iter(session.execute(parts.execution_options(yield_per=_AT_ONCE)))
-    of, account, amount = next(postings, _END)
+    of, account, amount = next(postings, _NO_MORE)
     for seq, kind, key, job, at, body, salt, hash in rows:
         moved = {}
         while of == seq:
             moved[account] = amount
-            of, account, amount = next(postings, _END)
+            of, account, amount = next(postings, _NO_MORE)
         yield Entry(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
-        if of is not None and of < seq:
+        if of < seq:
             break
-    if of is not None:
-        yield Entry(of, "", f"postings without an entry: {account}", None, "", {account: amount}, {}, "")
-
-
-_END: tuple[None, None, None] = (None, None, None)
+    if of != _NO_MORE[0]:
+        yield Entry(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")

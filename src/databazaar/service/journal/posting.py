@@ -136,23 +136,19 @@ def _owner(session: Session, name: str) -> str:
     return owner
 
 
-def _refuse(
-    key: str, moved: Mapping[str, int], balances: Mapping[str, int], accounts: Mapping[str, Account]
-) -> None:
+def _refuse(key: str, moved: Mapping[str, int], balances: Mapping[str, int], accounts: Mapping[str, Account]) -> None:
     """What a transfer must leave behind, beside what `fault_of` asks of it alone."""
-    for account in moved:
-        if balances[account] < 0 and account != "outside":
-            held = balances[account] - moved[account]
-            raise ConflictError(f"{account} holds {held} and cannot give {-moved[account]}: bring in more, or ask for less")
-        if abs(balances[account]) > MOST:
+    for account, amount in moved.items():
+        left = balances[account]
+        if left < 0 and account != "outside":
+            raise ConflictError(f"{account} holds {left - amount} and cannot give {-amount}: bring in more first")
+        if abs(left) > MOST:
             raise ConflictError(f"{account} would hold more than any account can: ask for less")
-        if not key.startswith("close:"):
-            continue
-        if account.startswith("escrow:") and balances[account]:
-            raise JournalError(f"{key} cannot be posted: it would leave {balances[account]} in the escrow")
-        owners = {accounts[name].organisation_id for name in moved if name.startswith(("escrow:", "cash:"))}
-        if len(owners) != 1:
-            raise JournalError(f"{key} cannot be posted: it refunds somebody else")
+        if left and account.startswith("escrow:") and amount < 0:
+            raise JournalError(f"{key} cannot be posted: it would leave {left} in the escrow")
+    locked_for = {accounts[name].organisation_id for name in moved if name.startswith(("escrow:", "cash:"))}
+    if key.startswith(("fund:", "close:")) and len(locked_for) != 1:
+        raise JournalError(f"{key} cannot be posted: it is between two organisations' cash and escrow")
 
 
 def _write(

@@ -56,10 +56,9 @@ def post(parcel: Parcel, private: bool = False) -> bool:
     parts = urlsplit(parcel.url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        with contextlib.closing(_connection(parcel.url, private)) as connection:
-            with _at_most(PATIENCE, connection.sock):
-                connection.request("POST", path, parcel.body, headers)
-                return 200 <= connection.getresponse().status < 300
+        with contextlib.closing(_connection(parcel.url, private)) as connection, _at_most(PATIENCE, connection.sock):
+            connection.request("POST", path, parcel.body, headers)
+            return 200 <= connection.getresponse().status < 300
     except (OSError, http.client.HTTPException, ValueError):
         return False
 

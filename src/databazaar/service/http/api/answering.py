@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fastapi import Response
-from sqlalchemy import delete
+from sqlalchemy import CursorResult, delete
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -32,7 +32,9 @@ def claim(session: Session, organisation_id: str, key: str, request: str) -> Ans
     """Takes the key for this transaction, and gives None; or gives what was answered under it before."""
     insert: Any = (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(Answered)
     taken = insert.values(organisation_id=organisation_id, key=key, request=request, created_at=now())
-    if session.execute(taken.on_conflict_do_nothing()).rowcount == 1:
+    done = session.execute(taken.on_conflict_do_nothing())
+    assert isinstance(done, CursorResult)
+    if done.rowcount == 1:
         return None
     before = session.get(Answered, (organisation_id, key), populate_existing=True)
     if before is None or before.request != request:
@@ -40,9 +42,7 @@ def claim(session: Session, organisation_id: str, key: str, request: str) -> Ans
     return before
 
 
-def keep(
-    session: Session, organisation_id: str, key: str, response: Response, seal: str | None = None
-) -> None:
+def keep(session: Session, organisation_id: str, key: str, response: Response, seal: str | None = None) -> None:
     """Writes the answer beside the key that this transaction has claimed; under `seal` where it holds a secret."""
     row = session.get_one(Answered, (organisation_id, key), populate_existing=True)
     body = bytes(response.body)

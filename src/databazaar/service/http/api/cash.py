@@ -99,6 +99,4 @@ def confirm_cash(record_id: str, asked: Confirmation, call: Doing) -> Response:
 @router.post("/cash/{record_id}/refuse", response_model=CashShown)
 def refuse_cash(record_id: str, asked: CashRefusal, call: Doing) -> Response:
     """The money has not moved and will not. For the operator."""
-    return call.do(
-        lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason))
-    )
+    return call.do(lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason)))

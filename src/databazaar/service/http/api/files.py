@@ -54,9 +54,7 @@ def upload_file(call: Sending) -> Response:
 
     def deed(session: Session) -> FileShown:
         part = file_of(call.form, "file")
-        return FileShown.model_validate(
-            files.keep(session, call.caller, call.settings, part.filename or "", part.file)
-        )
+        return FileShown.model_validate(files.keep(session, call.caller, call.settings, part.filename or "", part.file))
 
     return call.do(deed, 201, late=True)
 

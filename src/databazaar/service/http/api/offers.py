@@ -31,6 +31,37 @@ class OwnOffer(Shown):
     created_at: dt.datetime
 
 
+class OfferShown(Shown):
+    """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
+    names."""
+
+    id: str
+    slug: str
+    name: str
+    description: str
+    kind: str
+    provider: str
+    provider_name: str
+    price: int
+    terms: dict[str, Any]
+    version: int
+    rows: int | None
+    columns: list[dict[str, Any]]
+    created_at: dt.datetime
+
+
+class VersionShown(Shown):
+    """The data of an offer as they were from some time on; a contract pins one."""
+
+    id: str
+    offer_id: str
+    number: int
+    digest: str | None
+    rows: int | None
+    columns: list[dict[str, Any]]
+    created_at: dt.datetime
+
+
 class MakeFileOffer(Asked):
     name: Name
     slug: Slug
@@ -45,7 +76,8 @@ class MakeSiteOffer(Asked):
     description: Description = ""
     policy: Policy
     site: Name
-    columns: Annotated[list[dict[str, Any]], Field(max_length=5000)]
+    columns: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
+    rows: Annotated[int, Field(ge=0, le=10**12)] | None = None
 
 
 class NewVersion(Asked):
@@ -54,6 +86,14 @@ class NewVersion(Asked):
 
 class ChangePolicy(Asked):
     policy: Policy
+
+
+@router.get("/offers", response_model=Page[OfferShown])
+def offers_open(call: Asking, after: After = None, limit: Limit = 100) -> Page[OfferShown]:
+    """The open offers that the caller could choose; for the operator all that are open."""
+    with call.read() as session:
+        found = offers.browse(session, call.caller)
+        return paged(found, after, limit, OfferShown.model_validate, lambda row: row.id)
 
 
 @router.get("/offers/own", response_model=Page[OwnOffer])
@@ -67,10 +107,9 @@ def own_offers(call: Asking, after: After = None, limit: Limit = 100) -> Page[Ow
 @router.post("/offers/file", response_model=OwnOffer, status_code=201)
 def make_file_offer(asked: MakeFileOffer, call: Doing) -> Response:
     """Offers a file that was uploaded to the hub."""
-    given = {**dict(asked), "policy": asked.policy}
     return call.do(
         lambda session: OwnOffer.model_validate(
-            offers.make_file_offer(session, call.caller, call.settings, **given)
+            offers.make_file_offer(session, call.caller, call.settings, **dict(asked))
         ),
         201,
     )
@@ -87,11 +126,18 @@ def make_site_offer(asked: MakeSiteOffer, call: Doing) -> Response:
     )
 
 
-@router.post("/offers/{offer_id}/versions", response_model=OwnOffer, status_code=201)
+@router.get("/offers/{offer_id}", response_model=OfferShown)
+def offer(offer_id: str, call: Asking) -> OfferShown:
+    """One offer, by its id or its slug."""
+    with call.read() as session:
+        return OfferShown.model_validate(offers.listing(session, call.caller, offer_id))
+
+
+@router.post("/offers/{offer_id}/versions", response_model=VersionShown, status_code=201)
 def new_version(offer_id: str, asked: NewVersion, call: Doing) -> Response:
     """New data for an offer. Contracts keep the version that they name."""
     return call.do(
-        lambda session: OwnOffer.model_validate(
+        lambda session: VersionShown.model_validate(
             offers.new_version(session, call.caller, call.settings, offer_id, asked.file_id)
         ),
         201,

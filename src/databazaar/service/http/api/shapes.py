@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from databazaar.service.errors import InvalidError
 
-Row, Item = TypeVar("Row"), TypeVar("Item")
+Row = TypeVar("Row")
+Item = TypeVar("Item")
 Amount = Annotated[int, Field(ge=1, le=10**15, description="In minor units of the market's currency.")]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Reason = Annotated[str, Field(max_length=1000)]

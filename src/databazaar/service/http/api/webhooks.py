@@ -57,6 +57,4 @@ def add_webhook(asked: AddWebhook, call: Doing) -> Response:
 @router.post("/webhooks/{webhook_id}/remove", response_model=WebhookShown)
 def remove_webhook(webhook_id: str, call: Doing) -> Response:
     """Nothing more is sent there."""
-    return call.do(
-        lambda session: WebhookShown.model_validate(outbox.remove_webhook(session, call.caller, webhook_id))
-    )
+    return call.do(lambda session: WebhookShown.model_validate(outbox.remove_webhook(session, call.caller, webhook_id)))

@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger(), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("currency", sa.String(length=3), nullable=False),
+        sa.Column("decimals", sa.BigInteger(), nullable=False),
         sa.Column("fee_basis_points", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"),
@@ -112,6 +113,7 @@ def upgrade() -> None:
         sa.Column("organisation_id", sa.String(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("suffix", sa.String(length=10), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
@@ -131,6 +133,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(length=1000), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("files", sa.JSON(), nullable=False),
+        sa.Column("offers", sa.JSON(), nullable=False),
         sa.Column("budget", sa.BigInteger(), nullable=False),
         sa.Column("fee_basis_points", sa.BigInteger(), nullable=False),
         sa.Column("escrow", sa.BigInteger(), nullable=False),

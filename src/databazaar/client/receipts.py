@@ -1,0 +1,100 @@
+"""Receipts of a hub: what it has signed for a provider about one contract, and what a provider proves with them.
+
+A receipt names an entry of the journal by number and hash, and with it all that came before; and it names the head of
+the run that was paid for. A hub that writes either anew contradicts its own signature. To check that, a provider needs
+its receipts, the hub's public key and the journal's lines (`databazaar.client.journal`), and nobody's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from databazaar.client.journal import Entry, Hidden, checked
+from databazaar.errors import LedgerError
+from databazaar.ledger.chain import canonical
+
+FIELDS = (
+    "market",
+    "provider",
+    "job",
+    "contract",
+    "offer",
+    "version",
+    "accesses",
+    "paid",
+    "run_head",
+    "journal_seq",
+    "journal_hash",
+    "at",
+)
+"""What a receipt's body says: `provider` and `offer` are slugs, `version` the hash of the data (None for a site's)."""
+_PURPOSE = b"databazaar receipt\n"
+
+
+def signed_bytes(body: Mapping[str, Any]) -> bytes:
+    """What is signed of a body: its canonical JSON, for this purpose alone."""
+    return _PURPOSE + canonical(dict(body)).encode()
+
+
+def verify(
+    receipt: Mapping[str, Any], public_key: str, entries: Iterable[Entry | Hidden] | None = None
+) -> Mapping[str, Any]:
+    """The body of a receipt (`body` and `signature`) that this hub has signed; a LedgerError where it has not, or where
+    the journal's entries are not those that it has signed for."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        body = receipt["body"]
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(receipt["signature"]), signed_bytes(body))
+        numbers = [body[name] for name in ("journal_seq", "accesses", "paid")]
+        whole = set(body) >= set(FIELDS) and all(type(number) is int and number >= 0 for number in numbers)
+    except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise LedgerError("this receipt was not signed with that key: it was changed, or it is another hub's")
+    if entries is not None and (found := rewritten([receipt], entries)):
+        raise LedgerError(found[0])
+    return dict(body)
+
+
+def rewritten(
+    receipts: Sequence[Mapping[str, Any]],
+    entries: Iterable[Entry | Hidden],
+    runs: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Where history is not what the hub has signed, one sentence each; an empty list where it is.
+
+    Verify the receipts first. `runs` are the heads of runs by job, where the provider has been shown their ledgers. A
+    journal whose chain breaks in itself is a LedgerError.
+    """
+    awaited: dict[int, list[Mapping[str, Any]]] = {}
+    for receipt in receipts:
+        awaited.setdefault(receipt["body"]["journal_seq"], []).append(receipt["body"])
+    found = []
+    for entry in checked(entries):
+        found += [fault for body in awaited.pop(entry.seq, []) if (fault := _fault(body, entry))]
+    for seq, bodies in sorted(awaited.items()):
+        found += [f"the journal ends before entry {seq}, which was signed for job {body['job']}" for body in bodies]
+    for receipt in receipts:
+        job, signed = receipt["body"]["job"], receipt["body"]["run_head"]
+        if runs is not None and runs.get(job, signed) != signed:
+            found.append(f"the run of job {job} has the head {runs[job]}, and {signed} was signed: it was rewritten")
+    return found
+
+
+def _fault(body: Mapping[str, Any], entry: Entry | Hidden) -> str | None:
+    job = body["job"]
+    if entry.hash != body["journal_hash"]:
+        return f"{entry} is not the one that was signed for job {job}: the journal was rewritten"
+    if isinstance(entry, Hidden):
+        return None
+    if entry.key != f"close:{job}":
+        return f"{entry} does not close job {job}, which the receipt says"
+    if entry.body.get("run_head") != body["run_head"]:
+        return f"{entry} names another head of the run of job {job} than the receipt"
+    if entry.postings.get(f"earned:{body['provider']}", 0) < body["paid"]:
+        return f"{entry} pays {body['provider']} less than the {body['paid']} of the receipt"
+    return None

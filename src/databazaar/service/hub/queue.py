@@ -1,0 +1,41 @@
+"""The queue: whose job is next, and how long a new one would wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy.orm import Session
+
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Job
+from databazaar.service.jobs import expected_wait
+from databazaar.service.states import JobState
+
+__all__ = ["expected_wait", "hosted", "next_queued"]
+
+
+def hosted(state: JobState) -> ColumnElement[bool]:
+    """The jobs in a state whose runs are played here."""
+    return and_(Job.state == state, Job.mode == "hosted")
+
+
+def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
+    """The job to start next, held until the transaction ends: of the consumer with the fewest that are running, and of
+    those the one whose turn is longest ago; of its jobs the oldest.
+
+    `last_begun` numbers consumers by when a job of theirs was last started.
+    """
+    running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
+    due = or_(Job.not_before.is_(None), Job.not_before <= now())
+    waiting = select(Job.id, Job.organisation_id).where(hosted(JobState.QUEUED), due).order_by(Job.created_at, Job.id)
+    first: dict[str, str] = {}
+    for job_id, whose in session.execute(waiting).tuples():
+        first.setdefault(whose, job_id)
+    for whose in sorted(first, key=lambda one: (running[one], last_begun.get(one, -1))):
+        held = select(Job).where(Job.id == first[whose], Job.state == JobState.QUEUED)
+        job = session.scalar(held.with_for_update(skip_locked=True).execution_options(populate_existing=True))
+        if job is not None:
+            return job
+    return None

@@ -1,0 +1,178 @@
+"""Settling a job: its run is closed and audited, and then paid, refunded and signed for in one transaction.
+
+A crash anywhere in it leaves the job settling, and it is done again until it is done; the journal's key `close:JOB` and
+the job's state let it happen once. What is paid comes from the replayed ledger, never from a summary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from databazaar.errors import BazaarError
+from databazaar.ledger import Audit
+from databazaar.ledger.rulebook import BY_CONSUMER
+from databazaar.runs.closing import close_run
+from databazaar.runs.folder import RunFolder
+from databazaar.service import journal
+from databazaar.service.caller import Caller
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Contract, Job, Offer, Organisation
+from databazaar.service.errors import ConflictError, ServiceError
+from databazaar.service.journal.receipts import HubKey, issue
+from databazaar.service.lives import contracts_of, enter, locked_job, noted
+from databazaar.service.members import market
+from databazaar.service.settings import Settings
+from databazaar.service.states import OVER, ContractState, JobState
+
+UNSOUND = "the run's ledger does not hold, so nobody is paid until the operator has looked at it: "
+GIVEN_UP = "its runs kept failing"
+BASIS_POINTS = 10_000
+
+
+class UnsoundError(ServiceError):
+    """The ledger of a run does not hold: nothing is paid from it, and nothing is refunded before the operator says."""
+
+    status = 500
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. Without an audit it was never played. `epsilon` is what providers say that they have spent."""
+
+    audit: Audit | None = None
+    epsilon: dict[str, float] | None = None
+
+    @property
+    def pay(self) -> dict[str, int]:
+        return {} if self.audit is None or self.audit.book is None else self.audit.book.pay
+
+    @property
+    def accesses(self) -> dict[str, int]:
+        return {} if self.audit is None or self.audit.book is None else self.audit.book.accesses
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it has ended by its own rules."""
+        closing = None if self.audit is None else self.audit.closing
+        return closing is not None and closing["stop"] != BY_CONSUMER._asdict()
+
+    @property
+    def message(self) -> str:
+        return "" if self.audit is None or self.audit.closing is None else str(self.audit.closing["message"])
+
+
+def settle(database: Database, settings: Settings, job_id: str) -> JobState:
+    """Brings a job that is settling to its end, or finds that it has come to it. The state that it is in then.
+
+    Nobody else may be at work in the job's folder. A ledger that does not hold raises an UnsoundError, and says so in
+    the job: it stays settling.
+    """
+    with database.read() as session:
+        job = session.get_one(Job, job_id)
+        if job.state != JobState.SETTLING:
+            return JobState(job.state)
+    try:
+        outcome = outcome_of(settings.run_folder(job_id))
+        with database.begin() as session:
+            return close(session, settings, locked_job(session, job_id), outcome)
+    except UnsoundError as broken:
+        with database.begin() as session:
+            _note_unsound(session, locked_job(session, job_id), str(broken))
+        raise
+
+
+def outcome_of(run_folder: Path) -> Outcome:
+    """Closes a run that is open, and audits it. A run without a round has come to nothing."""
+    if not run_folder.exists():
+        return Outcome()
+    folder = RunFolder(run_folder)
+    if not folder.finished:
+        terms = folder.need_rules()
+        found = None if terms is None else folder.replay(record=False)
+        if found is None or (found.ok and not found.rounds):
+            return Outcome()
+        if not found.ok:
+            raise UnsoundError(UNSOUND + found.message)
+        close_run(RunFolder(run_folder))
+        folder = RunFolder(run_folder)
+    found = folder.audit()
+    if not found.ok or not found.closed:
+        raise UnsoundError(UNSOUND + found.message)
+    return Outcome(found, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
+
+
+def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> JobState:
+    """Writes down what a run came to: contracts, state, journal, receipts. The job is locked."""
+    if job.state != JobState.SETTLING:
+        return JobState(job.state)
+    consumer = session.get_one(Organisation, job.organisation_id)
+    contracts = {session.get_one(Offer, c.offer_id).slug: c for c in contracts_of(session, job, lock=True)}
+    _refuse_another_run(job, contracts, outcome)
+    pay: Counter[str] = Counter()
+    for slug, contract in contracts.items():
+        if contract.state == ContractState.ACTIVE:
+            contract.accesses, contract.paid = outcome.accesses.get(slug, 0), outcome.pay.get(slug, 0)
+            contract.epsilon = (outcome.epsilon or {}).get(slug)
+            pay[journal.earned(session.get_one(Organisation, contract.provider_id).slug)] += contract.paid
+    job.paid = pay.total()
+    job.fee = -(-job.paid * job.fee_basis_points // BASIS_POINTS)
+    job.refunded = job.escrow - job.paid - job.fee
+    if outcome.audit is not None:
+        job.run_head, job.model_hash = outcome.audit.head, outcome.audit.delivered
+    state, reason = _end_of(job, outcome)
+    enter(session, job, state, reason)
+    moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
+    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    key, name = HubKey.of(settings), market(session).name
+    for contract in contracts.values():
+        if contract.accesses:
+            issue(session, key, contract, entry, market=name, run_head=job.run_head or "")
+    return state
+
+
+def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outcome) -> None:
+    """A ledger that holds, but of another job, pays nobody."""
+    if outcome.audit is None or outcome.audit.terms is None:
+        return
+    terms = outcome.audit.terms
+    active = {slug for slug, contract in contracts.items() if contract.state == ContractState.ACTIVE}
+    if terms.budget != job.budget or not set(terms.roster.ids) <= active:
+        raise UnsoundError(UNSOUND + "its budget or its providers are not those of the job")
+
+
+def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:
+    """A run that has ended by its own rules, or by its consumer's will, is settled, or refunded where nobody was paid.
+    Else it was given up."""
+    over = JobState.SETTLED if job.paid else JobState.REFUNDED
+    if outcome.by_itself:
+        return over, outcome.message
+    if job.stop_requested:
+        return over, outcome.message or "the consumer stopped it before the first round"
+    return JobState.FAILED, GIVEN_UP if job.reason.startswith(UNSOUND) else job.reason
+
+
+def _note_unsound(session: Session, job: Job, reason: str) -> None:
+    if job.state == JobState.SETTLING and job.reason != reason:
+        job.reason = reason[:1000]
+        noted(session, job, reason)
+
+
+def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:
+    """The operator's way out where a ledger is lost for good: all of the escrow goes back, and nobody is paid."""
+    caller.require_operator()
+    job = locked_job(session, job_id)
+    if job.state != JobState.SETTLING or not job.reason.startswith(UNSOUND):
+        raise ConflictError("only a job whose run's ledger does not hold is refunded by hand: others settle themselves")
+    consumer = session.get_one(Organisation, job.organisation_id)
+    for contract in contracts_of(session, job, lock=True):
+        if contract.state == ContractState.ACTIVE:
+            contract.accesses = contract.paid = 0
+    job.paid, job.fee, job.refunded = 0, 0, job.escrow
+    enter(session, job, JobState.REFUNDED, "the run's ledger did not hold: the operator has refunded all of it")
+    moved = {journal.escrow(job.id): -job.escrow, journal.cash(consumer.slug): job.escrow}
+    journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    return job

@@ -1,0 +1,234 @@
+"""The supervisor: takes jobs from the queue, gives each a process, follows it, and has it settled.
+
+It holds a job by a lease that it renews while the process lives; a process does not renew its own, for it may be busy
+for longer than any lease. A process that failed is started again, later and later; one that comes no further is given
+up, and then what was posted is paid and the rest refunded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import threading
+import time
+from itertools import count
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from databazaar.errors import BazaarError
+from databazaar.files import write_whole
+from databazaar.service.database.columns import new_id, now
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from databazaar.service.hub import progress, runner, settler
+from databazaar.service.hub.alone import Alone
+from databazaar.service.hub.children import Child, Children, wait_for
+from databazaar.service.hub.queue import hosted, next_queued
+from databazaar.service.hub.sweeper import Sweeper
+from databazaar.service.jobs import write_market
+from databazaar.service.jobs.stopping import STOP
+from databazaar.service.lives import enter, locked_job, noted
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+
+TICK = 0.25
+"""Seconds after which the queue is looked at again, if nothing has happened before."""
+FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
+"""Seconds until what failed is tried again: twice as many each time."""
+log = logging.getLogger(__name__)
+
+
+def delay(failures: int) -> float:
+    """
+    >>> [delay(failures) for failures in (1, 2, 3, 100)]
+    [1.0, 2.0, 4.0, 300.0]
+    """
+    return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures - 1, 30)))
+
+
+class Supervisor:
+    """Runs and settles the jobs of one hub, from `start` to `stop`."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self.settings, self.database = settings, database
+        self.id = new_id()
+        self._runners = Children(settings, runner.run)
+        self._settlers = Children(settings, settler.run)
+        self._sweeper = Sweeper(settings, database)
+        self._alone: Alone | None = None
+        self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
+        self._stopping = threading.Event()
+        self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._turns, self._turn_of = count(), dict[str, int]()
+        self._unsettled: dict[str, tuple[int, float]] = {}
+        self._renewed = 0.0
+
+    @property
+    def running(self) -> list[str]:
+        """The ids of the jobs that have a process now."""
+        return self._runners.jobs
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begins to work, in a thread. Where another hub works here, nothing begins."""
+        self._alone = Alone(self.settings, self.database)
+        self._thread.start()
+        self._sweeper.start()
+
+    def wake(self) -> None:
+        """Looks at the queue now and not a moment later."""
+        with contextlib.suppress(BlockingIOError):  # it rings already
+            os.write(self._bell[1], b".")
+
+    def stop(self) -> None:
+        """Ends all processes where they are, and puts their jobs back into the queue: the next hub goes on with them."""
+        self._stopping.set()
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._sweeper.stop()
+        if self._alone is not None:
+            self._alone.release()
+            self._alone = None
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._tick()
+            except SQLAlchemyError as error:
+                log.warning("the database does not answer, and is asked again: %s", type(error).__name__)
+                self._stopping.wait(TICK)
+            except BazaarError as refused:
+                log.error("this hub runs no more jobs: %s", refused)
+                break
+            except Exception:
+                log.exception("the supervisor failed, and goes on")
+            wait_for([self._runners, self._settlers], self._bell[0], TICK)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._bell[0], 4096)
+        self._settlers.kill()
+        lost = self._runners.kill()
+        with contextlib.suppress(SQLAlchemyError):  # the next hub finds them
+            self._put_back(lost, "the hub was stopped")
+
+    def _tick(self) -> None:
+        assert self._alone is not None
+        self._alone.still()
+        for child in self._runners.over():
+            self._note_end(child)
+            self._runners.forget(child)
+        for child in self._settlers.over():
+            self._note_settled(child)
+            self._settlers.forget(child)
+        self._look_after_running()
+        self._settle()
+        while len(self._runners) < self.settings.runners and self._begin_next():
+            pass
+
+    def _look_after_running(self) -> None:
+        """Renews leases, passes on who wants to stop, and puts jobs back into the queue whose processes are lost."""
+        with self.database.read() as session:
+            query = select(Job.id, Job.stop_requested).where(hosted(JobState.RUNNING))
+            running = dict(session.execute(query).tuples().all())
+        for job_id, stops in running.items():
+            stop = self.settings.job_folder(job_id) / STOP
+            if stops and not stop.exists():
+                write_whole(stop, b"", mode=0o600)
+        self._put_back([job_id for job_id in running if job_id not in self._runners], "its runner was lost")
+        if len(self._runners) and time.monotonic() > self._renewed + self.settings.lease / 3:
+            with self.database.begin() as session:
+                renewed = update(Job).where(Job.id.in_(self._runners.jobs), Job.lease_owner == self.id)
+                session.execute(renewed.values(lease_until=self._lease_end()))
+            self._renewed = time.monotonic()
+
+    def _lease_end(self) -> dt.datetime:
+        return now() + dt.timedelta(seconds=self.settings.lease)
+
+    def _put_back(self, jobs: list[str], why: str) -> None:
+        """No attempt is counted: it was the hub that ended, not the job."""
+        for job_id in jobs:
+            with self.database.begin() as session:
+                job = locked_job(session, job_id)
+                if job.state == JobState.RUNNING:
+                    job.lease_owner = job.lease_until = None
+                    enter(session, job, JobState.SETTLING if job.stop_requested else JobState.QUEUED, why)
+
+    def _begin_next(self) -> bool:
+        """Starts the job whose turn it is; False where none waits."""
+        with self.database.begin() as session:
+            job = next_queued(session, self._turn_of)
+            if job is None:
+                return False
+            self._turn_of[job.organisation_id] = next(self._turns)
+            if not self._prepare(session, job):
+                return True
+            job.lease_owner, job.lease_until, job.not_before = self.id, self._lease_end(), None
+            enter(session, job, JobState.RUNNING)
+        self._runners.start(job.id, progress.played(self.settings, job.id))
+        return True
+
+    def _prepare(self, session: Session, job: Job) -> bool:
+        """Writes what the runner needs, unless it has it; False where that cannot be."""
+        try:
+            if not self.settings.run_folder(job.id).exists():
+                write_market(session, self.settings, job)
+            (self.settings.job_folder(job.id) / STOP).unlink(missing_ok=True)
+        except (BazaarError, OSError) as refused:
+            log.warning("job %s cannot be started: %s", job.id, refused)
+            self._later(session, job, "its files cannot be prepared at the hub", progressed=False)
+            return False
+        return True
+
+    def _note_end(self, child: Child) -> None:
+        code = child.code
+        with self.database.begin() as session:
+            job = locked_job(session, child.job_id)
+            if job.state != JobState.RUNNING:
+                return
+            job.lease_owner = job.lease_until = None
+            if code == 0 or job.stop_requested:
+                enter(session, job, JobState.SETTLING)
+                return
+            progressed = progress.played(self.settings, job.id) > child.rounds
+            self._later(session, job, runner.why_failed(self.settings, job.id, code), progressed)
+            log.warning("the runner of job %s ended with %d: it is %s", job.id, code, job.state)
+
+    def _later(self, session: Session, job: Job, why: str, progressed: bool) -> None:
+        """Tries it again in a while, or gives it up after so many attempts that came no further."""
+        job.attempts = 1 if progressed else job.attempts + 1
+        if job.attempts >= self.settings.attempts:
+            enter(session, job, JobState.SETTLING, f"given up after {job.attempts} attempts: {why}")
+            return
+        job.not_before = now() + dt.timedelta(seconds=delay(job.attempts))
+        said = f"attempt {job.attempts} failed, and is made again: {why}"
+        if job.state == JobState.QUEUED:
+            noted(session, job, said)
+        else:
+            enter(session, job, JobState.QUEUED, said)
+
+    def _settle(self) -> None:
+        with self.database.read() as session:
+            settling = session.scalars(select(Job.id).where(Job.state == JobState.SETTLING).order_by(Job.changed_at))
+            due = [job_id for job_id in settling if job_id not in self._settlers]
+        for job_id in due:
+            if len(self._settlers) >= max(2, self.settings.runners):
+                break
+            if time.monotonic() >= self._unsettled.get(job_id, (0, 0.0))[1]:
+                self._settlers.start(job_id)
+
+    def _note_settled(self, child: Child) -> None:
+        """What could not be settled is tried again for as long as it takes."""
+        if child.code == 0:
+            self._unsettled.pop(child.job_id, None)
+            return
+        failures = self._unsettled.get(child.job_id, (0, 0.0))[0] + 1
+        self._unsettled[child.job_id] = failures, time.monotonic() + delay(failures)
+        log.error("job %s could not be settled (%d times by now): see its log", child.job_id, failures)

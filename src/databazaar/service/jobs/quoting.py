@@ -1,0 +1,58 @@
+"""What a job will cost and how long it may wait, before a coin is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from databazaar.errors import BazaarError
+from databazaar.market.quoting import Quote
+from databazaar.service.caller import Caller
+from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.jobs.composing import market_of
+from databazaar.service.jobs.funding import escrow_of
+from databazaar.service.jobs.looking import own_job
+from databazaar.service.jobs.waiting import expected_wait
+from databazaar.service.members import market as the_market
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+
+
+@dataclass(frozen=True)
+class JobQuote:
+    """`quote` is the run's, as `bazaar quote` gives it: prices, rounds, who can be asked.
+
+    `escrow` is what is taken from the consumer's cash, the budget and the fee on all of it; what is not spent comes
+    back. `wait` are the seconds before it starts, None where nothing is known.
+    """
+
+    quote: Quote
+    budget: int
+    fee_basis_points: int
+    most_fee: int
+    escrow: int
+    wait: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        own = {name: value for name, value in vars(self).items() if name != "quote"}
+        return {**own, "quote": self.quote.to_dict()}
+
+
+def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> JobQuote:
+    """For a job that is not funded yet: over the offers as they are now, or the contracts once it is submitted."""
+    from databazaar.config.quote import quote_of
+
+    job = own_job(session, caller, job_id)
+    if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
+        raise ConflictError(f"the job is {job.state}: a quote is for one that is not funded yet")
+    market = market_of(session, settings, job)
+    try:
+        quoted = quote_of(market.parsed, settings.job_folder(job.id), "job")
+    except BazaarError as fault:
+        raise InvalidError(str(fault)) from None
+    rate = the_market(session).fee_basis_points
+    escrow = escrow_of(job.budget, rate)
+    return JobQuote(quoted, job.budget, rate, escrow - job.budget, escrow, expected_wait(session, settings))

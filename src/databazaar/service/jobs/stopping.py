@@ -1,0 +1,43 @@
+"""Ending a job before its budget is spent: withdrawn before it is funded, stopped after."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from databazaar.files import write_whole
+from databazaar.service.caller import Caller
+from databazaar.service.database.tables import Job
+from databazaar.service.errors import ConflictError
+from databazaar.service.jobs.looking import held_job
+from databazaar.service.lives import enter, noted
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+
+STOP = "stop"
+"""The file in a job's folder that tells its runner to end after the round under way."""
+
+
+def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
+    """Ends a job early; what is not spent comes back. One that runs ends after the round under way, and one that does
+    not is settled at once. To ask twice does nothing more."""
+    job = held_job(session, caller, job_id)
+    if job.state not in (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING):
+        raise ConflictError(f"the job is {job.state}: only one that is funded and not over can be stopped")
+    if job.state == JobState.RUNNING:
+        if not job.stop_requested:
+            job.stop_requested = True
+            noted(session, job, "the consumer asked to stop")
+        write_whole(settings.job_folder(job.id) / STOP, b"", mode=0o600)
+        return job
+    job.stop_requested = True
+    enter(session, job, JobState.SETTLING, "the consumer asked to stop")
+    return job
+
+
+def withdraw(session: Session, caller: Caller, job_id: str) -> Job:
+    """Gives up a job that is not funded yet. Its contracts end unused."""
+    job = held_job(session, caller, job_id)
+    if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
+        raise ConflictError(f"the job is {job.state}, and only one that is not funded can be withdrawn: stop it")
+    enter(session, job, JobState.REFUNDED, "the consumer withdrew it before it was funded")
+    return job
