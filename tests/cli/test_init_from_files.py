@@ -24,7 +24,8 @@ from databazaar.config.discover import Wishes, consumer_files, is_test, tables_a
 from databazaar.config.guesses import guess_target, guess_task
 from databazaar.config.market_file import TEMPLATE, load_market, parse_market
 from databazaar.config.names import provider_ids, stem_of, writable
-from databazaar.config.written import FEW_ROWS, pace, quoted
+from databazaar.config.toml_text import quoted
+from databazaar.config.written import FEW_ROWS, pace
 from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
 

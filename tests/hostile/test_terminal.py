@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, Consumer, Currency, Provider
 from databazaar.cli.screen import OneLine, Screen
 from databazaar.cli.statements import file_names
-from databazaar.config.written import quoted
+from databazaar.config.toml_text import quoted
 from small_markets import closeness
 
 TITLE = "[/bad] :bomb: [link=http://evil]market[/link]"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from databazaar.config.discover import Found
+from databazaar.config.toml_text import quoted
 
 WIDTH = 110
 FEW_ROWS = 1000
@@ -57,15 +57,6 @@ def pace(providers: int) -> tuple[int, int]:
     """
     per_round = min(providers, max(3, min(20, providers // 2)))
     return per_round, 100 * per_round
-
-
-def quoted(text: str) -> str:
-    """Text as TOML writes it.
-
-    >>> print(quoted('a "b"'))
-    "a \\"b\\""
-    """
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _consumer(found: Found) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from databazaar.config.toml_text import toml_text
 from databazaar.files import write_whole
 from databazaar.service import files
 from databazaar.service.database.tables import File, Job
 from databazaar.service.jobs.composing import market_of
-from databazaar.service.jobs.toml_text import toml_text
 from databazaar.service.settings import Settings
 
 MARKET = "market.toml"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
 from databazaar.errors import BazaarError
-from databazaar.market.quoting import Quote
 from databazaar.service.caller import Caller
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.jobs.composing import market_of
@@ -18,6 +17,9 @@ from databazaar.service.jobs.waiting import expected_wait
 from databazaar.service.members import market as the_market
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
+
+if TYPE_CHECKING:
+    from databazaar.market.quoting import Quote
 
 
 @dataclass(frozen=True)

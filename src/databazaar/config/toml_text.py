@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
-
-from databazaar.config.written import quoted
 
 
 def toml_text(settings: Mapping[str, Any]) -> str:
@@ -25,15 +24,24 @@ def toml_text(settings: Mapping[str, Any]) -> str:
     sections = []
     for name, value in settings.items():
         for section in [value] if isinstance(value, Mapping) else value:
-            head = f"[{quoted_key(name)}]" if isinstance(value, Mapping) else f"[[{quoted_key(name)}]]"
-            lines = [f"{quoted_key(key)} = {_value(inner)}" for key, inner in section.items() if inner is not None]
+            head = f"[{_key(name)}]" if isinstance(value, Mapping) else f"[[{_key(name)}]]"
+            lines = [f"{_key(key)} = {_value(inner)}" for key, inner in section.items() if inner is not None]
             sections.append("\n".join([head, *lines]) + "\n")
     return "\n".join(sections)
 
 
-def quoted_key(key: str) -> str:
+def quoted(text: str) -> str:
+    """Text as TOML writes it.
+
+    >>> print(quoted('a "b"'))
+    "a \\"b\\""
     """
-    >>> quoted_key("per_round"), quoted_key("a b")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(key: str) -> str:
+    """
+    >>> _key("per_round"), _key("a b")
     ('per_round', '"a b"')
     """
     return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else quoted(key)
@@ -45,7 +53,7 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, Mapping):
-        pairs = (f"{quoted_key(key)} = {_value(inner)}" for key, inner in value.items() if inner is not None)
+        pairs = (f"{_key(key)} = {_value(inner)}" for key, inner in value.items() if inner is not None)
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"

@@ -1,0 +1,18 @@
+"""Contracts: for one job, what a provider lets the consumer have, of which version of its data, and at which price."""
+
+from databazaar.service.contracts.asking import Needs, conclude, request
+from databazaar.service.contracts.deciding import decide, expire_due
+from databazaar.service.contracts.looking import ContractView, earnings, own_contract, own_contracts, requests
+
+__all__ = [
+    "ContractView",
+    "Needs",
+    "conclude",
+    "decide",
+    "earnings",
+    "expire_due",
+    "own_contract",
+    "own_contracts",
+    "request",
+    "requests",
+]

@@ -1,0 +1,94 @@
+"""Asking for contracts: what an offer's policy rules out or allows is decided at once, the rest is for people."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Contract, Job, Offer, Organisation
+from databazaar.service.lives import contracts_of, enter, enter_contract, tell_parties
+from databazaar.service.offers import current_version
+from databazaar.service.policy import Policy
+from databazaar.service.states import ContractState, JobState
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job asks of every provider. `rows` are those that pass through the model in one ask of a table of so many
+    rows; None where that is not known before the ask."""
+
+    model: str
+    oracle: dict[str, Any]
+
+    def rows(self, table: int | None) -> int | None:
+        oracle = self.oracle
+        if oracle["kind"] == "full-gradient":
+            return table
+        if oracle["kind"] == "stochastic-gradient":
+            most, epochs = oracle["batch_size"], 1
+        else:
+            most, epochs = oracle["steps"] * oracle["batch_size"], oracle["epochs"]
+        return int(most if table is None else min(most, epochs * table))
+
+
+def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
+    """Asks for a contract. What the offer's policy rules out is refused at once, and what it allows without a look is
+    agreed at once."""
+    version, policy = current_version(session, offer), Policy.model_validate(offer.policy)
+    contract = Contract(
+        job_id=job.id,
+        offer_id=offer.id,
+        version_id=version.id,
+        consumer_id=consumer.id,
+        provider_id=offer.organisation_id,
+        state=ContractState.REQUESTED,
+        price=policy.price,
+        terms=offer.policy,
+        expires_at=now() + dt.timedelta(days=policy.days_to_decide),
+    )
+    session.add(contract)
+    session.flush()
+    objection = _objection(policy, offer, consumer, needs, version.rows)
+    if objection is not None:
+        enter_contract(session, contract, ContractState.REFUSED, objection)
+    elif policy.approval == "automatic":
+        enter_contract(session, contract, ContractState.AGREED)
+    else:
+        tell_parties(session, contract)
+    return contract
+
+
+def _objection(
+    policy: Policy, offer: Offer, consumer: Organisation, needs: Needs, table_rows: int | None
+) -> str | None:
+    """What the policy has against a job, if anything."""
+    if offer.withdrawn_at is not None:
+        return "the offer was withdrawn: choose another one"
+    if policy.consumers is not None and consumer.slug not in policy.consumers:
+        return "the provider allows other consumers only: ask it, or choose another offer"
+    if policy.models is not None and needs.model not in policy.models:
+        return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
+    rows = needs.rows(table_rows)
+    if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
+        return (
+            f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower oracle.steps, "
+            "oracle.epochs or oracle.batch_size"
+        )
+    return None
+
+
+def conclude(session: Session, job: Job) -> None:
+    """Once nobody is still to decide, the job is agreed, or has failed where nobody agreed. The job is locked."""
+    contracts = contracts_of(session, job)
+    if job.state != JobState.SUBMITTED or any(c.state == ContractState.REQUESTED for c in contracts):
+        return
+    agreed = sum(contract.state == ContractState.AGREED for contract in contracts)
+    if agreed:
+        enter(session, job, JobState.AGREED, f"{agreed} of {len(contracts)} providers agreed")
+        return
+    reasons = sorted({contract.reason or contract.state for contract in contracts})
+    enter(session, job, JobState.FAILED, f"nobody agreed: {'; '.join(reasons)}")

@@ -1,0 +1,125 @@
+"""Looking at contracts: each of the two parties at what concerns it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session, aliased
+
+from databazaar.service.caller import Caller
+from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation
+from databazaar.service.errors import MissingError
+
+
+@dataclass(frozen=True)
+class ContractView:
+    """A contract as its two parties see it: of the consumer its name, and of the job its name and the model's kind."""
+
+    id: str
+    state: str
+    reason: str
+    job_id: str
+    job_name: str
+    model: str
+    consumer: str
+    consumer_name: str
+    provider: str
+    provider_name: str
+    offer_id: str
+    offer: str
+    offer_name: str
+    version: int
+    digest: str | None
+    price: int
+    terms: dict[str, Any]
+    accesses: int | None
+    paid: int | None
+    epsilon: float | None
+    requested_at: dt.datetime
+    expires_at: dt.datetime
+    decided_at: dt.datetime | None
+    ended_at: dt.datetime | None
+
+
+def requests(session: Session, caller: Caller, state: str | None = "requested") -> list[ContractView]:
+    """What a provider was asked for, the oldest first: what it is to decide, or all where `state` is None."""
+    caller.require("read")
+    query = _views().where(Contract.provider_id == caller.organisation_id)
+    query = query if state is None else query.where(Contract.state == state)
+    return [_view(caller, *row) for row in session.execute(query).tuples()]
+
+
+def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -> list[ContractView]:
+    """Those that the caller has made, as a consumer or as a provider, the oldest first."""
+    caller.require("read")
+    own = caller.organisation_id
+    query = _views().where((Contract.provider_id == own) | (Contract.consumer_id == own))
+    query = query if job_id is None else query.where(Contract.job_id == job_id)
+    return [_view(caller, *row) for row in session.execute(query).tuples()]
+
+
+def own_contract(session: Session, caller: Caller, contract_id: str) -> ContractView:
+    caller.require("read")
+    row = session.execute(_views().where(Contract.id == contract_id)).tuples().first()
+    if row is None or caller.organisation_id not in (row[0].consumer_id, row[0].provider_id):
+        raise MissingError("there is no such contract: look at the list of your contracts")
+    return _view(caller, *row)
+
+
+def earnings(session: Session, caller: Caller) -> list[ContractView]:
+    """What a provider's contracts came to, the newest first: accesses, pay and ε of those that have ended."""
+    return [view for view in reversed(requests(session, caller, None)) if view.paid is not None]
+
+
+def _views() -> Select[Contract, Job, Offer, OfferVersion, Organisation, Organisation]:
+    consumer, provider = aliased(Organisation), aliased(Organisation)
+    return (
+        select(Contract, Job, Offer, OfferVersion, consumer, provider)
+        .join(Job, Job.id == Contract.job_id)
+        .join(Offer, Offer.id == Contract.offer_id)
+        .join(OfferVersion, OfferVersion.id == Contract.version_id)
+        .join(consumer, consumer.id == Contract.consumer_id)
+        .join(provider, provider.id == Contract.provider_id)
+        .order_by(Contract.requested_at, Contract.id)
+    )
+
+
+def _view(
+    caller: Caller,
+    contract: Contract,
+    job: Job,
+    offer: Offer,
+    version: OfferVersion,
+    consumer: Organisation,
+    provider: Organisation,
+) -> ContractView:
+    theirs = caller.organisation_id == contract.provider_id
+    return ContractView(
+        id=contract.id,
+        state=contract.state,
+        reason=contract.reason,
+        job_id=job.id,
+        job_name=job.name,
+        model=job.spec.get("model", {}).get("kind", "mlp"),
+        consumer=consumer.slug,
+        consumer_name=consumer.name,
+        provider=provider.slug,
+        provider_name=provider.name,
+        offer_id=offer.id,
+        offer=offer.slug,
+        offer_name=offer.name,
+        version=version.number,
+        digest=version.digest if theirs else None,
+        price=contract.price,
+        terms={name: value for name, value in contract.terms.items() if theirs or name != "consumers"},
+        accesses=contract.accesses,
+        paid=contract.paid,
+        epsilon=contract.epsilon,
+        requested_at=contract.requested_at,
+        expires_at=contract.expires_at,
+        decided_at=contract.decided_at,
+        ended_at=contract.ended_at,
+    )

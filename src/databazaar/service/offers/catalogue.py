@@ -1,0 +1,97 @@
+"""Looking at offers: what a consumer may know before it buys, and a provider's own."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from databazaar.service.caller import Caller
+from databazaar.service.database.tables import Offer, OfferVersion, Organisation
+from databazaar.service.errors import MissingError
+
+NO_OFFER = "there is no such offer: look at the list of offers"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a consumer sees of an offer. `terms` are the policy without the names of other consumers."""
+
+    id: str
+    slug: str
+    name: str
+    description: str
+    kind: str
+    provider: str
+    provider_name: str
+    price: int
+    terms: dict[str, Any]
+    version: int
+    rows: int | None
+    columns: list[dict[str, Any]]
+    created_at: dt.datetime
+
+
+def browse(session: Session, caller: Caller) -> list[Listing]:
+    """The open offers that the caller could choose; for the operator all that are open."""
+    caller.require("read")
+    rows = session.execute(_listed().order_by(Offer.slug)).tuples()
+    return [_listing(*row) for row in rows if _shown_to(caller, row[0])]
+
+
+def listing(session: Session, caller: Caller, offer_id: str) -> Listing:
+    """One offer as `browse` shows it, by its id or its slug."""
+    caller.require("read")
+    row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).tuples().first()
+    if row is None or not _shown_to(caller, row[0]):
+        raise MissingError(NO_OFFER)
+    return _listing(*row)
+
+
+def own_offers(session: Session, caller: Caller) -> list[Offer]:
+    """A provider's, the newest first, withdrawn ones too."""
+    caller.require("read")
+    own = select(Offer).where(Offer.organisation_id == caller.organisation_id)
+    return list(session.scalars(own.order_by(Offer.created_at.desc(), Offer.slug)))
+
+
+def current_version(session: Session, offer: Offer) -> OfferVersion:
+    query = select(OfferVersion).where(OfferVersion.offer_id == offer.id, OfferVersion.number == offer.version)
+    return session.scalars(query).one()
+
+
+def _listed() -> Select[Offer, OfferVersion, Organisation]:
+    return (
+        select(Offer, OfferVersion, Organisation)
+        .join(OfferVersion, (OfferVersion.offer_id == Offer.id) & (OfferVersion.number == Offer.version))
+        .join(Organisation, Organisation.id == Offer.organisation_id)
+        .where(Offer.withdrawn_at.is_(None), Organisation.suspended_at.is_(None))
+    )
+
+
+def _shown_to(caller: Caller, offer: Offer) -> bool:
+    if caller.operates or offer.organisation_id == caller.organisation_id:
+        return True
+    allowed = offer.policy["consumers"]
+    return caller.consumes and (allowed is None or caller.slug in allowed)
+
+
+def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> Listing:
+    return Listing(
+        id=offer.id,
+        slug=offer.slug,
+        name=offer.name,
+        description=offer.description,
+        kind=offer.kind,
+        provider=provider.slug,
+        provider_name=provider.name,
+        price=offer.policy["price"],
+        terms={name: value for name, value in offer.policy.items() if name != "consumers"},
+        version=version.number,
+        rows=version.rows,
+        columns=version.columns,
+        created_at=offer.created_at,
+    )
