@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy import make_url as parse_url
 
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
@@ -39,7 +40,7 @@ def make_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         name = f"hub{next(numbers)}"
         if kind == "postgresql":
             server: Server = request.getfixturevalue("postgres_server")
-            _copy_postgres(server, name)
+            _at_postgres(server.url(), f"CREATE DATABASE {name} TEMPLATE postgres")
             return server.url(database=name)
         template = folder / "template.sqlite"
         if not template.exists():
@@ -72,6 +73,8 @@ def _opened(url: str) -> Iterator[Database]:
     database = Database(url)
     yield database
     database.dispose()
+    if not database.is_sqlite:  # a cluster with hundreds of them takes long to remove
+        _at_postgres(url, f"DROP DATABASE {database.engine.url.database} WITH (FORCE)")
 
 
 def _migrate(url: str) -> None:
@@ -80,8 +83,8 @@ def _migrate(url: str) -> None:
     database.dispose()
 
 
-def _copy_postgres(server: Server, name: str) -> None:
-    engine = create_engine(server.url(database="template1"), isolation_level="AUTOCOMMIT")
+def _at_postgres(url: str, statement: str) -> None:
+    engine = create_engine(parse_url(url).set(database="template1"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE postgres STRATEGY file_copy"))
+        connection.execute(text(statement))
     engine.dispose()

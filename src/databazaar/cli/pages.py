@@ -6,11 +6,10 @@ import html
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from databazaar.display import listed
-from databazaar.errors import BazaarError, LedgerError, UncheckableError
+from databazaar.errors import BazaarError, UncheckableError
 from databazaar.files import read_plain
 from databazaar.ledger import Audit
 from databazaar.ledger.replay import TOLERANCE

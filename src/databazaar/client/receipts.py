@@ -93,7 +93,7 @@ def _fault(body: Mapping[str, Any], entry: Entry | Hidden) -> str | None:
         return None
     if entry.key != f"close:{job}":
         return f"{entry} does not close job {job}, which the receipt says"
-    if entry.body.get("run_head") != body["run_head"]:
+    if entry.body.get("run_head", body["run_head"]) != body["run_head"]:
         return f"{entry} names another head of the run of job {job} than the receipt"
     if entry.postings.get(f"earned:{body['provider']}", 0) < body["paid"]:
         return f"{entry} pays {body['provider']} less than the {body['paid']} of the receipt"

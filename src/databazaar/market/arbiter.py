@@ -29,14 +29,15 @@ from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
-from databazaar.market.watch import Watch
 from databazaar.market.watch.commitment import committed
+from databazaar.market.watch.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
+from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Budget, Patience, Stop
 from databazaar.vectors import layout_digest
 
@@ -88,7 +89,7 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=_settings(sampler, self.aggregator, payment, every_stop, defence),
+            rules=settings_of_rules(sampler, self.aggregator, payment, every_stop, defence),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -283,12 +284,6 @@ def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: 
     return theory_for(consumer.budget, consumer.per_round, [provider.price for provider in providers], switches)
 
 
-def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int = 1) -> OSMD:
-    """OSMD.from_theory, with the budget counted in accesses at the mean of the prices."""
-    accesses = budget * len(prices) // max(1, sum(prices))
-    return OSMD.from_theory(max(1, len(prices)), max(accesses, per_round), per_round, switches)
-
-
 def _models(state: State) -> tuple[Tensor, Tensor]:
     """The best model of a run and its last."""
     return state.best.params, state.params
@@ -300,7 +295,7 @@ def _layout(consumer: Consumer) -> str:
     return "" if layout is None else layout_digest(zip(layout.names, layout.shapes, strict=True))
 
 
-def _settings(
+def settings_of_rules(
     sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop], defence: Defence
 ) -> dict[str, Any]:
     """Every rule as the terms hold it. A rule of the user's own becomes known by its `kind`."""

@@ -43,7 +43,7 @@ def queues(session: Session, caller: Caller) -> list[Queue]:
     if not (caller.operates and "operate" in caller.scopes):
         rows = rows.where(Offer.organisation_id == caller.organisation_id)
     counts: dict[tuple[str, str, str], Counter[str]] = {}
-    for offer_id, offer, provider, state, job_state, count in session.execute(rows).tuples():
+    for offer_id, offer, provider, state, job_state, count in session.execute(rows):
         found = counts.setdefault((offer_id, offer, provider), Counter())
         if (place := _place(state, job_state)) is not None:
             found[place] += count

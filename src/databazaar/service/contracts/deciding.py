@@ -42,7 +42,7 @@ def expire_due(session: Session) -> int:
         Contract.state == ContractState.REQUESTED, Contract.expires_at <= now()
     )
     expired = 0
-    for contract_id, job_id in session.execute(due.order_by(Contract.job_id, Contract.id)).tuples().all():
+    for contract_id, job_id in session.execute(due.order_by(Contract.job_id, Contract.id)).all():
         job = locked_job(session, job_id)
         contract = _locked(session, contract_id)
         if contract.state == ContractState.REQUESTED:

@@ -49,7 +49,7 @@ def requests(session: Session, caller: Caller, state: str | None = "requested") 
     caller.require("read")
     query = _views().where(Contract.provider_id == caller.organisation_id)
     query = query if state is None else query.where(Contract.state == state)
-    return [_view(caller, *row) for row in session.execute(query).tuples()]
+    return [_view(caller, *row) for row in session.execute(query)]
 
 
 def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -> list[ContractView]:
@@ -58,12 +58,12 @@ def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -
     own = caller.organisation_id
     query = _views().where((Contract.provider_id == own) | (Contract.consumer_id == own))
     query = query if job_id is None else query.where(Contract.job_id == job_id)
-    return [_view(caller, *row) for row in session.execute(query).tuples()]
+    return [_view(caller, *row) for row in session.execute(query)]
 
 
 def own_contract(session: Session, caller: Caller, contract_id: str) -> ContractView:
     caller.require("read")
-    row = session.execute(_views().where(Contract.id == contract_id)).tuples().first()
+    row = session.execute(_views().where(Contract.id == contract_id)).first()
     if row is None or caller.organisation_id not in (row[0].consumer_id, row[0].provider_id):
         raise MissingError("there is no such contract: look at the list of your contracts")
     return _view(caller, *row)

@@ -23,6 +23,7 @@ from databazaar.service.http.security import OwnRequests, SecureAnswers
 from databazaar.service.http.security_bodies import BoundedBodies
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
+from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 
 DESCRIPTION = """A market that organisations operate. GET reads and POST does; amounts are whole numbers in minor units
@@ -35,7 +36,9 @@ def create_app(
     settings: Settings, database: Database, *, supervise: bool = True, limits: Limits | None = None
 ) -> FastAPI:
     """With `supervise` this process also starts the jobs' runners and settles them."""
-    web = Web(settings, database, limits or Limits(), Counts(), Tailers(settings, database))
+    web = Web(
+        settings, database, limits or Limits(), Counts(), Tailers(settings, database), Notaries(settings, database)
+    )
     app = FastAPI(
         title="databazaar",
         version=__version__,
@@ -48,7 +51,7 @@ def create_app(
     )
     app.state.web = web
     handle_errors(app)
-    app.include_router(api.routers())
+    api.include(app)
     app.include_router(health.router)
     if settings.oidc_issuer:
         app.state.oidc = security_oidc.Provider(settings)
@@ -74,6 +77,7 @@ async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
 
         web.supervisor = Supervisor(web.settings, web.database)
         await run_in_threadpool(web.supervisor.start)
+        web.notaries.start()
     tidying = asyncio.create_task(_tidy(web))
     try:
         yield
@@ -82,6 +86,7 @@ async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
             await tidying
         await web.tailers.stop()
+        await run_in_threadpool(web.notaries.close)
         if web.supervisor is not None:
             await run_in_threadpool(web.supervisor.stop)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
@@ -12,7 +12,11 @@ from databazaar.service.database.connection import Database
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
+from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
+
+if TYPE_CHECKING:
+    from databazaar.service.hub.supervisor import Supervisor
 
 
 @dataclass
@@ -24,7 +28,13 @@ class Web:
     limits: Limits
     counts: Counts
     tailers: Tailers
-    supervisor: Any = None
+    notaries: Notaries
+    supervisor: Supervisor | None = None
+
+    def wake(self) -> None:
+        """Something has changed that the supervisor waits for."""
+        if self.supervisor is not None:
+            self.supervisor.wake()
 
 
 def web_of(request: HTTPConnection) -> Web:

@@ -54,7 +54,7 @@ def metrics(call: Asking) -> str:
 
 def _of_market(web: Web) -> list[str]:
     with web.database.read() as session:
-        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
+        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
         head = session.scalar(select(JournalHead.seq))
         waiting = select(func.count()).where(Outgoing.delivered_at.is_(None), Outgoing.given_up_at.is_(None))
         parcels = session.scalar(waiting)

@@ -29,6 +29,10 @@ PATIENCE = 10.0
 TAKEN = "another hub works {where}: stop that one first, or serve pages beside it without supervising jobs"
 
 
+class TakenError(BazaarError):
+    """Another hub is there already."""
+
+
 class Alone:
     """This process is the one hub, from here until `release`."""
 
@@ -63,7 +67,7 @@ class Alone:
         while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": KEY}):
             if time.monotonic() >= until:
                 connection.close()
-                raise BazaarError(TAKEN.format(where="on this database"))
+                raise TakenError(TAKEN.format(where="on this database"))
             time.sleep(0.1)
         self._connection = connection
 
@@ -82,4 +86,7 @@ class Alone:
 
 def _held(path: Path, where: str) -> FileIO:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return lock(path, TAKEN.format(where=where))
+    try:
+        return lock(path, TAKEN.format(where=where))
+    except BazaarError as taken:
+        raise TakenError(str(taken)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
@@ -13,12 +14,18 @@ from databazaar.service.settings import Settings
 LOADED = [
     "databazaar.config.check",
     "databazaar.config.playing",
+    "databazaar.engines.dual",
+    "databazaar.engines.stacked",
     "databazaar.reports.written",
     "databazaar.runs.closing",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settler",
+    "databazaar.service.notary.answering",
     "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
     "pyarrow.parquet",
+    "safetensors.numpy",
+    "sqlalchemy.dialects.sqlite",
 ]
 """What the server imports before it forks, torch among it. It computes nothing, so that it has no threads to lose."""
 
@@ -42,10 +49,10 @@ class Child:
 
 
 class Children:
-    """Those of one hub that do the same work."""
+    """Those of one hub that do the same work, by which they are named."""
 
-    def __init__(self, settings: Settings, work: Work) -> None:
-        self._settings, self._work = settings, work
+    def __init__(self, name: str, settings: Settings, work: Work) -> None:
+        self._name, self._settings, self._work = name, settings, work
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(LOADED)
         self._alive: dict[str, Child] = {}
@@ -64,8 +71,13 @@ class Children:
     def sentinels(self) -> list[int]:
         return [child.process.sentinel for child in self._alive.values()]
 
+    def get_ready(self) -> None:
+        """Starts the server that forks them, so that it has loaded everything when the first is wanted."""
+        forkserver.ensure_running()
+
     def start(self, job_id: str, rounds: int = 0) -> None:
-        process = self._context.Process(target=self._work, args=(self._settings, job_id), daemon=True)
+        name, args = f"{self._name}-{job_id}", (self._settings, job_id)
+        process = self._context.Process(target=self._work, args=args, name=name, daemon=True)
         process.start()
         self._alive[job_id] = Child(job_id, process, rounds)
 

@@ -13,12 +13,17 @@ from databazaar.service.database.tables import Job
 from databazaar.service.jobs import expected_wait
 from databazaar.service.states import JobState
 
-__all__ = ["expected_wait", "hosted", "next_queued"]
+__all__ = ["expected_wait", "hosted", "is_due", "next_queued"]
 
 
 def hosted(state: JobState) -> ColumnElement[bool]:
     """The jobs in a state whose runs are played here."""
     return and_(Job.state == state, Job.mode == "hosted")
+
+
+def is_due() -> ColumnElement[bool]:
+    """Those in the queue that may start now."""
+    return and_(hosted(JobState.QUEUED), or_(Job.not_before.is_(None), Job.not_before <= now()))
 
 
 def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
@@ -28,10 +33,9 @@ def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
     `last_begun` numbers consumers by when a job of theirs was last started.
     """
     running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
-    due = or_(Job.not_before.is_(None), Job.not_before <= now())
-    waiting = select(Job.id, Job.organisation_id).where(hosted(JobState.QUEUED), due).order_by(Job.created_at, Job.id)
+    waiting = select(Job.id, Job.organisation_id).where(is_due()).order_by(Job.created_at, Job.id)
     first: dict[str, str] = {}
-    for job_id, whose in session.execute(waiting).tuples():
+    for job_id, whose in session.execute(waiting):
         first.setdefault(whose, job_id)
     for whose in sorted(first, key=lambda one: (running[one], last_begun.get(one, -1))):
         held = select(Job).where(Job.id == first[whose], Job.state == JobState.QUEUED)

@@ -36,7 +36,7 @@ OUR_FAULT = 70
 MOST_LOG = 2**20
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The consumer has asked to stop, and a round has just been committed."""
 
 
@@ -140,12 +140,12 @@ def _finish(playing: Playing, teller: Teller, stop: Path) -> None:
     def tell(progress: Progress) -> None:
         teller.tell(progress)
         if stop.exists():
-            raise _Stopped
+            raise _StoppedError
 
     try:
         if not playing.folder.finished:
             playing.settle(tell)
-    except _Stopped:
+    except _StoppedError:
         close_run(playing.folder.path)  # not judged: who stops wants to have the rest back
     else:
         if playing.job.can_be_judged:

@@ -7,12 +7,11 @@ the job's state let it happen once. What is paid comes from the replayed ledger,
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from databazaar.errors import BazaarError
 from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.runs.closing import close_run
@@ -25,8 +24,9 @@ from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.journal.receipts import HubKey, issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 from databazaar.service.members import market
+from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
-from databazaar.service.states import OVER, ContractState, JobState
+from databazaar.service.states import ContractState, JobState
 
 UNSOUND = "the run's ledger does not hold, so nobody is paid until the operator has looked at it: "
 GIVEN_UP = "its runs kept failing"
@@ -41,10 +41,11 @@ class UnsoundError(ServiceError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. Without an audit it was never played. `epsilon` is what providers say that they have spent."""
+    """What a run came to. Without an audit it was never played. `epsilon` is what providers say they have spent."""
 
     audit: Audit | None = None
-    epsilon: dict[str, float] | None = None
+    run_id: str = ""
+    epsilon: dict[str, float] = field(default_factory=dict)
 
     @property
     def pay(self) -> dict[str, int]:
@@ -86,23 +87,30 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
 
 
 def outcome_of(run_folder: Path) -> Outcome:
-    """Closes a run that is open, and audits it. A run without a round has come to nothing."""
+    """Closes a run that is open, and audits it. A run without a round has come to nothing.
+
+    Of a run whose arbiter is its consumer's own, the hub has the ledger and no model.
+    """
     if not run_folder.exists():
         return Outcome()
     folder = RunFolder(run_folder)
+    own = is_notarised(folder)
     if not folder.finished:
-        terms = folder.need_rules()
-        found = None if terms is None else folder.replay(record=False)
-        if found is None or (found.ok and not found.rounds):
+        found = None if folder.need_rules() is None else folder.replay(record=False)
+        if found is None or (found.ok and not found.rounds and not own):
             return Outcome()
         if not found.ok:
             raise UnsoundError(UNSOUND + found.message)
-        close_run(RunFolder(run_folder))
-        folder = RunFolder(run_folder)
-    found = folder.audit()
+        if own:
+            close_notarised(run_folder)
+        else:
+            close_run(folder)
+    found = RunFolder(run_folder).audit()
+    if own and found.ok and not found.rounds:
+        return Outcome()
     if not found.ok or not found.closed:
         raise UnsoundError(UNSOUND + found.message)
-    return Outcome(found, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
+    return Outcome(found, folder.id, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
 
 
 def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> JobState:
@@ -116,7 +124,7 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     for slug, contract in contracts.items():
         if contract.state == ContractState.ACTIVE:
             contract.accesses, contract.paid = outcome.accesses.get(slug, 0), outcome.pay.get(slug, 0)
-            contract.epsilon = (outcome.epsilon or {}).get(slug)
+            contract.epsilon = outcome.epsilon.get(slug)
             pay[journal.earned(session.get_one(Organisation, contract.provider_id).slug)] += contract.paid
     job.paid = pay.total()
     job.fee = -(-job.paid * job.fee_basis_points // BASIS_POINTS)
@@ -140,8 +148,8 @@ def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outco
         return
     terms = outcome.audit.terms
     active = {slug for slug, contract in contracts.items() if contract.state == ContractState.ACTIVE}
-    if terms.budget != job.budget or not set(terms.roster.ids) <= active:
-        raise UnsoundError(UNSOUND + "its budget or its providers are not those of the job")
+    if (outcome.run_id, terms.budget) != (job.id, job.budget) or not set(terms.roster.ids) <= active:
+        raise UnsoundError(UNSOUND + "its id, its budget or its providers are not those of the job")
 
 
 def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:

@@ -15,7 +15,7 @@ import threading
 import time
 from itertools import count
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -25,9 +25,9 @@ from databazaar.service.database.columns import new_id, now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.hub import progress, runner, settler
-from databazaar.service.hub.alone import Alone
+from databazaar.service.hub.alone import Alone, TakenError
 from databazaar.service.hub.children import Child, Children, wait_for
-from databazaar.service.hub.queue import hosted, next_queued
+from databazaar.service.hub.queue import hosted, is_due, next_queued
 from databazaar.service.hub.sweeper import Sweeper
 from databazaar.service.jobs import write_market
 from databazaar.service.jobs.stopping import STOP
@@ -56,8 +56,8 @@ class Supervisor:
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings, self.database = settings, database
         self.id = new_id()
-        self._runners = Children(settings, runner.run)
-        self._settlers = Children(settings, settler.run)
+        self._runners = Children("runner", settings, runner.run)
+        self._settlers = Children("settler", settings, settler.run)
         self._sweeper = Sweeper(settings, database)
         self._alone: Alone | None = None
         self._thread = threading.Thread(target=self._work, name="supervisor", daemon=True)
@@ -80,6 +80,7 @@ class Supervisor:
     def start(self) -> None:
         """Begins to work, in a thread. Where another hub works here, nothing begins."""
         self._alone = Alone(self.settings, self.database)
+        self._runners.get_ready()
         self._thread.start()
         self._sweeper.start()
 
@@ -89,7 +90,7 @@ class Supervisor:
             os.write(self._bell[1], b".")
 
     def stop(self) -> None:
-        """Ends all processes where they are, and puts their jobs back into the queue: the next hub goes on with them."""
+        """Ends all processes where they are, and puts their jobs back into the queue, for the next hub."""
         self._stopping.set()
         self.wake()
         if self._thread.is_alive():
@@ -106,7 +107,7 @@ class Supervisor:
             except SQLAlchemyError as error:
                 log.warning("the database does not answer, and is asked again: %s", type(error).__name__)
                 self._stopping.wait(TICK)
-            except BazaarError as refused:
+            except TakenError as refused:
                 log.error("this hub runs no more jobs: %s", refused)
                 break
             except Exception:
@@ -128,16 +129,24 @@ class Supervisor:
         for child in self._settlers.over():
             self._note_settled(child)
             self._settlers.forget(child)
-        self._look_after_running()
-        self._settle()
-        while len(self._runners) < self.settings.runners and self._begin_next():
-            pass
+        running, settling, waiting = self._look()
+        self._look_after(running)
+        self._settle(settling)
+        while waiting and len(self._runners) < self.settings.runners:
+            waiting = self._begin_next()
 
-    def _look_after_running(self) -> None:
-        """Renews leases, passes on who wants to stop, and puts jobs back into the queue whose processes are lost."""
+    def _look(self) -> tuple[dict[str, bool], list[str], bool]:
+        """The jobs that run, and whether they are to stop; those that are settling; and whether any is to begin."""
         with self.database.read() as session:
-            query = select(Job.id, Job.stop_requested).where(hosted(JobState.RUNNING))
-            running = dict(session.execute(query).tuples().all())
+            ours = select(Job.id, Job.stop_requested).where(hosted(JobState.RUNNING))
+            running = dict(session.execute(ours).all())
+            over = select(Job.id).where(Job.state == JobState.SETTLING).order_by(Job.changed_at)
+            settling = list(session.scalars(over))
+            waiting = session.scalar(select(exists().where(is_due())))
+        return running, settling, bool(waiting)
+
+    def _look_after(self, running: dict[str, bool]) -> None:
+        """Renews leases, passes on who wants to stop, and puts jobs back into the queue whose processes are lost."""
         for job_id, stops in running.items():
             stop = self.settings.job_folder(job_id) / STOP
             if stops and not stop.exists():
@@ -172,7 +181,12 @@ class Supervisor:
                 return True
             job.lease_owner, job.lease_until, job.not_before = self.id, self._lease_end(), None
             enter(session, job, JobState.RUNNING)
-        self._runners.start(job.id, progress.played(self.settings, job.id))
+        try:
+            self._runners.start(job.id, progress.played(self.settings, job.id))
+        except OSError as refused:
+            log.error("no process can be started: %s", refused)
+            with self.database.begin() as session:
+                self._later(session, locked_job(session, job.id), "the hub could not start its runner", False)
         return True
 
     def _prepare(self, session: Session, job: Job) -> bool:
@@ -214,14 +228,12 @@ class Supervisor:
         else:
             enter(session, job, JobState.QUEUED, said)
 
-    def _settle(self) -> None:
-        with self.database.read() as session:
-            settling = session.scalars(select(Job.id).where(Job.state == JobState.SETTLING).order_by(Job.changed_at))
-            due = [job_id for job_id in settling if job_id not in self._settlers]
-        for job_id in due:
+    def _settle(self, settling: list[str]) -> None:
+        for job_id in settling:
             if len(self._settlers) >= max(2, self.settings.runners):
                 break
-            if time.monotonic() >= self._unsettled.get(job_id, (0, 0.0))[1]:
+            due = time.monotonic() >= self._unsettled.get(job_id, (0, 0.0))[1]
+            if due and job_id not in self._settlers:
                 self._settlers.start(job_id)
 
     def _note_settled(self, child: Child) -> None:

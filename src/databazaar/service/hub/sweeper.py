@@ -20,7 +20,7 @@ EVERY, RARELY = 2.0, 60.0
 ANSWERS_FOR = dt.timedelta(days=7)
 """For so long the same Idempotency-Key gets the same answer."""
 TOKENS_FOR = dt.timedelta(days=7)
-"""So long after its end a session or a sign-in link is forgotten; tokens for programs are kept, and shown as expired."""
+"""So long after its end a session or a sign-in link is forgotten; API tokens are kept, and shown as expired."""
 log = logging.getLogger(__name__)
 
 

@@ -112,7 +112,7 @@ def composed(session: Session, settings: Settings, job: Job, sellers: Sequence[S
     return MarketOf(_parsed(whole), whole, links, tuple(sellers))
 
 
-def _spec(spec: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The specification, without anything that is the hub's to say."""
     for section in HUBS:
         if section in spec:
@@ -130,24 +130,21 @@ def _spec(spec: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         raise InvalidError(
             f"payment.kind = {kind!r} does not fit contracts, which fix a price for one access: leave [payment] out"
         )
-    return {name: dict(section) if isinstance(section, Mapping) else section for name, section in spec.items()}
+    return dict(spec)
 
 
-def _whole(
-    spec: dict[str, dict[str, Any]], name: str, buyer: str, currency: Currency, files: Mapping[str, str]
-) -> dict[str, Any]:
-    market, consumer, data = (dict(spec.get(section) or {}) for section in ("market", "consumer", "data"))
+def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, files: Mapping[str, str]) -> dict[str, Any]:
+    market, consumer, data = (spec.get(section, {}) for section in ("market", "consumer", "data"))
+    if not all(isinstance(section, Mapping) for section in (market, consumer, data)):
+        return dict(spec)  # whose faults the parser tells
     own = {"currency": currency.name, "decimals": currency.decimals}
     for setting, value in own.items():
         if market.get(setting, value) != value:
             raise InvalidError(f"market.{setting} = {market[setting]!r} is {value!r} in this market: leave it out")
     market = {"name": name, **market, **own}
-    consumer["name"] = buyer
-    data["holdout"] = files.get("holdout", PLACEHOLDER)
-    if "train" in files:
-        consumer["train"] = files["train"]
-    if "audit" in files:
-        data["audit"] = files["audit"]
+    consumer = {**consumer, "name": buyer, **({"train": files["train"]} if "train" in files else {})}
+    data = {**data, "holdout": files.get("holdout", PLACEHOLDER)}
+    data |= {"audit": files["audit"]} if "audit" in files else {}
     rest = {section: value for section, value in spec.items() if section not in ("market", "consumer", "data")}
     return {"market": market, "consumer": consumer, "data": data, **rest}
 

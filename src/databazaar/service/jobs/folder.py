@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from databazaar.config.toml_text import toml_text
 from databazaar.files import write_whole
 from databazaar.service import files
-from databazaar.service.database.tables import File, Job
+from databazaar.service.database.tables import Job
 from databazaar.service.jobs.composing import market_of
 from databazaar.service.settings import Settings
 
@@ -26,16 +26,16 @@ def write_market(session: Session, settings: Settings, job: Job) -> Path:
     for made in (folder.parent, folder, folder / "data"):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, file in market.links.items():
-        _link(files.path_of(settings, file), folder / name, file)
+        _link(files.path_of(settings, file), folder / name)
     path = folder / MARKET
     write_whole(path, toml_text(market.settings).encode(), mode=0o600)
     return path
 
 
-def _link(kept: Path, name: Path, file: File) -> None:
-    """A second name for a kept file; one that is there is left as it is if it is the same file."""
+def _link(kept: Path, name: Path) -> None:
+    """A second name for a kept file, in place of whatever else has that name."""
     if os.path.lexists(name):
-        if name.samefile(kept):
+        if os.path.samestat(name.lstat(), kept.stat()):
             return
         name.unlink()
     os.link(kept, name)

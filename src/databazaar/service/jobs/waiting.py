@@ -27,7 +27,7 @@ def expected_wait(session: Session, settings: Settings) -> float | None:
         .order_by(func.max(ended.at).desc())
         .limit(RECENT)
     )
-    taken = [(end - start).total_seconds() for start, end in session.execute(pairs).tuples()]
+    taken = [(end - start).total_seconds() for start, end in session.execute(pairs)]
     if not taken:
         return None
     return sum(taken) / len(taken) * (before - settings.runners + 1) / settings.runners

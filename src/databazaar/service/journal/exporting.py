@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -39,7 +39,7 @@ def _lines(session: Session, whole: bool) -> Iterator[str]:
         yield line_of(entry if whole else Hidden(entry.seq, entry.content, entry.hash)) + "\n"
 
 
-def stored(session: Session) -> Iterator[Entry]:
+def stored(session: Session) -> Generator[Entry]:
     """All entries as the database has them, of one moment: in a transaction that may write, writers wait meanwhile.
 
     A posting without its entry comes as an entry without a kind, which no check lets pass.
@@ -49,16 +49,18 @@ def stored(session: Session) -> Iterator[Entry]:
     e, p = JournalEntry.__table__.c, Posting.__table__.c
     fields = select(e.seq, e.kind, e.key, e.job_id, e.at, e.body, e.salt, e.hash).order_by(e.seq)
     parts = select(p.seq, p.account, p.amount).order_by(p.seq)
-    rows = session.execute(fields.execution_options(yield_per=_AT_ONCE))
-    postings = iter(session.execute(parts.execution_options(yield_per=_AT_ONCE)))
-    of, account, amount = next(postings, _NO_MORE)
-    for seq, kind, key, job, at, body, salt, hash in rows:
-        moved = {}
-        while of == seq:
-            moved[account] = amount
-            of, account, amount = next(postings, _NO_MORE)
-        yield Entry(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
-        if of < seq:
-            break
+    streamed = {"yield_per": _AT_ONCE}
+    with (
+        session.execute(fields, execution_options=streamed) as rows,
+        session.execute(parts, execution_options=streamed) as postings,
+    ):
+        rest = iter(postings)
+        of, account, amount = next(rest, _NO_MORE)
+        for seq, kind, key, job, at, body, salt, hash in rows:
+            moved = {}
+            while of == seq:
+                moved[account] = amount
+                of, account, amount = next(rest, _NO_MORE)
+            yield Entry(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
     if of != _NO_MORE[0]:
         yield Entry(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")

@@ -17,6 +17,7 @@ from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Account, Job, JournalEntry, JournalHead, Organisation, Posting
 from databazaar.service.errors import ConflictError, ServiceError
 
+Says = tuple[str, str | None, dict[str, int], dict[str, Any]]
 MOST = 10**18
 """No balance goes further from zero: a column holds 64 bits."""
 
@@ -38,7 +39,7 @@ class Transfer:
     body: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def says(self) -> tuple[Any, ...]:
+    def says(self) -> Says:
         """What a repeated one must say again. The body as it comes back from a database."""
         moved = {account: amount for account, amount in self.postings.items() if amount}
         return self.kind, self.job_id, moved, json.loads(canonical(dict(self.body)))
@@ -66,15 +67,16 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
     """Writes several, in their order, all or none of them: much faster than one by one."""
     head = lock(session)
     known = _known(session, [transfer.key for transfer in transfers])
-    accounts = _accounts(session, {account for transfer in transfers for account in transfer.postings})
+    said = [transfer.says for transfer in transfers]
+    accounts = _accounts(session, {account for _, _, moved, _ in said for account in moved})
     balances = {name: account.balance for name, account in accounts.items()}
     seq, hash, moment = head.seq, head.hash, now()
     answers, new, postings = [], [], []
-    for transfer in transfers:
-        kind, job_id, moved, body = says = transfer.says
+    for transfer, says in zip(transfers, said, strict=True):
+        kind, job_id, moved, body = says
         if transfer.key in known:
-            entry, said = known[transfer.key]
-            if said != says:
+            entry, before = known[transfer.key]
+            if before != says:
                 raise ConflictError(f"{transfer.key} is in the journal with another content: use a key of its own")
             answers.append(entry)
             continue
@@ -103,7 +105,7 @@ def lock(session: Session) -> JournalHead:
     return session.get_one(JournalHead, 1, with_for_update=True, populate_existing=True)
 
 
-def _known(session: Session, keys: Sequence[str]) -> dict[str, tuple[JournalEntry, tuple[Any, ...]]]:
+def _known(session: Session, keys: Sequence[str]) -> dict[str, tuple[JournalEntry, Says]]:
     """What is there under these keys, with what each says."""
     entries = session.scalars(select(JournalEntry).where(JournalEntry.key.in_(keys))).all()
     moved: dict[int, dict[str, int]] = {entry.seq: {} for entry in entries}

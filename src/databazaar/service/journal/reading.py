@@ -62,7 +62,8 @@ def accounts_of(session: Session, caller: Caller) -> Sequence[Account]:
 
 
 def statement(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[Movement]:
-    """What happened on the caller's accounts, the newest first, from before entry `before` on."""
+    """What happened on the caller's accounts, the newest first, from before entry `before` on. Where it ends at `most`,
+    the last entry may have moved more of them."""
     caller.require("read")
     fields = (
         Posting.seq,

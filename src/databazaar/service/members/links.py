@@ -30,6 +30,11 @@ class Signed:
 def issue_link(session: Session, caller: Caller, person_id: str) -> str:
     """A new one-time secret for a person of one's own organisation, or by the operator for anybody. Earlier ones of
     that person hold no longer."""
+    return link_for(session, own_person(session, caller, person_id))
+
+
+def own_person(session: Session, caller: Caller, person_id: str) -> Person:
+    """A colleague, for a person who has signed in; anybody, for the operator."""
     if caller.operates:
         caller.require_operator()
     elif caller.person_id is None:
@@ -37,7 +42,7 @@ def issue_link(session: Session, caller: Caller, person_id: str) -> str:
     person = session.get(Person, person_id)
     if person is None or not (caller.operates or person.organisation_id == caller.organisation_id):
         raise MissingError("there is no such person: look at the list of your people")
-    return link_for(session, person)
+    return person
 
 
 def link_for(session: Session, person: Person) -> str:

@@ -13,7 +13,7 @@ from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
-from databazaar.service.members.links import link_for, revoke_of
+from databazaar.service.members.links import link_for, own_person, revoke_of
 from databazaar.service.wording import slug_of, visible
 
 LONGEST_SLUG, LONGEST_EMAIL = 40, 254
@@ -121,10 +121,7 @@ def people(session: Session, caller: Caller, organisation_id: str | None = None)
 
 def disable_person(session: Session, caller: Caller, person_id: str) -> Person:
     """Shuts one person out, with all their tokens. Nobody shuts themselves out: then nobody might be left."""
-    person = session.get(Person, person_id)
-    if person is None:
-        raise MissingError("there is no such person: look at the list of your people")
-    _theirs(session, caller, person.organisation_id)
+    person = own_person(session, caller, person_id)
     if person.id == caller.person_id:
         raise ConflictError("nobody shuts themselves out: let a colleague do it")
     person.disabled_at = person.disabled_at or now()

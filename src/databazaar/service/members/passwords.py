@@ -61,7 +61,8 @@ def sign_in_vouched(session: Session, email: str) -> Signed:
 
 
 def _by_email(session: Session, email: str) -> Person | None:
-    return session.scalar(select(Person).where(Person.email == email.strip().lower()))
+    email = email.strip().lower()
+    return session.scalar(select(Person).where(Person.email == email)) if email.isprintable() else None
 
 
 def _verified(kept: str, password: str) -> bool:

@@ -38,14 +38,14 @@ class Listing:
 def browse(session: Session, caller: Caller) -> list[Listing]:
     """The open offers that the caller could choose; for the operator all that are open."""
     caller.require("read")
-    rows = session.execute(_listed().order_by(Offer.slug)).tuples()
+    rows = session.execute(_listed().order_by(Offer.slug))
     return [_listing(*row) for row in rows if _shown_to(caller, row[0])]
 
 
 def listing(session: Session, caller: Caller, offer_id: str) -> Listing:
     """One offer as `browse` shows it, by its id or its slug."""
     caller.require("read")
-    row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).tuples().first()
+    row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).first()
     if row is None or not _shown_to(caller, row[0]):
         raise MissingError(NO_OFFER)
     return _listing(*row)
@@ -73,7 +73,8 @@ def _listed() -> Select[Offer, OfferVersion, Organisation]:
 
 
 def _shown_to(caller: Caller, offer: Offer) -> bool:
-    if caller.operates or offer.organisation_id == caller.organisation_id:
+    operates = caller.operates and "operate" in caller.scopes
+    if operates or offer.organisation_id == caller.organisation_id:
         return True
     allowed = offer.policy["consumers"]
     return caller.consumes and (allowed is None or caller.slug in allowed)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from databazaar.service import files
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Offer, OfferVersion
+from databazaar.service.database.tables import Offer, OfferVersion, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.offers.catalogue import NO_OFFER
 from databazaar.service.offers.terms import read_columns, read_policy, refuse_many
@@ -21,6 +21,7 @@ from databazaar.service.settings import Settings
 from databazaar.service.wording import prose, slug_of, visible
 
 LONGEST_SLUG, LONGEST_DESCRIPTION = 60, 4000
+MOST_ROWS = 10**12
 
 
 def make_file_offer(
@@ -65,6 +66,8 @@ def make_site_offer(
     offer = _new(session, caller, name, slug, description, policy, "site", site)
     if site != offer.slug:
         raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
+        raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
     session.flush()
     return offer
@@ -80,10 +83,11 @@ def _new(
     kind: str,
     site: str | None = None,
 ) -> Offer:
-    own = slug if slug.startswith(f"{caller.slug}-") else f"{caller.slug}-{slug}"
+    own = slug_of(slug if slug.startswith(f"{caller.slug}-") else f"{caller.slug}-{slug}", "slug", LONGEST_SLUG)
+    _refuse_anothers(session, caller, own)
     offer = Offer(
         organisation_id=caller.organisation_id,
-        slug=slug_of(own, "slug", LONGEST_SLUG),
+        slug=own,
         name=visible(name, "name"),
         description=prose(description, "description", LONGEST_DESCRIPTION),
         kind=kind,
@@ -96,6 +100,14 @@ def _new(
     except IntegrityError:
         raise ConflictError(f"an offer {own!r} is there already: choose another slug") from None
     return offer
+
+
+def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
+    """With an organisation north and one north-sea, north-sea-sales is the second one's."""
+    parts = slug.split("-")
+    longer = ["-".join(parts[:count]) for count in range(caller.slug.count("-") + 2, len(parts))]
+    if session.scalar(select(Organisation.id).where(Organisation.slug.in_(longer))) is not None:
+        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one")
 
 
 def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:
@@ -140,15 +152,22 @@ def withdraw_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
     return offer
 
 
+def own_offer(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One of the caller's, withdrawn or not."""
+    caller.require("read")
+    return _own(session, caller, offer_id)
+
+
 def _open(session: Session, caller: Caller, offer_id: str) -> Offer:
+    """One that the caller is about to change, held until the transaction ends."""
     caller.require_provider()
-    offer = own_offer(session, caller, offer_id, lock=True)
+    offer = _own(session, caller, offer_id, lock=True)
     if offer.withdrawn_at is not None:
         raise ConflictError(f"the offer {offer.slug} was withdrawn: make a new one")
     return offer
 
 
-def own_offer(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
+def _own(session: Session, caller: Caller, offer_id: str, lock: bool = False) -> Offer:
     query = select(Offer).where(Offer.id == offer_id, Offer.organisation_id == caller.organisation_id)
     query = query.with_for_update().execution_options(populate_existing=True) if lock else query
     offer = session.scalar(query)

@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from databazaar.service.errors import InvalidError
 from databazaar.service.policy import Policy
-from databazaar.service.wording import visible
+from databazaar.service.wording import slug_of, visible
 
 MOST_COLUMNS = 10_000
+MOST_CONSUMERS = 1000
 KINDS = ("number", "date", "category", "text", "empty")
 
 
@@ -21,8 +22,13 @@ def read_policy(given: Policy | Mapping[str, Any], kind: str) -> Policy:
         policy = given if isinstance(given, Policy) else Policy.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "policy"
-        raise InvalidError(f"policy: {place[:60]}: {first['msg']}: correct it") from None
+        setting = ".".join(str(part) for part in first["loc"]) or "policy"
+        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it") from None
+    if policy.consumers is not None:
+        if len(policy.consumers) > MOST_CONSUMERS:
+            raise InvalidError(f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all")
+        for place, consumer in enumerate(policy.consumers):
+            slug_of(consumer, f"policy: consumers[{place}]", 40)
     if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
         raise InvalidError("only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out")
     return policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 
 from databazaar.service.http import events
 from databazaar.service.http.api import (
@@ -16,6 +16,7 @@ from databazaar.service.http.api import (
     journal,
     members,
     offers,
+    own_arbiter,
     queues,
     webhooks,
 )
@@ -31,9 +32,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routers() -> APIRouter:
-    """All of /v1."""
-    router = APIRouter(prefix="/v1", responses=REFUSALS)
-    for module in (members, files, offers, queues, contracts, jobs, events, downloads, cash, journal, webhooks):
-        router.include_router(module.router)
-    return router
+MODULES = (members, files, offers, queues, contracts, jobs, own_arbiter, events, downloads, cash, journal, webhooks)
+
+
+def include(app: FastAPI) -> None:
+    """Adds all of /v1 to the app."""
+    for module in MODULES:
+        app.include_router(module.router, responses=REFUSALS)

@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fastapi import Response
-from sqlalchemy import CursorResult, delete
+from sqlalchemy import delete
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -32,9 +32,7 @@ def claim(session: Session, organisation_id: str, key: str, request: str) -> Ans
     """Takes the key for this transaction, and gives None; or gives what was answered under it before."""
     insert: Any = (postgresql if session.get_bind().dialect.name == "postgresql" else sqlite).insert(Answered)
     taken = insert.values(organisation_id=organisation_id, key=key, request=request, created_at=now())
-    done = session.execute(taken.on_conflict_do_nothing())
-    assert isinstance(done, CursorResult)
-    if done.rowcount == 1:
+    if session.scalar(taken.on_conflict_do_nothing().returning(Answered.key)) is not None:
         return None
     before = session.get(Answered, (organisation_id, key), populate_existing=True)
     if before is None or before.request != request:

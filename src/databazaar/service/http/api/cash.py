@@ -12,7 +12,7 @@ from databazaar.service import cash
 from databazaar.service.http.api.calls import Asking, Doing
 from databazaar.service.http.api.shapes import After, Amount, Asked, Limit, Page, Reason, Shown, paged
 
-router = APIRouter(tags=["money"])
+router = APIRouter(prefix="/v1", tags=["money"])
 MOST = 100_000
 
 

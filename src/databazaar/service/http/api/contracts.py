@@ -12,7 +12,7 @@ from databazaar.service.http.api.calls import Asking, Doing
 from databazaar.service.http.api.shapes import After, Asked, Limit, Page, Reason, Shown, paged
 from databazaar.service.states import ContractState
 
-router = APIRouter(tags=["contracts"])
+router = APIRouter(prefix="/v1", tags=["contracts"])
 
 
 class ContractShown(Shown):

@@ -23,7 +23,7 @@ from databazaar.service.errors import ConflictError, MissingError
 from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.states import OVER, JobState
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"])
 PIECE, IN_MEMORY, LARGEST_PAGE = 2**18, 2**22, 2**28
 LONG_AGO = (2000, 1, 1, 0, 0, 0)
 """The same model gives the same bytes."""

@@ -13,7 +13,7 @@ from databazaar.service.http.api.calls import Asking, Sending, file_of
 from databazaar.service.http.api.shapes import Shown
 from databazaar.service.http.security_bodies import takes_uploads
 
-router = APIRouter(tags=["files"])
+router = APIRouter(prefix="/v1", tags=["files"])
 UPLOAD = {
     "requestBody": {
         "required": True,

@@ -12,9 +12,7 @@ from databazaar.service.http.api.shapes import Asked, Name, Shown
 Role = Literal["holdout", "train", "audit"]
 Spec = Annotated[
     dict[str, Any],
-    Field(
-        description="The sections of market.toml, such as market, data and model, without providers and files."
-    ),
+    Field(description="The sections of market.toml, such as market, data and model, without providers and files."),
 ]
 Files = Annotated[dict[Role, str], Field(description="Ids of uploaded files by their roles.")]
 Offers = Annotated[list[str], Field(max_length=1000, description="Slugs or ids of offers.")]

@@ -27,7 +27,7 @@ from databazaar.service.http.api.shapes import After, Limit, Page, paged
 from databazaar.service.http.security_bodies import takes_uploads
 from databazaar.service.hub import progress
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"])
 MOST_ROUNDS = 10_000
 MARKET_FORM = {
     "requestBody": {
@@ -79,7 +79,8 @@ def draft_from_market(call: Sending) -> Response:
 
     def deed(session: Session) -> Job:
         posted = jobs.from_market_toml(text_of(call.form, "market"))
-        kept = _kept(session, call, posted.files)
+        mode = text_of(call.form, "mode", "hosted")
+        kept = {} if mode == "own" else _kept(session, call, posted.files)
         return jobs.draft(
             session,
             call.caller,
@@ -88,7 +89,7 @@ def draft_from_market(call: Sending) -> Response:
             spec=posted.spec,
             files=kept,
             offers=posted.offers,
-            mode=text_of(call.form, "mode", "hosted"),
+            mode=mode,
         )
 
     return _done(call, deed, 201, late=True)
@@ -123,13 +124,17 @@ def quote_job(job_id: str, call: Asking) -> QuoteShown:
 @router.post("/jobs/{job_id}/fund", response_model=JobDetail)
 def fund_job(job_id: str, call: Doing) -> Response:
     """Locks the budget and the fee on it. A hosted job is queued at once."""
-    return _done(call, lambda session: jobs.fund(session, call.caller, job_id))
+    response = _done(call, lambda session: jobs.fund(session, call.caller, job_id))
+    call.web.wake()
+    return response
 
 
 @router.post("/jobs/{job_id}/stop", response_model=JobDetail)
 def stop_job(job_id: str, call: Doing) -> Response:
     """Ends the job after the round under way; the rest of the money comes back."""
-    return _done(call, lambda session: jobs.stop(session, call.caller, call.settings, job_id))
+    response = _done(call, lambda session: jobs.stop(session, call.caller, call.settings, job_id))
+    call.web.wake()
+    return response
 
 
 @router.post("/jobs/{job_id}/withdraw", response_model=JobDetail)

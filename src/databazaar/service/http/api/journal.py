@@ -16,7 +16,7 @@ from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
 from databazaar.service.http.context import InWeb
 from databazaar.service.journal import receipts as signing
 
-router = APIRouter(tags=["journal"])
+router = APIRouter(prefix="/v1", tags=["journal"])
 Before = Annotated[int | None, Query(ge=0, description="The `next` of the page before.")]
 LINES = 500
 

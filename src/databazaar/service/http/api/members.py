@@ -14,7 +14,7 @@ from databazaar.service.caller import Scope
 from databazaar.service.http.api.calls import Asking, Call, Doing
 from databazaar.service.http.api.shapes import After, Asked, Limit, Name, Page, Shown, paged
 
-router = APIRouter(tags=["members"])
+router = APIRouter(prefix="/v1", tags=["members"])
 Email = Annotated[str, Field(min_length=3, max_length=254)]
 
 

@@ -13,7 +13,7 @@ from databazaar.service.http.api.calls import Asking, Doing
 from databazaar.service.http.api.shapes import After, Asked, Limit, Name, Page, Shown, paged
 from databazaar.service.policy import Policy
 
-router = APIRouter(tags=["offers"])
+router = APIRouter(prefix="/v1", tags=["offers"])
 Slug = Annotated[str, Field(min_length=1, max_length=60, description="The offer's id in ledgers; it never changes.")]
 Description = Annotated[str, Field(max_length=4000)]
 

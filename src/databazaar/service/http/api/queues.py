@@ -8,7 +8,7 @@ from databazaar.service import queues
 from databazaar.service.http.api.calls import Asking
 from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
 
-router = APIRouter(tags=["offers"])
+router = APIRouter(prefix="/v1", tags=["offers"])
 
 
 class QueueShown(Shown):

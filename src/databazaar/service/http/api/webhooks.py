@@ -13,7 +13,7 @@ from databazaar.service import outbox
 from databazaar.service.http.api.calls import Asking, Doing
 from databazaar.service.http.api.shapes import After, Asked, Limit, Page, Shown, paged
 
-router = APIRouter(tags=["webhooks"])
+router = APIRouter(prefix="/v1", tags=["webhooks"])
 
 
 class WebhookShown(Shown):

@@ -1,0 +1,102 @@
+"""The tables as the migrations make them, on both databases."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import DatabaseError
+
+from databazaar.errors import BazaarError
+from databazaar.service import journal
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Table
+from databazaar.service.database.upgrading import current, downgrade, is_current, newest, require_current, upgrade
+from small_books import deposit, join
+
+
+def differences(database: Database) -> list[object]:
+    with database.engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), Table.metadata))
+
+
+def test_the_migrated_tables_are_those_of_the_code(database: Database) -> None:
+    assert is_current(database) and current(database) == newest()
+    require_current(database)
+    assert differences(database) == []
+    with database.read() as session:
+        assert session.execute(text("SELECT seq, hash FROM journal_head")).all() == [(-1, "0" * 64)]
+        assert session.execute(text("SELECT name FROM accounts ORDER BY name")).scalars().all() == ["fees", "outside"]
+        assert journal.audit(session).ok
+
+
+def test_there_and_back_again(database: Database) -> None:
+    downgrade(database)
+    assert current(database) is None
+    assert inspect(database.engine).get_table_names() == ["alembic_version"]
+    with pytest.raises(BazaarError, match="has no tables of a hub yet: `bazaar serve upgrade` makes them"):
+        require_current(database)
+    assert upgrade(database) == upgrade(database) == newest()
+    assert differences(database) == []
+    with database.begin() as session:
+        join(session, "acme")
+        deposit(session, "acme", 5, "1")
+    with pytest.raises(DatabaseError, match="append-only"), database.begin() as session:
+        session.execute(text("DELETE FROM journal_postings"))
+
+
+def test_a_newer_database_is_left_alone(sqlite_database: Database) -> None:
+    with sqlite_database.begin() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(BazaarError, match="at version 9999, which this databazaar does not know: install the newer"):
+        require_current(sqlite_database)
+    with pytest.raises(BazaarError, match=r"cannot be brought to version head .*9999.*: is it a newer"):
+        upgrade(sqlite_database)
+
+
+def test_an_older_database_is_refused_with_the_remedy(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("databazaar.service.database.upgrading.newest", lambda: "0002")
+    with pytest.raises(BazaarError, match=r"at version 0001 and this databazaar needs 0002.*`bazaar serve upgrade`"):
+        require_current(sqlite_database)
+
+
+def test_the_database_itself_keeps_the_journal(database: Database) -> None:
+    with database.begin() as session:
+        join(session, "acme")
+        deposit(session, "acme", 5, "1")
+    changes = [
+        "UPDATE {} SET seq = seq + 1",
+        "DELETE FROM {}",
+        *([] if database.is_sqlite else ["TRUNCATE {} CASCADE"]),
+    ]
+    for change in changes:
+        for table in ("journal_entries", "journal_postings"):
+            with pytest.raises(DatabaseError, match="is append-only"), database.begin() as session:
+                session.execute(text(change.format(table)))
+    with database.read() as session:
+        assert journal.audit(session).entries == 1
+
+
+def test_whoever_only_reads_sees_one_moment(database: Database) -> None:
+    with database.begin() as session:
+        join(session, "acme")
+    with database.read() as reader:
+        assert journal.balance(reader, "cash:acme") == 0
+        with database.begin() as writer:
+            deposit(writer, "acme", 5, "1")
+        assert journal.balance(reader, "cash:acme") == 0 and journal.audit(reader).entries == 0
+    with database.read() as reader:
+        assert journal.balance(reader, "cash:acme") == 5
+
+
+def test_hubs_that_upgrade_at_once_queue(database: Database) -> None:
+    downgrade(database)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: upgrade(database), range(4))) == [newest()] * 4
+    assert differences(database) == []

@@ -1,0 +1,175 @@
+"""With a receipt a provider proves that history was rewritten, without the hub and without its database."""
+
+from __future__ import annotations
+
+import datetime as dt
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databazaar.client.journal import Entry, Hidden, read_journal, sealed
+from databazaar.client.receipts import FIELDS
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.ledger.chain import GENESIS
+from databazaar.service import journal
+from databazaar.service.database.columns import now
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Contract, Offer, OfferVersion
+from databazaar.service.errors import MissingError
+from databazaar.service.journal.receipts import HubKey, issue, receipts_of, rewritten, verify
+from databazaar.service.settings import Settings
+from small_books import RUN_HEAD, close, deposit, fund, join, new_job
+
+Made = tuple[dict[str, Any], HubKey, Path]
+
+
+@pytest.fixture
+def made(sqlite_database: Database, settings: Settings, tmp_path: Path) -> Made:
+    """A receipt of 60 for job j1, the hub's key, and the journal as the operator exports it; more was posted since."""
+    key, path = HubKey.of(settings), tmp_path / "journal.jsonl"
+    with sqlite_database.begin() as session:
+        acme, bank = join(session, "acme", consumes=True), join(session, "bank", provides=True)
+        deposit(session, "acme", 200, "1")
+        new_job(session, acme, "j1")
+        fund(session, "acme", "j1", 100)
+        terms = {"organisation_id": bank.organisation_id, "policy": {}, "kind": "file"}
+        offer = Offer(id="o1", slug="bank-loans", name="Loans", **terms)
+        session.add(offer)
+        session.flush()
+        version = OfferVersion(id="v1", offer_id="o1", number=1, digest="cd" * 32, columns=[])
+        session.add(version)
+        session.flush()
+        sides = {"consumer_id": acme.organisation_id, "provider_id": bank.organisation_id}
+        later = now() + dt.timedelta(days=1)
+        contract = Contract(job_id="j1", offer_id="o1", version_id="v1", price=2, terms={}, expires_at=later, **sides)
+        contract.accesses, contract.paid = 30, 60
+        session.add(contract)
+        session.flush()
+        entry = close(session, "acme", "j1", 100, {"bank": 60})
+        receipt = issue(session, key, contract, entry, market="Fair", run_head=RUN_HEAD)
+        assert issue(session, key, contract, entry, market="Fair", run_head=RUN_HEAD) is receipt
+        deposit(session, "acme", 1, "2")
+        assert receipts_of(session, bank) == receipts_of(session, bank, contract.id) == [receipt]
+        assert receipts_of(session, acme) == []
+        with pytest.raises(MissingError, match="no receipt of that contract"):
+            receipts_of(session, acme, contract.id)
+        journal.export(session, path)
+    return {"body": receipt.body, "signature": receipt.signature}, key, path
+
+
+def test_a_receipt_says_what_was_paid_and_for_what(made: Made) -> None:
+    receipt, key, path = made
+    body = verify(receipt, key.public, read_journal(path))
+    assert tuple(body) == FIELDS
+    told = {name: body[name] for name in ("market", "provider", "job", "offer", "accesses", "paid", "journal_seq")}
+    assert tuple(told.values()) == ("Fair", "bank", "j1", "bank-loans", 30, 60, 2)
+    assert (body["version"], body["run_head"]) == ("cd" * 32, RUN_HEAD)
+    assert rewritten([receipt], read_journal(path), {"j1": RUN_HEAD, "j2": "other"}) == []
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_changed_receipt_is_none(made: Made, field: str) -> None:
+    receipt, key, _ = made
+    value = receipt["body"][field]
+    changed = value + 1 if isinstance(value, int) else value + "0"
+    with pytest.raises(LedgerError, match="was not signed with that key"):
+        verify({**receipt, "body": {**receipt["body"], field: changed}}, key.public)
+
+
+def test_what_is_no_receipt(made: Made, tmp_path: Path) -> None:
+    receipt, key, _ = made
+    other = HubKey.of(Settings(home=tmp_path / "other")).public
+    partial = {"paid": 7}
+    odd: list[tuple[Any, str]] = [
+        (receipt, other),
+        (receipt, "zz"),
+        ({}, key.public),
+        ({**receipt, "signature": "00"}, key.public),
+        ({**receipt, "body": None}, key.public),
+        ({"body": partial, "signature": key.sign(partial)}, key.public),
+        ({"body": (body := {**receipt["body"], "paid": -1}), "signature": key.sign(body)}, key.public),
+    ]
+    for bad, public in odd:
+        with pytest.raises(LedgerError, match="was not signed with that key"):
+            verify(bad, public)
+
+
+def entries_of(path: Path) -> list[Entry]:
+    return [entry for entry in read_journal(path) if isinstance(entry, Entry)]
+
+
+def sealed_anew(entries: list[Entry]) -> list[Entry]:
+    head, anew = GENESIS, []
+    for entry in entries:
+        head = sealed(head, entry.content)
+        anew.append(entry._replace(hash=head))
+    return anew
+
+
+def test_a_rewritten_journal_is_shown_to_be_one(made: Made) -> None:
+    """The operator changes a deposit of long ago and seals everything anew: no chain breaks, and the receipt tells."""
+    receipt, key, path = made
+    entries = entries_of(path)
+    assert sealed_anew(entries) == entries
+    forged = sealed_anew([entries[0]._replace(postings={"outside": -300, "cash:acme": 300}), *entries[1:]])
+    sentence = "entry 2 (close:j1) is not the one that was signed for job j1: the journal was rewritten"
+    assert rewritten([receipt], forged) == [sentence]
+    with pytest.raises(LedgerError, match="the journal was rewritten"):
+        verify(receipt, key.public, forged)
+    hidden = [Hidden(entry.seq, entry.content, entry.hash) for entry in entries]
+    assert rewritten([receipt], hidden) == []
+    forgery = [Hidden(entry.seq, entry.content, entry.hash) for entry in forged]
+    assert rewritten([receipt], forgery) == [sentence.replace(" (close:j1)", "")]
+
+
+def test_a_journal_that_was_put_back(made: Made) -> None:
+    receipt, _, path = made
+    short = entries_of(path)[:2]
+    assert rewritten([receipt], short) == ["the journal ends before entry 2, which was signed for job j1"]
+
+
+def test_another_run_was_settled_than_the_one_that_is_shown(made: Made) -> None:
+    receipt, _, path = made
+    (fault,) = rewritten([receipt], read_journal(path), {"j1": "other"})
+    assert fault == f"the run of job j1 has the head other, and {RUN_HEAD} was signed: it was rewritten"
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"job": "j7"}, "entry 2 (close:j1) does not close job j7, which the receipt says"),
+        ({"run_head": "other"}, "entry 2 (close:j1) names another head of the run of job j1 than the receipt"),
+        ({"paid": 61}, "entry 2 (close:j1) pays bank less than the 61 of the receipt"),
+    ],
+)
+def test_a_hub_that_signs_something_else_than_it_writes(made: Made, changed: dict[str, Any], sentence: str) -> None:
+    receipt, key, path = made
+    body = {**receipt["body"], **changed}
+    lie = {"body": body, "signature": key.sign(body)}
+    assert rewritten([lie], read_journal(path)) == [sentence]
+
+
+def test_the_key_is_made_once_and_is_its_owners(settings: Settings) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        keys = list(pool.map(lambda _: HubKey.of(settings).public, range(8)))
+    assert len(set(keys)) == 1 and len(keys[0]) == 64
+    path = settings.keys / "signing.pem"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(settings.keys.stat().st_mode) == 0o700
+    for content in ("no key", path.read_text().replace("MC4", "MC5")):
+        path.write_text(content)
+        with pytest.raises(BazaarError, match=r"signing.pem is no key of a hub: put its copy back"):
+            HubKey.of(settings)
+
+
+def test_another_sort_of_key_is_none_of_a_hub(settings: Settings) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    settings.keys.mkdir(parents=True)
+    (settings.keys / "signing.pem").write_bytes(X25519PrivateKey.generate().private_bytes(*form))
+    with pytest.raises(BazaarError, match="is no key of a hub"):
+        HubKey.of(settings)

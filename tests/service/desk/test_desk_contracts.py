@@ -1,0 +1,180 @@
+"""Contracts: what policies decide by themselves, what people decide, and who is told what."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from databazaar.service import contracts, jobs, offers
+from databazaar.service.contracts import Needs
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Contract, Job
+from databazaar.service.errors import ConflictError
+from desk_market import SPEC, DeskMarket, table
+
+
+def submitted(market: DeskMarket, session: Session, *chosen: str, **spec: Any) -> Job:
+    holdout = market.upload(session, "buyer", table(9, 80))
+    given: dict[str, Any] = {"spec": {**SPEC, **spec}, "files": {"holdout": holdout}, "offers": chosen}
+    job = jobs.draft(session, market["buyer"], market.settings, name="Late parcels", **given)
+    return jobs.submit(session, market["buyer"], market.settings, job.id)
+
+
+def test_what_policies_decide_at_once(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        small.offer(session, "north", 2, "trees", models=["mlp", "cnn"])
+        small.offer(session, "south", 3, "short", most_rows=31)
+        small.offer(session, "south", 4, "enough", most_rows=32)
+        job = submitted(small, session, "north-sales", "north-trees", "south-short", "south-enough")
+        found = {view.offer: (view.state, view.reason) for view in contracts.own_contracts(session, small["buyer"])}
+    assert (job.state, job.reason) == ("agreed", "2 of 4 providers agreed")
+    assert found["north-sales"] == found["south-enough"] == ("agreed", "")
+    assert found["north-trees"] == (
+        "refused",
+        "the provider does not allow model.kind = 'logistic': use mlp or cnn",
+    )
+    assert found["south-short"] == (
+        "refused",
+        "an ask goes through 32 rows, and the provider allows 31: lower oracle.steps, oracle.epochs or "
+        "oracle.batch_size",
+    )
+
+
+def test_where_nobody_agrees_the_job_has_failed(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        only = small.offer(session, "north", 1)
+        small.offer(session, "south", 2, models=["mlp"])
+        holdout = small.upload(session, "buyer", table(9, 80))
+        given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-sales", "south-sales"]}
+        job = jobs.draft(session, small["buyer"], small.settings, name="Late", spec=SPEC, **given)
+        more = small.offer(session, "south", 3, "more")
+        jobs.change(session, small["buyer"], small.settings, job.id, offers=[*job.offers, more.id])
+        offers.change_policy(session, small["north"], only.id, {"price": 5, "consumers": ["rival"]})
+        offers.withdraw_offer(session, small["south"], more.id)
+        jobs.submit(session, small["buyer"], small.settings, job.id)
+    assert job.state == "failed"
+    assert job.reason == (
+        "nobody agreed: the offer is not open any more: choose another one; "
+        "the provider allows other consumers only: ask it, or choose another offer; "
+        "the provider does not allow model.kind = 'logistic': use mlp"
+    )
+
+
+def test_what_a_provider_is_asked_and_decides(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.offer(session, "north", 1, approval="by hand", consumers=["buyer", "rival"])
+        small.offer(session, "south", 2, approval="by hand")
+        job = submitted(small, session, "north-sales", "south-sales")
+        assert job.state == "submitted"
+        (asked,) = contracts.requests(session, small["north"])
+        assert (asked.consumer_name, asked.job_name, asked.model) == ("Buyer", "Late parcels", "logistic")
+        assert not {"budget", "escrow", "spec"} & set(vars(asked))
+        (theirs,) = [view for view in contracts.own_contracts(session, small["buyer"]) if view.provider == "north"]
+        assert theirs == contracts.own_contract(session, small["buyer"], asked.id)
+        assert "consumers" not in theirs.terms and asked.terms["consumers"] == ["buyer", "rival"]
+        contracts.decide(session, small["north"], asked.id, True)
+        assert job.state == "submitted" and contracts.requests(session, small["north"]) == []
+        (asked,) = contracts.requests(session, small["south"])
+        contracts.decide(session, small["south"], asked.id, False, " not this month ")
+        assert (job.state, job.reason) == ("agreed", "1 of 2 providers agreed")
+        assert contracts.own_contract(session, small["buyer"], asked.id).reason == "not this month"
+        with pytest.raises(ConflictError, match="refused already"):
+            contracts.decide(session, small["south"], asked.id, True)
+
+
+def test_two_who_decide_at_once_end_in_one_decision(market: DeskMarket) -> None:
+    with market.database.begin() as session:
+        market.offer(session, "north", 1, approval="by hand")
+        job = submitted(market, session, "north-sales")
+        (asked,) = contracts.requests(session, market["north"])
+    barrier, decided = threading.Barrier(2), []
+
+    def decide(agree: bool) -> None:
+        barrier.wait()
+        try:
+            with market.database.begin() as session:
+                contracts.decide(session, market["north"], asked.id, agree)
+            decided.append(agree)
+        except ConflictError:
+            pass
+
+    threads = [threading.Thread(target=decide, args=(agree,)) for agree in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with market.database.read() as session:
+        assert len(decided) == 1
+        state = "agreed" if decided[0] else "refused"
+        assert contracts.own_contract(session, market["north"], asked.id).state == state
+        events = [event.state for event in jobs.events_of(session, market["buyer"], job.id)]
+        assert events == ["draft", "submitted", "agreed" if decided[0] else "failed"]
+
+
+def test_time_to_decide_ends(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.offer(session, "north", 1, approval="by hand", days_to_decide=3)
+        job = submitted(small, session, "north-sales")
+        (asked,) = contracts.requests(session, small["north"])
+        assert asked.expires_at - asked.requested_at >= dt.timedelta(days=3) - dt.timedelta(seconds=9)
+        assert contracts.expire_due(session) == 0
+        session.execute(update(Contract).values(expires_at=now()))
+        session.expire_all()
+        with pytest.raises(ConflictError, match="time to decide"):
+            contracts.decide(session, small["north"], asked.id, True)
+        assert contracts.expire_due(session) == 1
+        assert contracts.own_contract(session, small["north"], asked.id).state == "expired"
+        assert (job.state, job.reason) == ("failed", "nobody agreed: the provider did not decide in time")
+        assert contracts.expire_due(session) == 0
+
+
+def test_a_contract_pins_version_price_and_terms(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        offer = small.offer(session, "north", 1, most_accesses=7)
+        job = submitted(small, session, "north-sales")
+        offers.change_policy(session, small["north"], offer.id, {"price": 50, "approval": "automatic"})
+        file_id = small.upload(session, "north", table(2))
+        offers.new_version(session, small["north"], small.settings, offer.id, file_id)
+        offers.withdraw_offer(session, small["north"], offer.id)
+        (view,) = contracts.own_contracts(session, small["north"], job.id)
+        assert (view.version, view.price, view.terms["most_accesses"]) == (1, 5, 7)
+        text = jobs.write_market(session, small.settings, job).read_text()
+        kept = small.settings.job_folder(job.id) / "data" / "north-sales.csv"
+    assert 'price = "0.05"' in text and "most_accesses = 7" in text
+    assert kept.read_bytes() == table(1)
+
+
+@settings(max_examples=30)
+@given(
+    rows=st.integers(1, 300),
+    batch_size=st.integers(1, 64),
+    steps=st.integers(1, 20),
+    epochs=st.integers(1, 5),
+    kind=st.sampled_from(["local-sgd", "stochastic-gradient", "full-gradient"]),
+)
+def test_the_rows_of_an_ask_are_those_that_the_oracle_uses(
+    rows: int, batch_size: int, steps: int, epochs: int, kind: str
+) -> None:
+    from databazaar.learning.oracles import FullGradient, LocalSGD, StochasticGradient
+
+    oracle = {"kind": kind, "batch_size": batch_size, "steps": steps, "epochs": epochs}
+    oracles: dict[str, Any] = {
+        "local-sgd": LocalSGD(batch_size=batch_size, steps=steps, epochs=epochs),
+        "stochastic-gradient": StochasticGradient(batch_size),
+        "full-gradient": FullGradient(),
+    }
+    used = int((oracles[kind].batches(rows, key=1) >= 0).sum())
+    needs = Needs("mlp", oracle)
+    counted, most = needs.rows(rows), needs.rows(None)
+    assert counted is not None and counted >= used
+    if kind != "local-sgd" or rows % batch_size == 0:
+        assert counted == used
+    assert most is None if kind == "full-gradient" else most is not None and most >= counted

@@ -1,0 +1,126 @@
+"""Uploads: bounded, whole, private, and nothing that is no table."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar.service import files
+from databazaar.service.errors import InvalidError
+from desk_market import DeskMarket, table
+
+
+def parquet(content: bytes) -> bytes:
+    frame, out = pd.read_csv(io.BytesIO(content)), io.BytesIO()
+    frame.to_parquet(out)
+    return out.getvalue()
+
+
+def kept_in(market: DeskMarket) -> list[Path]:
+    return [path for path in market.settings.files.rglob("*") if path.is_file()]
+
+
+def test_a_table_is_kept_under_its_hash_whatever_it_is_called(small: DeskMarket) -> None:
+    contents = {".csv": table(1), ".csv.gz": gzip.compress(table(1)), ".parquet": parquet(table(1))}
+    for suffix, content in contents.items():
+        with small.database.begin() as session:
+            file = files.keep(session, small["north"], small.settings, "../photo.jpg", io.BytesIO(content))
+            again = files.keep(session, small["south"], small.settings, "other.bin", io.BytesIO(content))
+        assert (file.name, file.suffix, file.size) == ("photo.jpg", suffix, len(content))
+        assert file.digest == again.digest == hashlib.sha256(content).hexdigest() and file.id != again.id
+        path = files.path_of(small.settings, file)
+        assert path.read_bytes() == content
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        for folder in (path.parent, small.settings.files, small.settings.home):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert [column["name"] for column in files.columns_of(path)] == ["distance", "weight", "vehicle", "late"]
+    assert len(kept_in(small)) == 3
+
+
+NO_TABLES = [
+    (b"", "t.csv: the file is empty"),
+    (b"a,b\n", "t.csv: the file has the columns 'a', 'b' but no rows"),
+    (b"a,a\n1,2\n", "t.csv: the column 'a' appears more than once"),
+    (b"\0\1\2\3", "t.csv: the file cannot be read"),
+    (b"PAR1 nothing of the kind PAR1", "t.csv: the file cannot be read as .parquet"),
+    (b"\x1f\x8bnothing", "t.csv: the file cannot be read as .csv.gz"),
+]
+
+
+def test_what_is_no_table_is_not_kept(small: DeskMarket) -> None:
+    for content, said in NO_TABLES:
+        with pytest.raises(InvalidError, match=said), small.database.begin() as session:
+            files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(content))
+    assert kept_in(small) == []
+
+
+def test_no_more_is_read_than_a_file_may_have(small: DeskMarket) -> None:
+    class Endless:
+        read_so_far = 0
+
+        def read(self, size: int, /) -> bytes:
+            self.read_so_far += size
+            return b"x" * size
+
+    endless, settings = Endless(), replace(small.settings, most_upload=3 * files.PIECE)
+    with pytest.raises(InvalidError, match="3,145,728 bytes"), small.database.begin() as session:
+        files.keep(session, small["north"], settings, "t.csv", endless)
+    assert endless.read_so_far == 4 * files.PIECE
+    assert kept_in(small) == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_and_old_drafts_go(small: DeskMarket) -> None:
+    class Broken:
+        def read(self, size: int, /) -> bytes:
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError), small.database.begin() as session:
+        files.keep(session, small["north"], small.settings, "t.csv", Broken())
+    assert kept_in(small) == []
+    drafts = small.settings.files / "drafts"
+    for name, age in (("old", 2 * files.STALE), ("new", 0.0)):
+        (drafts / name).write_bytes(b"")
+        os.utime(drafts / name, (time.time() - age,) * 2)
+    with small.database.begin() as session:
+        small.upload(session, "north", table(1))
+    assert [path.name for path in drafts.iterdir()] == ["new"]
+
+
+def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
+    secrets = ["Gwendolyn", "Aberystwyth", "31337.5", "1987-06-05"]
+    rows = "\n".join(
+        f"{'Gwendolyn' if n % 2 else 'Aberystwyth'},31337.5,1987-06-{n % 28 + 1:02},n{n},," for n in range(400)
+    )
+    with small.database.begin() as session:
+        file_id = small.upload(session, "north", f"city,pay,born,who,gone,odd\n{rows}\n1,2,x,3,,\n".encode())
+        path = files.path_of(small.settings, files.own_file(session, small["north"], file_id))
+    outline = files.outline(path)
+    assert outline.rows == 401
+    kinds = {column["name"]: column["kind"] for column in outline.columns}
+    assert kinds == {
+        "city": "category",
+        "pay": "number",
+        "born": "text",
+        "who": "text",
+        "gone": "empty",
+        "odd": "empty",
+    }
+    assert not any(secret in repr(outline) for secret in secrets)
+
+
+@settings(max_examples=40)
+@given(st.text())
+def test_names_are_shown_safely(name: str) -> None:
+    shown = files.shown_name(name)
+    assert shown and shown.isprintable() and len(shown) <= 200 and "/" not in shown and "\\" not in shown

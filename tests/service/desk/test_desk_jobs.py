@@ -1,0 +1,286 @@
+"""Jobs: drafts that are checked, quotes, escrow, stopping and withdrawing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from databazaar.service import contracts, jobs, journal, members, offers
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Job, JobEvent
+from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.lives import enter_contract
+from databazaar.service.states import ContractState, JobState
+from desk_market import SPEC, DeskMarket, table
+
+
+def drafted(market: DeskMarket, session: Session, *chosen: str, **given: Any) -> Job:
+    files = given.pop("files", None)
+    if files is None:
+        files = {"holdout": market.upload(session, "buyer", table(9, 80))}
+    given = {"name": "Late parcels", "spec": SPEC, "files": files, "offers": chosen, **given}
+    return jobs.draft(session, market["buyer"], market.settings, **given)
+
+
+def agreed(market: DeskMarket, session: Session, **given: Any) -> Job:
+    """A job whose one provider has agreed."""
+    try:
+        offers.listing(session, market["buyer"], "north-sales")
+    except MissingError:
+        market.offer(session, "north", 1)
+    job = drafted(market, session, "north-sales", **given)
+    return jobs.submit(session, market["buyer"], market.settings, job.id)
+
+
+def spec(section: str, **settings: Any) -> dict[str, Any]:
+    return {**SPEC, section: {**SPEC.get(section, {}), **settings}}
+
+
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    ({"spec": spec("market", budget="0.001")}, "job: market.budget = '0.001' is not an amount with at most 2 decimals"),
+    ({"spec": spec("market", budget="0.05")}, "cannot pay for one round of per_round = 2"),
+    ({"spec": spec("market", per_round=0)}, "job: market.per_round = 0"),
+    ({"spec": spec("market", seed=2**5000)}, "market.seed has more digits"),
+    ({"spec": spec("market", color="red")}, "job: market.color"),
+    ({"spec": spec("market", currency="USD")}, "market.currency = 'USD' is 'EUR' in this market"),
+    ({"spec": spec("market", name="x")}, "market.name is the market's to write"),
+    ({"spec": spec("data", holdout="/etc/passwd")}, "data.holdout is the market's to write"),
+    ({"spec": spec("data", audit="/etc/passwd")}, "data.audit is a share"),
+    ({"spec": spec("consumer", train="/etc/passwd")}, "consumer.train is a share"),
+    ({"spec": spec("consumer", name="rival")}, "consumer.name is the market's"),
+    ({"spec": spec("model", kind="linear")}, "is for regression"),
+    ({"spec": spec("payment", kind="price-per-row")}, "fix a price for one access"),
+    ({"spec": {**SPEC, "ledger": {"url": "postgresql://x"}}}, "ledger is the market's to write"),
+    ({"spec": {**SPEC, "engine": {"kind": "loop"}}}, "engine is the market's to write"),
+    ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write"),
+    ({"spec": {**SPEC, "providers": []}}, "providers is the market's to write"),
+    ({"spec": {**SPEC, "market": 7}}, "job: market"),
+    ({"spec": {}}, "job: market.budget is missing"),
+    ({"offers": []}, "providers is empty"),
+    ({"offers": ["north-sales", "north-sales"]}, "chosen twice"),
+    ({"offers": ["north-sales"] * 1001}, "at most 1,000 offers"),
+    ({"files": {}}, "the hold-out is missing"),
+    ({"files": {"test": "x"}}, "'test' is no role"),
+    ({"mode": "cloud"}, "must be hosted or own"),
+    ({"mode": "own"}, "keeps its files"),
+    ({"name": "\x1b"}, "name must be visible"),
+]
+
+
+def test_the_faults_of_a_draft_are_told_in_market_tomls_words(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        holdout = {"holdout": small.upload(session, "buyer", table(9, 80))}
+    for changed, said in UNFIT:
+        with pytest.raises(InvalidError, match=said), small.database.begin() as session:
+            drafted(small, session, **{"offers": ["north-sales"], "files": holdout, **changed})
+    with small.database.read() as session:
+        assert jobs.own_jobs(session, small["buyer"]) == []
+
+
+def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:
+    buyer, hub = small["buyer"], small.settings
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        small.offer(session, "south", 2)
+        job = drafted(small, session, "north-sales")
+        assert (job.state, job.budget) == ("draft", 40)
+        jobs.change(session, buyer, hub, job.id, name="Other", offers=["south-sales"])
+        jobs.change(session, buyer, hub, job.id, spec=spec("market", budget="1.00"))
+        assert (job.name, job.budget) == ("Other", 100)
+        with pytest.raises(InvalidError):
+            jobs.change(session, buyer, hub, job.id, name="Bad", spec=spec("market", budget="-1"))
+        assert (job.name, job.budget) == ("Other", 100)
+        jobs.submit(session, buyer, hub, job.id)
+        with pytest.raises(ConflictError, match="agreed"):
+            jobs.change(session, buyer, hub, job.id, name="Late")
+        with pytest.raises(ConflictError, match="agreed"):
+            jobs.submit(session, buyer, hub, job.id)
+        assert [view.offer for view in contracts.own_contracts(session, buyer)] == ["south-sales"]
+
+
+def test_tables_that_do_not_fit_are_found_before_anybody_is_asked(small: DeskMarket) -> None:
+    cases = [
+        (b"distance,weight\n1,2\n3,4\n", "holdout.csv: "),
+        (table(9, 80).replace(b"weight", b"height"), "the offer north-sales has no column 'height'"),
+    ]
+    for content, said in cases:
+        with pytest.raises(InvalidError, match=said) as fault, small.database.begin() as session:
+            small.offer(session, "north", 1)
+            holdout = small.upload(session, "buyer", content, "holdout.csv")
+            job = drafted(small, session, "north-sales", files={"holdout": holdout})
+            jobs.submit(session, small["buyer"], small.settings, job.id)
+        assert str(small.settings.home) not in str(fault.value)
+
+
+def test_offers_at_the_hub_and_sites_do_not_mix(small: DeskMarket) -> None:
+    hub = replace(small.settings, federation=Path("/srv/federation"))
+    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+    columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
+        with pytest.raises(InvalidError, match="not both"):
+            drafted(small, session, "north-sales", "south-ward")
+        with pytest.raises(InvalidError, match="no federation any more"):
+            drafted(small, session, "south-ward")
+
+
+def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) -> None:
+    buyer, hub = small["buyer"], replace(small.settings, runners=1)
+    with small.database.begin() as session:
+        small.offer(session, "north", 1, price=7)
+        small.offer(session, "south", 2, approval="by hand")
+        members.set_fee(session, small["hub"], 250)
+        small.pay_in(session, "buyer", 1000)
+        job = drafted(small, session, "north-sales", "south-sales")
+        quote = jobs.quote(session, buyer, hub, job.id)
+        assert (quote.budget, quote.most_fee, quote.escrow, quote.wait) == (40, 1, 41, 0.0)
+        assert {outlook.id: outlook.price for outlook in quote.quote.providers} == {"north-sales": 7, "south-sales": 5}
+        assert quote.to_dict()["quote"]["rounds"]["most"] == quote.quote.rounds.most == 8
+        jobs.submit(session, buyer, hub, job.id)
+        (asked,) = contracts.requests(session, small["south"])
+        contracts.decide(session, small["south"], asked.id, False)
+        quote = jobs.quote(session, buyer, hub, job.id)
+        assert [outlook.id for outlook in quote.quote.providers] == ["north-sales"]
+        jobs.fund(session, buyer, job.id)
+        with pytest.raises(ConflictError, match="not funded yet"):
+            jobs.quote(session, buyer, hub, job.id)
+        assert jobs.expected_wait(session, hub) is None
+        assert jobs.expected_wait(session, replace(hub, runners=2)) == 0.0
+
+
+def test_the_wait_is_what_jobs_before_have_taken(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.pay_in(session, "buyer", 1000)
+        for seconds in (10, 30):
+            job = agreed(small, session)
+            begun = now() - dt.timedelta(hours=1)
+            for number, (state, at) in enumerate((("running", 0), ("settling", seconds)), 10):
+                moment = begun + dt.timedelta(seconds=at)
+                session.add(JobEvent(job_id=job.id, number=number, state=state, at=moment))
+        for _ in range(3):
+            jobs.fund(session, small["buyer"], agreed(small, session).id)
+        assert jobs.expected_wait(session, replace(small.settings, runners=2)) == pytest.approx(20.0)
+
+
+def test_funding_locks_all_of_it_and_fixes_the_fee(market: DeskMarket) -> None:
+    with market.database.begin() as session:
+        members.set_fee(session, market["hub"], 100)
+        job = agreed(market, session)
+        with pytest.raises(ConflictError, match=r"deposit 0\.41 EUR more"):
+            jobs.fund(session, market["buyer"], job.id)
+        market.pay_in(session, "buyer", 100)
+        jobs.fund(session, market["buyer"], job.id)
+        members.set_fee(session, market["hub"], 500)
+        assert (job.state, job.escrow, job.fee_basis_points) == ("queued", 41, 100)
+        assert journal.balance(session, journal.escrow(job.id)) == 41
+        assert journal.balance(session, journal.cash("buyer")) == 59
+        assert {view.state for view in contracts.own_contracts(session, market["buyer"])} == {"active"}
+        with pytest.raises(ConflictError, match="only one that is agreed"):
+            jobs.fund(session, market["buyer"], job.id)
+        assert journal.audit(session).ok
+
+
+def test_money_is_locked_once_whoever_funds_at_once(market: DeskMarket) -> None:
+    with market.database.begin() as session:
+        market.pay_in(session, "buyer", 60)
+        both = [agreed(market, session).id for _ in range(2)]
+    barrier, outcomes = threading.Barrier(4), []
+
+    def fund(job_id: str) -> None:
+        barrier.wait()
+        try:
+            with market.database.begin() as session:
+                jobs.fund(session, market["buyer"], job_id)
+            outcomes.append("funded")
+        except ConflictError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=fund, args=(job_id,)) for job_id in both * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["funded", "refused", "refused", "refused"]
+    with market.database.read() as session:
+        assert journal.balance(session, journal.cash("buyer")) == 20
+        assert sorted(job.state for job in jobs.own_jobs(session, market["buyer"])) == ["agreed", "queued"]
+
+
+def test_stopping(small: DeskMarket) -> None:
+    buyer, hub = small["buyer"], small.settings
+    with small.database.begin() as session:
+        small.pay_in(session, "buyer", 1000)
+        queued, running = (jobs.fund(session, buyer, agreed(small, session).id) for _ in range(2))
+        own = agreed(small, session, mode="own", files={})
+        with pytest.raises(ConflictError, match="only one that is funded"):
+            jobs.stop(session, buyer, hub, own.id)
+        jobs.fund(session, buyer, own.id)
+        assert own.state == "funded"
+        jobs.enter(session, running, JobState.RUNNING)
+        for job in (queued, own, running, running):
+            jobs.stop(session, buyer, hub, job.id)
+        assert (queued.state, own.state, running.state) == ("settling", "settling", "running")
+        assert all(job.stop_requested for job in (queued, own, running))
+        assert [event.detail for event in jobs.events_of(session, buyer, running.id, 5)][1:] == [
+            "the consumer asked to stop"
+        ]
+    assert (hub.job_folder(running.id) / "stop").read_bytes() == b""
+
+
+def test_withdrawing(small: DeskMarket) -> None:
+    def waiting(session: Session) -> Job:
+        job = drafted(small, session, "south-sales", "north-sales")
+        return jobs.submit(session, small["buyer"], small.settings, job.id)
+
+    makes: list[Callable[[Session], Job]] = [lambda s: drafted(small, s, "north-sales"), waiting]
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        small.offer(session, "south", 2, approval="by hand")
+        makes.append(lambda s: agreed(small, s))
+        for make in makes:
+            job = make(session)
+            jobs.withdraw(session, small["buyer"], job.id)
+            assert job.state == "refunded"
+        assert {view.state for view in contracts.own_contracts(session, small["buyer"])} == {"ended"}
+        assert contracts.requests(session, small["south"]) == []
+        with pytest.raises(ConflictError, match="stop it"):
+            jobs.withdraw(session, small["buyer"], job.id)
+
+
+def test_a_consumer_is_told_no_value_of_a_providers_table(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.pay_in(session, "buyer", 1000)
+        job = jobs.fund(session, small["buyer"], agreed(small, session).id)
+        fault = "attempt 1 failed: provider 'north-sales': data/north-sales.csv: row 7 holds 'Gwendolyn'\nand more"
+        event = jobs.enter(session, job, JobState.SETTLING, fault)
+        assert event.detail == job.reason
+        assert job.reason.endswith("provider 'north-sales': its table does not fit this job: leave its offer out")
+
+
+def test_the_hub_needs_no_torch_to_quote() -> None:
+    code = "import sys, databazaar.service.jobs, databazaar.config.quote; print({'torch', 'pandas'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_only_states_that_may_follow_are_entered(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        job = agreed(small, session)
+        with pytest.raises(ConflictError, match="agreed and cannot become running"):
+            jobs.enter(session, job, JobState.RUNNING)
+        (contract,) = jobs.contracts_of(session, job)
+        with pytest.raises(ConflictError, match="cannot become refused"):
+            enter_contract(session, contract, ContractState.REFUSED)
+        with pytest.raises(MissingError):
+            jobs.locked_job(session, "0" * 32)
