@@ -6,7 +6,7 @@ It is made with the deeds that everybody uses, so what is there has come about a
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -39,11 +39,10 @@ SPECS: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class DemoLink:
-    """A one-time secret that signs in as somebody."""
+    """Who one can be in the demo, and the one-time link that signs in as them."""
 
-    role: str
-    organisation: str
-    secret: str
+    who: str
+    link: str = field(repr=False)
 
 
 def make_demo(settings: Settings, database: Database) -> list[DemoLink]:
@@ -55,7 +54,7 @@ def make_demo(settings: Settings, database: Database) -> list[DemoLink]:
         if market is None:
             _make(session, settings)
     with database.begin() as session:
-        return _links(session)
+        return _links(session, settings.address)
 
 
 def _make(session: Session, settings: Settings) -> None:
@@ -118,7 +117,7 @@ def _csv(frame: pd.DataFrame) -> io.BytesIO:
     return io.BytesIO(frame.to_csv(index=False).encode())
 
 
-def _links(session: Session) -> list[DemoLink]:
+def _links(session: Session, address: str) -> list[DemoLink]:
     """For the operator, every consumer, the provider that is paid most and the one that is asked by hand."""
     operator = session.scalars(select(Organisation).where(Organisation.slug == OPERATOR[1])).one()
     caller = Caller.of(operator)
@@ -129,5 +128,6 @@ def _links(session: Session) -> list[DemoLink]:
         organisation = session.scalars(select(Organisation).where(Organisation.slug == slug)).one()
         person = session.scalars(select(Person).where(Person.organisation_id == organisation.id)).first()
         if person is not None:
-            found.append(DemoLink(role, organisation.name, members.issue_link(session, caller, person.id)))
+            secret = members.issue_link(session, caller, person.id)
+            found.append(DemoLink(f"{organisation.name}, {role}", f"{address}/join#{secret}"))
     return found
