@@ -1,6 +1,6 @@
 """Many kill points over three concurrent jobs of a hub, on SQLite and on PostgreSQL:
 
-    python scripts/service_faults.py [--points 200] [--each 8] [--seed 0] [--database sqlite|postgresql]
+    python scripts/service_faults.py [--points 200] [--each 12] [--seed 0] [--database sqlite|postgresql]
 
 `--each` points are played in one market, one after the other; then it must come to the models and ledgers of the same
 jobs from the shell, with books that sum to zero and every access paid once. Prints a table, and ends with 1 if a point
@@ -101,7 +101,7 @@ def table(found: dict[str, list[Struck]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill points over three concurrent jobs of a hub.")
     parser.add_argument("--points", type=int, default=200, help="in all, half of them on each database")
-    parser.add_argument("--each", type=int, default=8, help="in one market")
+    parser.add_argument("--each", type=int, default=12, help="in one market")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), help="on this one alone")
     args = parser.parse_args()

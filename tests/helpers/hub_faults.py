@@ -19,10 +19,21 @@ from pathlib import Path
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.progress import played
 from databazaar.service.settings import Settings
+from databazaar.service.states import OVER
 from hub_market import SPECS, Hub, HubMarket, hub_market, kill_worker, outcome_of_run, worker_of, wrong_with_books
 from postgres import Server
 
 NAMES = tuple(SPECS)
+PHASES = (
+    "hub statement",
+    "runner time",
+    "database time",
+    "hub time",
+    "forkserver round",
+    "runner round",
+    "runner statement",
+)
+"""What can come while the jobs run, in this order; then files are written, and then they are settled."""
 FILES = ("run.json", "summary.json", "worth.json", "statement.csv", "report.html")
 
 
@@ -42,6 +53,13 @@ class Point:
             else f"{self.what} at {FILES[self.number]}"
         )
 
+    @property
+    def phase(self) -> tuple[int, int]:
+        """In which order points come in a market."""
+        name = f"{self.what} {self.when}"
+        late = len(PHASES) + (self.what == "settler")
+        return PHASES.index(name) if name in PHASES else late, self.number
+
 
 def points(count: int, database: str, seed: int = 0) -> list[Point]:
     """So many points, spread over everything that can be killed."""
@@ -56,13 +74,13 @@ def points(count: int, database: str, seed: int = 0) -> list[Point]:
             Point("hub", "statement", rng.randint(1, 60), job),
             Point("runner", "file", rng.randrange(len(FILES)), job),
             Point("settler", "statement", rng.randint(1, 45), job),
-            Point("hub", "time", rng.randint(0, 1500), job),
-            Point("database", "time", rng.randint(0, 1500), job)
+            Point("hub", "time", rng.randint(0, 600), job),
+            Point("database", "time", rng.randint(0, 600), job)
             if database == "postgresql"
-            else Point("runner", "time", rng.randint(0, 1500), job),
+            else Point("runner", "time", rng.randint(0, 600), job),
             Point("forkserver", "round", rng.randint(1, 20), job)
             if place % 3 == 0
-            else Point("runner", "time", rng.randint(0, 1500), job),
+            else Point("runner", "time", rng.randint(0, 600), job),
         ]
         found.append(kinds[place % len(kinds)])
     return found
@@ -102,7 +120,7 @@ class Stage:
         market.settings.home.mkdir(parents=True, exist_ok=True)
         struck = []
         with _hubs(market.settings, log) as hubs:
-            for point in points:
+            for point in sorted(points, key=lambda point: point.phase):
                 struck.append(Struck(point, _Strike(market, hubs, point, self.server).come()))
             market.wait(lambda: _alive(hubs) and market.over(), "it did not come to its end")
             assert hubs.hub.stop() == 0, log.read_text()
@@ -164,16 +182,25 @@ class _Strike:
         return self._strike()
 
     def _until(self, moment: Callable[[], bool]) -> bool:
-        over = False
+        """Whether the moment has come before the point's job was over."""
+        come = False
 
-        def come() -> bool:
-            nonlocal over
+        def ended() -> bool:
+            nonlocal come
             _alive(self.hubs)
-            over = moment() is False and self.market.over()
-            return over or moment()
+            come = moment()
+            return come or self._too_late()
 
-        self.market.wait(come, f"{self.point} did not come")
-        return not over
+        self.market.wait(ended, f"{self.point} did not come")
+        return come
+
+    def _too_late(self) -> bool:
+        """Whether what is to be killed has done all that it has to do."""
+        if self.point.what == "runner":
+            states = self.market.states()
+            mine = [states[self.market.jobs[self.point.job]]] if self.point.when != "statement" else states.values()
+            return all(state in ("settling", *OVER) for state in mine)
+        return self.market.over()
 
     def _moment(self) -> Callable[[], bool]:
         settings, job_id = self.market.settings, self.market.jobs[self.point.job]
@@ -182,8 +209,14 @@ class _Strike:
         if self.point.when == "file":
             path = settings.run_folder(job_id) / FILES[self.point.number]
             return path.exists
-        end = time.monotonic() + self.point.number / 1000
-        return lambda: time.monotonic() > end
+        began: list[float] = []
+
+        def late_enough() -> bool:
+            if worker_of(settings, job_id) is not None:
+                began.append(time.monotonic())
+            return bool(began) and time.monotonic() > began[0] + self.point.number / 1000
+
+        return late_enough
 
     def _strike(self) -> bool:
         settings, job_id = self.market.settings, self.market.jobs[self.point.job]

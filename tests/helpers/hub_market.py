@@ -69,7 +69,7 @@ class HubMarket:
 
     def states(self) -> dict[str, str]:
         with self.database.read() as session:
-            return dict(session.execute(select(Job.id, Job.state)).tuples().all())
+            return dict(session.execute(select(Job.id, Job.state)).all())
 
     def job(self, name: str) -> Job:
         with self.database.read() as session:
@@ -150,13 +150,18 @@ class Hub:
         """kill -9; whether it was alive."""
         alive = self.process.poll() is None
         self.process.kill()
-        self.process.communicate()
+        self._gone()
         return alive
 
     def stop(self) -> int:
+        """As the operator stops it; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode
+        return self._gone()
+
+    def _gone(self) -> int:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager

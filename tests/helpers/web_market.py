@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 from sqlalchemy import update
@@ -35,8 +35,10 @@ def ENDLESS() -> Limits:  # noqa: N802
     return Limits(*(Buckets(per_second=1e9, burst=1e9) for _ in range(4)))
 
 
-MakeMarket = Callable[[str], "WebMarket"]
-"""A new market on SQLite or PostgreSQL."""
+class MakeMarket(Protocol):
+    """A new market on SQLite or PostgreSQL, with settings that differ from the usual ones."""
+
+    def __call__(self, kind: str, **settings: Any) -> WebMarket: ...
 
 
 @dataclass
@@ -142,11 +144,15 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         made.ids["shy offer"] = desk.offer(session, "south", seed=1, approval="by hand").id
         made.ids["holdout"] = desk.upload(session, "buyer", table(9), "holdout.csv")
         made.ids["north's file"] = desk.upload(session, "north", table(3))
-        named = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
+        named: Any = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
         made.ids["job"] = jobs.draft(session, buyer, settings, name="Delays", offers=[made.ids["offer"]], **named).id
         asked = jobs.draft(session, buyer, settings, name="Asked", offers=[made.ids["shy offer"]], **named)
         jobs.submit(session, buyer, settings, asked.id)
         made.ids["asked job"] = asked.id
+        own = jobs.draft(
+            session, buyer, settings, name="Own", spec=SPEC, files={}, offers=[made.ids["offer"]], mode="own"
+        )
+        made.ids["own job"] = own.id
         made.ids["contract"] = contracts.own_contracts(session, buyer, asked.id)[0].id
         made.ids["webhook"] = outbox.add_webhook(session, buyer, "https://buyer.example/hook")[0].id
         made.ids["cash"] = cash.request_deposit(session, buyer, settings, 100_000).id

@@ -44,6 +44,7 @@ class Row:
         return {} if self.body is None else {"json": _filled(self.body, market.ids)}
 
     def at(self, path: str, market: WebMarket) -> str:
+        path = f"{path}?provider=north" if path.endswith("/ask") else path
         return path.format(**{name: market.ids.get(value, value) for name, value in self.path.items()})
 
     def ask(self, market: WebMarket, route: tuple[str, str], **given: Any) -> Any:
@@ -75,6 +76,9 @@ def _of_operator(path: dict[str, str] | None = None, body: dict[str, Any] | None
 
 PUBLIC = {("GET", "/healthz"), ("GET", "/v1/key"), ("GET", "/v1/openapi.json")}
 """Anybody may ask for these."""
+OWN_KEY = {("POST", "/v1/jobs/{job_id}/entries"), ("POST", "/v1/jobs/{job_id}/ask")}
+"""What an own arbiter sends is its own key: these take no other."""
+ENTRY = [0, "open", None, None, None, None, {}, "0" * 64]
 OFFER = {"name": "Sales", "slug": "more", "policy": policy()}
 RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/metrics"): _of_operator(),
@@ -147,6 +151,11 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/v1/jobs/{job_id}/statement.json"): _of_job(job="asked job"),
     ("GET", "/v1/jobs/{job_id}/statement.csv"): _of_job(job="asked job"),
     ("GET", "/v1/jobs/{job_id}/report.html"): _of_job(job="asked job"),
+    ("GET", "/v1/jobs/{job_id}/market"): _of_job("jobs", "own job"),
+    ("GET", "/v1/jobs/{job_id}/entries"): _of_job("jobs", "own job"),
+    ("POST", "/v1/jobs/{job_id}/entries"): _of_job("jobs", "own job", {"entries": [ENTRY]}),
+    ("POST", "/v1/jobs/{job_id}/ask"): _of_job("jobs", "own job"),
+    ("GET", "/v1/jobs/{job_id}/connected"): _of_job("jobs", "own job"),
     ("GET", "/v1/cash"): Row("buyer"),
     ("POST", "/v1/deposits"): Row("buyer", "money", body={"amount": 500}),
     ("POST", "/v1/payouts"): Row("north", "money", body={"amount": 500}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ def make_market(make_url: Callable[[str], str], tmp_path_factory: pytest.TempPat
     """One of everything, on a new database."""
     made: list[Database] = []
 
-    def make(kind: str) -> WebMarket:
+    def make(kind: str, **settings: Any) -> WebMarket:
         made.append(Database(make_url(kind)))
-        return web_market(made[-1], Settings(home=tmp_path_factory.mktemp("hub")))
+        return web_market(made[-1], Settings(home=tmp_path_factory.mktemp("hub"), **settings))
 
     yield make
     for database in made:

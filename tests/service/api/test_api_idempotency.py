@@ -12,9 +12,9 @@ from databazaar.service.database.tables import Answered, CashRecord
 from databazaar.service.http.api.answering import KEPT_FOR, REPEATED, forget_old
 from databazaar.service.http.security_callers import CSRF_HEADER, cookie_name, csrf_token
 from web_market import MakeMarket, WebMarket
-from web_rights import RIGHTS, Row
+from web_rights import OWN_KEY, RIGHTS, Row
 
-POSTS = [(route, row) for route, row in RIGHTS.items() if route[0] == "POST"]
+POSTS = [(route, row) for route, row in RIGHTS.items() if route[0] == "POST" and route not in OWN_KEY]
 NAMES = [route[1] for route, _ in POSTS]
 
 

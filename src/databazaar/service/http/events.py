@@ -51,7 +51,7 @@ async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> Asyn
             changed = tailed.changed
             over = tailed.over
             async for event in _new_rounds(tailed, since):
-                since = event["id"]
+                since = int(event["id"])
                 yield event
             if tailed.state != told:
                 told = tailed.state
@@ -73,7 +73,7 @@ async def _new_rounds(tailed: Tailed, since: int) -> AsyncIterator[dict[str, Any
         since, texts = tailed.after(since, BATCH)
         if not texts:
             return
-        yield {"event": "rounds", "id": since, "data": f'{{"rounds":[{",".join(texts)}]}}'}
+        yield {"event": "rounds", "id": str(since), "data": f'{{"rounds":[{",".join(texts)}]}}'}
 
 
 def _may_see(call: Call, job_id: str) -> None:

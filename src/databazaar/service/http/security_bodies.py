@@ -16,8 +16,8 @@ FORM = 64 * 1024
 
 
 def takes_uploads(endpoint: F) -> F:
-    """Marks an endpoint that files are sent to: `most_upload` bounds it, and not `most_body`. It must ask for its
-    caller before it reads the form."""
+    """Marks an endpoint that files are sent to: once its caller is known, `most_upload` bounds it, and not `most_body`.
+    So it reads its body itself, after it has asked for the caller: what FastAPI reads for it comes before."""
     endpoint.takes_uploads = True  # type: ignore[attr-defined]
     return endpoint
 
@@ -48,8 +48,8 @@ class BoundedBodies:
         await self.app(scope, counted, send)
 
     def _most(self, scope: Scope) -> int:
-        """Known once the request has found its endpoint; nothing reads a body before."""
-        large = getattr(scope.get("endpoint"), "takes_uploads", False)
+        """Known once the request has found its endpoint, and its caller; nobody unknown sends more than a little."""
+        large = getattr(scope.get("endpoint"), "takes_uploads", False) and scope.get("state", {}).get("organisation")
         return self.settings.most_upload + FORM if large else self.settings.most_body
 
 

@@ -100,6 +100,7 @@ async def require_csrf(request: Request, secret: str) -> None:
     if given is None and request.headers.get("content-type", "").startswith(FORMS):
         given = (await request.form()).get(CSRF_FIELD)
     if not isinstance(given, str) or not hmac.compare_digest(given.encode(), csrf_token(secret).encode()):
+        await request.close()  # and the files of its form
         raise DeniedError("this form is not of your session: load the page again, then send it again")
 
 

@@ -100,8 +100,7 @@ class Provider:
         return claims
 
     def _client(self) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it would have us use a package that is not httpx
+        with warnings.catch_warnings(record=True):  # it would have us use another package than httpx
             from authlib.integrations.httpx_client import OAuth2Client
 
             return OAuth2Client(

@@ -35,7 +35,7 @@ def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
     running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
     waiting = select(Job.id, Job.organisation_id).where(is_due()).order_by(Job.created_at, Job.id)
     first: dict[str, str] = {}
-    for job_id, whose in session.execute(waiting).tuples():
+    for job_id, whose in session.execute(waiting):
         first.setdefault(whose, job_id)
     for whose in sorted(first, key=lambda one: (running[one], last_begun.get(one, -1))):
         held = select(Job).where(Job.id == first[whose], Job.state == JobState.QUEUED)

@@ -139,7 +139,7 @@ class Supervisor:
         """The jobs that run, and whether they are to stop; those that are settling; and whether any is to begin."""
         with self.database.read() as session:
             ours = select(Job.id, Job.stop_requested).where(hosted(JobState.RUNNING))
-            running = dict(session.execute(ours).tuples().all())
+            running = dict(session.execute(ours).all())
             over = select(Job.id).where(Job.state == JobState.SETTLING).order_by(Job.changed_at)
             settling = list(session.scalars(over))
             waiting = session.scalar(select(exists().where(is_due())))

@@ -20,8 +20,7 @@ LONGEST_DAYS = 365
 
 
 def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) -> Caller:
-    """Whose token this is, if it holds at this moment and its organisation is not suspended. A program is no person,
-    whoever has issued its token."""
+    """Whose token this is, if it holds at this moment and its organisation is not suspended."""
     token = session.scalar(select(Token).where(Token.digest == digest_of(secret), Token.kind == kind))
     organisation = session.get(Organisation, token.organisation_id) if token is not None else None
     if token is None or organisation is None or not _holds(session, token, organisation):
@@ -29,7 +28,7 @@ def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) ->
         raise UnknownCallerError(f"this token is unknown, has expired or was revoked: {again}")
     if kind == "session":
         return Caller.of(organisation, person_id=token.person_id, token_id=token.id)
-    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)
+    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)  # a program, whoever has made it
 
 
 def _holds(session: Session, token: Token, organisation: Organisation) -> bool:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from databazaar.service.http.api.calls import Asking
@@ -21,6 +22,8 @@ from databazaar.service.notary.run import MOST_ENTRIES
 router = APIRouter(prefix="/v1", tags=["own arbiter"])
 BYTES = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 MOST_ASKED = 1000
+_ENTRIES = {"type": "object", "required": ["entries"], "properties": {"entries": {"type": "array", "items": {}}}}
+ENTRIES = {"requestBody": {"required": True, "content": {"application/json": {"schema": _ENTRIES}}}}
 
 
 class SendEntries(Asked):
@@ -60,9 +63,17 @@ def standing(job_id: str, call: Asking) -> StandingShown:
     return _shown(call.web.notaries.standing(call.caller, job_id))
 
 
-@router.post("/jobs/{job_id}/entries", response_model=StandingShown)
+async def _sent(request: Request, call: Asking) -> SendEntries:
+    """The body, which may be long: it is read once the caller is known."""
+    try:
+        return SendEntries.model_validate_json(await request.body())
+    except ValidationError as fault:
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in fault.errors()]) from None
+
+
+@router.post("/jobs/{job_id}/entries", response_model=StandingShown, openapi_extra=ENTRIES)
 @takes_uploads
-def send_entries(job_id: str, asked: SendEntries, call: Asking) -> StandingShown:
+def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> StandingShown:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
     found = call.web.notaries.take(call.caller, job_id, entries_of(asked.entries))

@@ -1,0 +1,176 @@
+"""Settling: what a run's ledger says is paid, the rest goes back, once, whatever is repeated."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from databazaar.config.jobs import market_job
+from databazaar.config.playing import begun
+from databazaar.market.run import Progress
+from databazaar.runs.folder import RunFolder
+from databazaar.service import jobs, journal, members
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Contract, Job, Receipt
+from databazaar.service.errors import ConflictError, DeniedError
+from databazaar.service.hub import settler
+from databazaar.service.hub.settling import UNSOUND, UnsoundError, outcome_of, refund_unsound, settle
+from databazaar.service.journal.receipts import HubKey, verify
+from databazaar.service.lives import enter
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+from hub_market import HubMarket, hub_market, wrong_with_books
+
+
+class _EnoughError(Exception):
+    pass
+
+
+@pytest.fixture
+def market(database: Database, settings: Settings) -> Iterator[HubMarket]:
+    """One funded job, with a fee of 2.5 %."""
+    made = hub_market(database, settings, ())
+    with database.begin() as session:
+        members.set_fee(session, made.desk["hub"], 250)
+    made.add("plain")
+    return made
+
+
+def play(market: HubMarket, rounds: int | None, name: str = "plain") -> None:
+    """Plays the job's run as a runner does, to its end or until it is broken off, and has it settled."""
+
+    def tell(progress: Progress) -> None:
+        if progress.round == rounds:
+            raise _EnoughError
+
+    with market.database.begin() as session:
+        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
+    with begun(market_job(path), market.run(name), id=market.jobs[name]) as playing, suppress(_EnoughError):
+        playing.settle(tell if rounds else None)
+    to_settling(market, name)
+
+
+def to_settling(market: HubMarket, name: str = "plain", stopped: bool = False) -> None:
+    with market.database.begin() as session:
+        job = session.get_one(Job, market.jobs[name])
+        job.stop_requested = stopped
+        enter(session, job, JobState.RUNNING)
+        enter(session, job, JobState.SETTLING, "given up after 5 attempts: it was killed")
+
+
+def balances(market: HubMarket) -> dict[str, int]:
+    names = ("cash:buyer", "earned:north", "earned:south", "fees", journal.escrow(market.jobs["plain"]))
+    with market.database.read() as session:
+        return {name.partition(":")[0]: 0 for name in names} | {
+            name: journal.balance(session, name) for name in names
+        }
+
+
+def test_a_run_that_ended_is_paid_as_its_ledger_says(market: HubMarket) -> None:
+    play(market, None)
+    assert settle(market.database, market.settings, market.jobs["plain"]) == JobState.SETTLED
+    before = balances(market)
+    assert settle(market.database, market.settings, market.jobs["plain"]) == JobState.SETTLED  # nothing happens twice
+    assert balances(market) == before and wrong_with_books(market) is None
+    job, report = market.job("plain"), RunFolder(market.run("plain")).report()
+    assert (job.paid, job.fee) == (report.spent, -(-report.spent * 250 // 10_000)) and job.paid > 0
+    assert (job.run_head, job.model_hash, job.reason) == (report.ledger_head, report.model_hash, report.message)
+    assert before["fees"] == job.fee and before["cash:buyer"] == 100_000 - job.paid - job.fee
+    with market.database.read() as session:
+        contracts = session.scalars(select(Contract)).all()
+        receipts = session.scalars(select(Receipt)).all()
+    key = HubKey.of(market.settings).public
+    assert {c.paid: c.accesses for c in contracts} == {p.paid: p.accesses for p in report.payouts}
+    assert len(receipts) == 2 and all(verify({"body": r.body, "signature": r.signature}, key) for r in receipts)
+    assert {receipt.body["run_head"] for receipt in receipts} == {report.ledger_head}
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_open_run_is_closed_and_its_posts_are_paid(market: HubMarket, stopped: bool) -> None:
+    play(market, 3)
+    with market.database.begin() as session:
+        session.get_one(Job, market.jobs["plain"]).stop_requested = stopped
+    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    job = market.job("plain")
+    assert job.state == ("settled" if stopped else "failed")
+    assert 0 < job.paid < job.budget and job.refunded == job.escrow - job.paid - (job.fee or 0)
+    assert job.reason.startswith("the consumer closed" if stopped else "given up after 5") or stopped
+    assert wrong_with_books(market) is None and RunFolder(market.run("plain")).audit().ok
+    assert (market.run("plain") / "report.html").exists()
+
+
+def test_without_a_round_all_goes_back(market: HubMarket) -> None:
+    to_settling(market, stopped=True)
+    assert settle(market.database, market.settings, market.jobs["plain"]) == JobState.REFUNDED
+    job = market.job("plain")
+    assert (job.paid, job.fee, job.refunded) == (0, 0, job.escrow) and "before the first round" in job.reason
+    assert wrong_with_books(market) is None and balances(market)["cash:buyer"] == 100_000
+
+
+def test_a_run_that_never_began_and_was_given_up_has_failed(market: HubMarket) -> None:
+    with market.database.begin() as session:
+        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs["plain"]))
+    job = market_job(path)
+    RunFolder.create(market.run("plain"), {**job.recipe, "id": market.jobs["plain"]})
+    to_settling(market)
+    assert settler.attempt(market.settings, market.jobs["plain"]) == 0
+    assert market.job("plain").state == "failed" and wrong_with_books(market) is None
+
+
+def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(market: HubMarket) -> None:
+    play(market, None)
+    ledger = market.run("plain") / "ledger.sqlite"
+    whole = ledger.read_bytes()
+    ledger.write_bytes(whole.replace(b'"utility"', b'"utilitx"', 1))
+    job_id, operator = market.jobs["plain"], market.desk["hub"]
+    for _ in range(2):
+        assert settler.attempt(market.settings, job_id) == UnsoundError.exit_code
+    job = market.job("plain")
+    assert job.state == "settling" and job.reason.startswith(UNSOUND)
+    assert balances(market)[journal.escrow(job_id)] == job.escrow
+    with market.database.read() as session:
+        told = jobs.events_of(session, market.caller("plain"), job_id)
+    assert sum(event.detail.startswith(UNSOUND) for event in told) == 1
+    with market.database.begin() as session, pytest.raises(DeniedError):
+        refund_unsound(session, market.desk["buyer"], job_id)
+    ledger.write_bytes(whole)  # the operator has found the copy
+    assert settler.attempt(market.settings, job_id) == 0
+    assert market.job("plain").state == "settled" and wrong_with_books(market) is None
+    with market.database.begin() as session, pytest.raises(ConflictError, match="others settle themselves"):
+        refund_unsound(session, operator, job_id)
+
+
+def test_the_operator_refunds_a_ledger_that_is_lost(market: HubMarket) -> None:
+    play(market, 2)
+    shutil.copyfile(market.run("plain") / "run.json", market.run("plain") / "ledger.sqlite")
+    with pytest.raises(Exception, match="ledger"):
+        settle(market.database, market.settings, market.jobs["plain"])
+    with market.database.begin() as session:
+        refunded = refund_unsound(session, market.desk["hub"], market.jobs["plain"])
+        assert (refunded.state, refunded.refunded) == ("refunded", refunded.escrow)
+    assert wrong_with_books(market) is None and balances(market)["cash:buyer"] == 100_000
+
+
+def test_the_ledger_of_another_job_pays_nobody(market: HubMarket, tmp_path: Path) -> None:
+    market.add("network", buyer="buyer")
+    play(market, 2, "network")
+    to_settling(market)
+    market.settings.job_folder(market.jobs["plain"]).mkdir(parents=True, exist_ok=True)
+    shutil.copytree(market.run("network"), market.run("plain"))
+    with pytest.raises(UnsoundError, match="not those of the job"):
+        settle(market.database, market.settings, market.jobs["plain"])
+
+
+def test_a_run_of_the_consumers_own_arbiter_needs_no_model(market: HubMarket) -> None:
+    play(market, None)
+    run = market.run("plain")
+    for name in ("summary.json", "worth.json"):
+        (run / name).unlink(missing_ok=True)
+    shutil.rmtree(run / "model")
+    found = outcome_of(run, own=True)
+    assert found.audit is not None and found.audit.closed and found.by_itself and sum(found.pay.values()) > 0
