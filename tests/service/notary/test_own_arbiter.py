@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
@@ -25,11 +26,14 @@ from databazaar.ledger import Entry
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
+from databazaar.service.errors import ConflictError, TooManyError
 from databazaar.service.hub import runner
 from databazaar.service.hub.settling import settle
+from databazaar.service.notary.answerers import Answerers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
+from cli_markets import bazaar
 from own_arbiters import HOLDOUT, OwnMarket, own_market, play_until, serve, started
 
 
@@ -272,6 +276,47 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(own: OwnMarket,
         notaries.close()
     assert settle(own.market.database, own.market.settings, job) == JobState.FAILED
     assert "was not heard of" in own.found(job).reason and own.found(job).paid == 0
+
+
+def test_the_command_plays_a_job_and_shows_it_again(
+    own: OwnMarket, undisturbed: tuple[str, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = own.job()
+    monkeypatch.setenv("BAZAAR_HUB", own.address)
+    monkeypatch.setenv("BAZAAR_TOKEN", own.token)
+    (tmp_path / "holdout.csv").write_bytes(HOLDOUT)
+    told = bazaar("jobs", "run", job, "--holdout", "holdout.csv", "--json", cwd=tmp_path)
+    assert told.code == 0, told
+    assert json.loads(told.out)["ledger_head"] == undisturbed[1].report().ledger_head
+    assert bazaar("jobs", "run", job, "--quiet", cwd=tmp_path).out.strip().endswith("report.html")
+    assert bazaar("audit", f"runs/{job}", cwd=tmp_path).code == 0
+
+
+def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: OwnMarket) -> None:
+    first, second = own.found(own.job()), own.found(own.job())
+    answerers = Answerers(1, 2**20)
+    try:
+        with answerers.of(first.id, lambda: own.notaries._about(first)) as one:
+            with (
+                pytest.raises(TooManyError, match="ask again in a second"),
+                answerers.of(second.id, lambda: own.notaries._about(second)),
+            ):
+                pass
+            assert one.connected() == ["north-sales", "south-sales"]
+        with answerers.of(first.id, dict) as again:
+            assert again is one
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as two:
+            assert not one.alive
+            two._process.kill()
+            with pytest.raises(ConflictError, match="another one does"):
+                two.connected()
+        answerers.drop(first.id)
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as three:
+            assert three is not two and three.alive
+        answerers.drop(second.id)
+        assert not three.alive
+    finally:
+        answerers.close()
 
 
 def test_killed_arbiters_and_killed_hubs_end_in_the_same_ledger(

@@ -79,7 +79,7 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         if job.state != JobState.SETTLING:
             return JobState(job.state)
     try:
-        outcome = outcome_of(settings.run_folder(job_id))
+        outcome = outcome_of(settings.run_folder(job_id), own=job.mode == "own")
         with database.begin() as session:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
@@ -88,33 +88,30 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         raise
 
 
-def outcome_of(run_folder: Path) -> Outcome:
+def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
     """Closes a run that is open, and audits it. A run without a round has come to nothing.
 
-    Of a run whose arbiter is its consumer's own, the hub has the ledger and no model.
+    Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
     """
     try:
-        return _outcome_of(run_folder) if run_folder.exists() else Outcome()
+        return _outcome_of(run_folder, own) if run_folder.exists() else Outcome()
     except BazaarError as broken:
         raise UnsoundError(UNSOUND + str(broken).replace(f"{run_folder.parent}{os.sep}", "")) from None
 
 
-def _outcome_of(run_folder: Path) -> Outcome:
+def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     folder = RunFolder(run_folder)
-    own = is_notarised(folder)
+    own = own or is_notarised(folder)
     if not folder.finished:
         found = None if folder.need_rules() is None else folder.replay(record=False)
-        if found is None or (found.ok and not found.rounds and not own):
-            return Outcome()
-        if not found.ok:
-            raise LedgerError(found.message)
-        if own:
+        if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
             close_notarised(run_folder)
-        else:
+            found = folder.replay(record=False)
+        if found is None or (found.ok and not found.rounds):
+            return Outcome()
+        if found.ok and not own:
             close_run(folder)
-    found = RunFolder(run_folder).audit()
-    if own and found.ok and not found.rounds:
-        return Outcome()
+    found = folder.replay(record=False) if own else RunFolder(run_folder).audit()
     if not found.ok or not found.closed:
         raise LedgerError(found.message)
     return Outcome(found, folder.id, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
