@@ -31,8 +31,8 @@ BY_HAND = "coastal-direct"
 """The provider that decides each request itself: the third consumer's job waits for it."""
 DEPOSIT = 5_000_00
 SPECS: tuple[dict[str, Any], ...] = (
-    {"market": {"budget": "3000.00", "per_round": 5, "seed": 1}, "model": {"kind": "mlp", "hidden": [16]}},
-    {"market": {"budget": "2000.00", "per_round": 4, "seed": 2}, "model": {"kind": "logistic"}},
+    {"market": {"budget": "2000.00", "per_round": 5, "seed": 1}, "model": {"kind": "mlp", "hidden": [16]}},
+    {"market": {"budget": "1500.00", "per_round": 4, "seed": 2}, "model": {"kind": "logistic"}},
     {"market": {"budget": "800.00", "per_round": 4, "seed": 3}, "model": {"kind": "mlp", "hidden": [16]}},
 )
 
@@ -62,14 +62,14 @@ def _make(session: Session, settings: Settings) -> None:
     invited = members.make_operator(session, *OPERATOR, f"office@{OPERATOR[1]}.example")
     operator = Caller.of(invited.organisation, person_id=invited.person.id)
     for bank in fraud_banks().banks:
-        provider = _invited(session, operator, bank.id.replace("-", " ").title(), bank.id, provides=True)
+        provider = _invited(session, operator, _title(bank.id), bank.id, provides=True)
         file = files.keep(session, provider, settings, f"{bank.id}.csv", _csv(bank.frame))
         policy = Policy(price=1_00, approval="by hand" if bank.id == BY_HAND else "automatic")
         offers.make_file_offer(
             session,
             provider,
             settings,
-            name="Card payments, labelled",
+            name=f"Card payments of {_title(bank.id)}",
             slug="cards",
             description="Transactions of the last year, each with whether it turned out to be fraud.",
             policy=policy,
@@ -111,6 +111,10 @@ def _only_job(session: Session, consumer: Caller) -> str:
 def _invited(session: Session, operator: Caller, name: str, slug: str, **roles: bool) -> Caller:
     invited = members.invite(session, operator, name=name, slug=slug, email=f"ann@{slug}.example", **roles)
     return Caller.of(invited.organisation, person_id=invited.person.id)
+
+
+def _title(slug: str) -> str:
+    return slug.replace("-", " ").title()
 
 
 def _csv(frame: pd.DataFrame) -> io.BytesIO:
