@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from cli_markets import bazaar
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
@@ -34,7 +35,6 @@ from databazaar.service.notary.answerers import Answerers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
-from cli_markets import bazaar
 from own_arbiters import HOLDOUT, OwnMarket, own_market, play_until, serve, started
 
 
