@@ -12,14 +12,13 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import uvicorn
-from long_ledgers import make
 
 from databazaar.cli.own_arbiter import playing_own
 from databazaar.client.own_arbiter import Notary as Hub
@@ -33,6 +32,7 @@ from databazaar.service.http.app import create_app
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
+from long_ledgers import make
 
 
 def replaying(rounds: int, providers: int, per_round: int) -> None:
@@ -56,10 +56,10 @@ def replaying(rounds: int, providers: int, per_round: int) -> None:
         kept = time.perf_counter() - began
         run.dispose()
     figures = [f"{1000 * seconds / rounds:6.2f}" for seconds in (replayed, stepped, kept)]
-    print(f"{rounds:6,} rounds, n = {providers:4}, K = {per_round:3}: " + " ".join(figures) + " ms a round")  # noqa: T201
+    print(f"{rounds:6,} rounds, n = {providers:4}, K = {per_round:3}: " + " ".join(figures) + " ms a round")
 
 
-def _hand_out(run: NotarisedRun, step: list[Entry]) -> None:
+def _hand_out(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """As after an answer, in memory alone: what it costs to keep updates depends on the model."""
     settled = [entry for entry in step if entry.kind in ("post", "void")]
     run.handed = replace(
@@ -101,7 +101,7 @@ def over_http(rounds: int, providers: int, hidden: int) -> None:
             hub.join()
     for what, seconds in taken.items():
         low, high = statistics.median(seconds), float(np.quantile(seconds, 0.99))
-        print(f"  {what:16} {1000 * low:7.1f} ms, 99 % {1000 * high:7.1f} ms, {len(seconds)} times")  # noqa: T201
+        print(f"  {what:16} {1000 * low:7.1f} ms, 99 % {1000 * high:7.1f} ms, {len(seconds)} times")
 
 
 def _played(hub: Hub, place: Path) -> dict[str, list[float]]:
@@ -141,14 +141,20 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
         operator = members.redeem_link(session, members.make_operator(session, "Hub", "hub", "a@b.example").secret)
         callers = []
         for slug, role in (("buyer", "consumes"), ("seller", "provides")):
-            given = {"name": slug, "slug": slug, "email": f"a@{slug}.example", role: True}
-            callers.append(members.redeem_link(session, members.invite(session, operator.caller, **given).secret).caller)
+            given: dict[str, Any] = {"name": slug, "slug": slug, "email": f"a@{slug}.example", role: True}
+            invited = members.invite(session, operator.caller, **given)
+            callers.append(members.redeem_link(session, invited.secret).caller)
         buyer, seller = callers
         policy = {"price": 1, "approval": "automatic"}
         slugs = []
         for number in range(providers):
             file = files.keep(session, seller, settings, "t.csv", io.BytesIO(table(number, 400)))
-            told = {"name": f"Table {number}", "slug": f"t{number}", "description": "", "policy": policy}
+            told: dict[str, Any] = {
+                "name": f"Table {number}",
+                "slug": f"t{number}",
+                "description": "",
+                "policy": policy,
+            }
             slugs.append(offers.make_file_offer(session, seller, settings, **told, file_id=file.id).slug)
         spec = {
             "market": {"budget": f"{rounds * providers / 100:.2f}", "per_round": providers, "seed": 1},
@@ -172,12 +178,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--played", type=int, default=60)
     given = parser.parse_args()
-    print("replayed entry by entry, as steps that can be refused, and kept for good in SQLite:")  # noqa: T201
+    print("replayed entry by entry, as steps that can be refused, and kept for good in SQLite:")
     for providers, per_round in ((10, 2), (10, 10), (100, 10)):
         replaying(given.rounds, providers, per_round)
     for providers, hidden in ((5, 16), (5, 2000)):
         size = 4 * (8 * hidden + hidden + 2 * hidden + 2)
-        print(f"over HTTP, {providers} providers a round, a model of {size / 1000:,.0f} kB:")  # noqa: T201
+        print(f"over HTTP, {providers} providers a round, a model of {size / 1000:,.0f} kB:")
         over_http(given.played, providers, hidden)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from cli_markets import bazaar
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
@@ -23,6 +24,7 @@ from databazaar.engines import Ask, Replies
 from databazaar.federation.messages import encode_request
 from databazaar.federation.work import width
 from databazaar.ledger import Entry
+from databazaar.reports.written import write_report
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
@@ -33,7 +35,6 @@ from databazaar.service.notary.answerers import Answerers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
-from cli_markets import bazaar
 from own_arbiters import HOLDOUT, OwnMarket, own_market, play_until, serve, started
 
 
@@ -81,6 +82,7 @@ def test_it_buys_what_the_hub_would_have_bought_and_is_settled_like_any_other(
     assert settle(own.market.database, own.market.settings, job) == JobState.SETTLED
     found = own.found(job)
     assert (found.paid, found.run_head, found.model_hash) == (mine.spent, mine.ledger_head, mine.model_hash)
+    assert write_report(theirs).exists()
     there_files = [path.name for path in own.market.settings.job_folder(job).rglob("*") if path.is_file()]
     assert not any("holdout" in name or "safetensors" in name for name in there_files)
 
