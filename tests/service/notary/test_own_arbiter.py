@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from cli_markets import bazaar
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
@@ -22,11 +24,14 @@ from databazaar.engines import Ask, Replies
 from databazaar.federation.messages import encode_request
 from databazaar.federation.work import width
 from databazaar.ledger import Entry
+from databazaar.reports.written import write_report
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
+from databazaar.service.errors import ConflictError, TooManyError
 from databazaar.service.hub import runner
 from databazaar.service.hub.settling import settle
+from databazaar.service.notary.answerers import Answerers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
@@ -77,6 +82,7 @@ def test_it_buys_what_the_hub_would_have_bought_and_is_settled_like_any_other(
     assert settle(own.market.database, own.market.settings, job) == JobState.SETTLED
     found = own.found(job)
     assert (found.paid, found.run_head, found.model_hash) == (mine.spent, mine.ledger_head, mine.model_hash)
+    assert write_report(theirs).exists()
     there_files = [path.name for path in own.market.settings.job_folder(job).rglob("*") if path.is_file()]
     assert not any("holdout" in name or "safetensors" in name for name in there_files)
 
@@ -272,6 +278,47 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(own: OwnMarket,
         notaries.close()
     assert settle(own.market.database, own.market.settings, job) == JobState.FAILED
     assert "was not heard of" in own.found(job).reason and own.found(job).paid == 0
+
+
+def test_the_command_plays_a_job_and_shows_it_again(
+    own: OwnMarket, undisturbed: tuple[str, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = own.job()
+    monkeypatch.setenv("BAZAAR_HUB", own.address)
+    monkeypatch.setenv("BAZAAR_TOKEN", own.token)
+    (tmp_path / "holdout.csv").write_bytes(HOLDOUT)
+    told = bazaar("jobs", "run", job, "--holdout", "holdout.csv", "--json", cwd=tmp_path)
+    assert told.code == 0, told
+    assert json.loads(told.out)["ledger_head"] == undisturbed[1].report().ledger_head
+    assert bazaar("jobs", "run", job, "--quiet", cwd=tmp_path).out.strip().endswith("report.html")
+    assert bazaar("audit", f"runs/{job}", cwd=tmp_path).code == 0
+
+
+def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: OwnMarket) -> None:
+    first, second = own.found(own.job()), own.found(own.job())
+    answerers = Answerers(1, 2**20)
+    try:
+        with answerers.of(first.id, lambda: own.notaries._about(first)) as one:
+            with (
+                pytest.raises(TooManyError, match="ask again in a second"),
+                answerers.of(second.id, lambda: own.notaries._about(second)),
+            ):
+                pass
+            assert one.connected() == ["north-sales", "south-sales"]
+        with answerers.of(first.id, dict) as again:
+            assert again is one
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as two:
+            assert not one.alive
+            two._process.kill()
+            with pytest.raises(ConflictError, match="another one does"):
+                two.connected()
+        answerers.drop(first.id)
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as three:
+            assert three is not two and three.alive
+        answerers.drop(second.id)
+        assert not three.alive
+    finally:
+        answerers.close()
 
 
 def test_killed_arbiters_and_killed_hubs_end_in_the_same_ledger(
