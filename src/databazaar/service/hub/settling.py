@@ -138,7 +138,8 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     state, reason = _end_of(job, outcome)
     enter(session, job, state, reason)
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
-    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    ran = {"run_head": job.run_head} if job.run_head else {}
+    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
     key, name = HubKey.of(settings), market(session).name
     for contract in contracts.values():
         if contract.accesses:
