@@ -214,3 +214,6 @@ def test_files_of_a_market_have_names_of_their_own(tmp_path: Path) -> None:
         named_files({"data": {"holdout": "a/own.csv", "audit": "b/own.csv"}})
     with Hub("https://market.example", "token") as hub, pytest.raises(BazaarError, match="cannot be read"):
         hub.upload(tmp_path / "nothing.csv")
+    (tmp_path / "market.toml").write_text("[market")
+    with Hub("https://market.example", "token") as hub, pytest.raises(BazaarError, match="not valid TOML"):
+        hub.draft_from_market(tmp_path / "market.toml")
