@@ -206,6 +206,20 @@ def test_a_token_is_shown_once_and_revoked(visit: Callable[..., Visitor]) -> Non
     assert buyer.client.get("/v1/jobs", headers={"Authorization": f"Bearer {secret[1]}"}).status_code == 401
 
 
+def test_a_colleague_comes_in_and_is_shut_out(visit: Callable[..., Visitor]) -> None:
+    buyer = visit("buyer")
+    page = buyer.sees(buyer.post("/account/people", email="bob@buyer.example"))
+    link = re.search(r'<code class="secret">(\S+/join#\S+)</code>', page)
+    assert link and visit().post("/join", secret=link[1]).headers["location"] == "/password"
+    again = buyer.post("/account/people", email="bob@buyer.example")
+    assert again.status_code == 422 and 'id="e-email"' in again.text
+    button = re.search(r'action="(/account/people/\w+/disable)"', page)
+    assert button and "can sign in no longer" in buyer.sees(buyer.post(button[1]))
+    assert visit("rival").post(button[1]).status_code == 404
+    own = re.search(r"/account/people/(\w+)/disable", buyer.get("/account").text)
+    assert own is None, "nobody is offered to shut themselves out"
+
+
 def test_the_operator_invites_suspends_and_lets_in_again(visit: Callable[..., Visitor]) -> None:
     hub = visit("hub")
     invited = {"name": "West", "slug": "west", "email": "w@west.example", "roles": ["provides"]}
