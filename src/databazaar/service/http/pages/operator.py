@@ -21,7 +21,9 @@ from databazaar.service.database.tables import (
     Person,
 )
 from databazaar.service.http.pages.forms import Form
+from databazaar.service.http.pages.job_view import stuck, told_of
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
+from databazaar.service.hub.settling import refund_unsound
 from databazaar.service.queues import queues as queues_of
 from databazaar.service.states import ContractState, JobState
 
@@ -180,7 +182,18 @@ def all_jobs(visit: Visiting, state: str = "") -> Response:
         found = session.scalars(query.where(Job.state == chosen) if chosen else query).all()
         names = names_of(session, visit.caller)
     here = f"/operator/jobs?state={chosen}" if chosen else "/operator/jobs"
-    return visit.render("operator/jobs", "Jobs of the market", jobs=found, names=names, chosen=chosen, here=here)
+    given = {"jobs": found, "names": names, "chosen": chosen, "here": here, "told_of": told_of, "stuck": stuck}
+    return visit.render("operator/jobs", "Jobs of the market", **given)
+
+
+@router.post("/jobs/{job_id}/refund")
+def refund(visit: Visiting, _: Posted, job_id: str) -> Response:
+    """For a job that its ledger cannot settle: the operator has looked, and the consumer gets all of it back."""
+    with visit.refusals() as refused, visit.begin() as session:
+        refund_unsound(session, visit.caller, job_id)
+    if refused:
+        return visit.see("/operator/jobs", refused[0], kind="bad")
+    return visit.see("/operator/jobs", "Refunded: the whole escrow is the consumer’s cash again.")
 
 
 @router.get("/queues")
