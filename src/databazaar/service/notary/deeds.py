@@ -77,7 +77,10 @@ class Notaries:
 
     def market(self, caller: Caller, job_id: str) -> dict[str, Any]:
         """The job's market, as the consumer's arbiter plays it, and the name by which providers know the consumer."""
-        about = self._about(self._own(caller, job_id))
+        job = self._own(caller, job_id)
+        if job.state in (JobState.DRAFT, JobState.SUBMITTED):
+            raise ConflictError(f"the job is {job.state}: its market is there once its providers have agreed")
+        about = self._about(job)
         return {name: about[name] for name in ("market", "consumer")}
 
     def standing(self, caller: Caller, job_id: str) -> Standing:
