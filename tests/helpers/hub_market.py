@@ -32,7 +32,8 @@ from desk_market import DeskMarket, desk_market, table
 SCRIPT = Path(__file__).with_name("hub_script.py")
 PLUGIN = Path(__file__).parents[1] / "service/hub/dropping"
 """A package with an aggregator, as an installer would leave it: to be put on the path."""
-PATIENCE = 120.0
+PATIENCE = 600.0
+"""Seconds after which what has not come never will, also on a busy machine."""
 PROVIDERS = ("north", "south")
 SPEC: dict[str, Any] = {
     "data": {"target": "late", "task": "classification", "audit": 0.2},

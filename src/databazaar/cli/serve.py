@@ -98,7 +98,7 @@ def serve(
             address=shown,
             secure=shown.startswith("https://"),
             federation=None if federation is None else federation.absolute(),
-            cash="test" if demo else cash,
+            cash=cash,
             oidc_issuer=oidc_issuer or "",
             oidc_client=oidc_client or "",
             oidc_secret=os.environ.get("BAZAAR_OIDC_SECRET", ""),
