@@ -84,7 +84,8 @@ def test_an_own_arbiters_run_is_with_it(market: WebMarket) -> None:
 
 
 def test_an_app_begins_and_ends_with_its_supervisor(market: WebMarket) -> None:
-    with TestClient(create_app(market.settings, market.database), base_url=market.settings.address) as client:
+    app = create_app(market.settings, market.database)
+    with TestClient(app, base_url=market.settings.address) as client:
         assert client.get("/healthz").json()["supervisor"] is True
-        client.app.state.web.wake()
+        app.state.web.wake()
     assert client.get("/healthz").status_code == 503
