@@ -40,7 +40,7 @@ def new_job(session: Session, caller: Caller, job_id: str, budget: int = 100) ->
 
 
 def fund(session: Session, slug: str, job_id: str, amount: int) -> JournalEntry:
-    moved = {f"cash:{slug}": -amount, f"escrow:{job_id}": amount}
+    moved = {journal.cash(slug): -amount, journal.escrow(job_id): amount}
     return journal.post(session, "fund", f"fund:{job_id}", moved, job_id=job_id)
 
 

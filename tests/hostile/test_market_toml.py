@@ -15,7 +15,7 @@ from cli_markets import bazaar, edit, write_market
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.config.jobs import oracle_of, sampler_of, stops_of
+from databazaar.config.chosen_rules import oracle_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_file import TEMPLATE, parse_all, parse_market
 from databazaar.errors import BazaarError

@@ -10,8 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring as _quoted
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from databazaar.errors import LedgerError, UncheckableError
 from databazaar.ledger.chain import GENESIS, canonical
@@ -29,8 +30,7 @@ TARGETS = {
 OF_JOBS = frozenset({"fund", "close"})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One transaction between accounts, sealed with the hash of all that came before it. `at` is ISO 8601 in UTC."""
 
     seq: int
@@ -45,16 +45,18 @@ class Entry:
 
     @property
     def content(self) -> str:
-        """The hash of what the entry says. The salt keeps others from guessing it."""
-        fields = self.seq, self.kind, self.key, self.job, self.at, self.postings, self.body, self.salt
-        return hashlib.sha256(canonical(fields).encode()).hexdigest()
+        """The hash of all but the hash, as canonical JSON. The salt keeps others from guessing it."""
+        moved = ",".join([f"{_quoted(account)}:{amount}" for account, amount in sorted(self.postings.items())])
+        body = canonical(self.body) if self.body else "{}"
+        job = "null" if self.job is None else _quoted(self.job)
+        text = f"[{self.seq},{_quoted(self.kind)},{_quoted(self.key)},{job},{_quoted(self.at)},{{{moved}}},{body},"
+        return hashlib.sha256(f"{text}{_quoted(self.salt)}]".encode()).hexdigest()
 
     def __str__(self) -> str:
         return f"entry {self.seq} ({self.key})"
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
+class Hidden(NamedTuple):
     """An entry of which only the hash of what it says is shown."""
 
     seq: int
@@ -171,6 +173,7 @@ def read_journal(path: Path) -> Iterator[Entry | Hidden]:
 def _entry(line: str, place: str) -> Entry | Hidden:
     try:
         given = json.loads(line)
+        canonical(given).encode()  # neither numbers nor text that JSON cannot hold
         if "content" in given:
             return Hidden(int(given["seq"]), str(given["content"]), str(given["hash"]))
         postings = {str(account): int(amount) for account, amount in given["postings"].items()}
@@ -184,8 +187,7 @@ def _entry(line: str, place: str) -> Entry | Hidden:
 
 def line_of(entry: Entry | Hidden) -> str:
     """The entry as its line in an exported journal."""
-    names = entry.__slots__
-    return canonical({name: getattr(entry, name) for name in names})
+    return canonical(entry._asdict())
 
 
 def checked(entries: Iterable[Entry | Hidden]) -> Iterator[Entry | Hidden]:

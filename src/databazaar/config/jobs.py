@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from databazaar.aggregators import AGGREGATORS, Aggregator
+from databazaar.config.chosen_rules import oracle_of, payment_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
-from databazaar.config.rules import (
-    CoinsSettings,
-    MeanSettings,
-    MemorySettings,
-    OSMDSettings,
-    PricePerAccessSettings,
-    PricePerRowSettings,
-    RegisteredSampler,
-    ThriftySettings,
-)
+from databazaar.config.rules import MeanSettings
 from databazaar.config.sections import (
     CNNSettings,
     FederationSettings,
@@ -36,16 +27,16 @@ from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import LocalSGD, Oracle, build_oracle
+from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Halving
-from databazaar.market.arbiter import Arbiter, theory_for
+from databazaar.market.arbiter import Arbiter
 from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meaning
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.payments import PAYMENTS, Payment, PricePerRow
-from databazaar.samplers import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
-from databazaar.stops import STOPS, Stop
+from databazaar.payments import Payment
+from databazaar.samplers import Sampler, Thrifty
+from databazaar.stops import Stop
 
 if TYPE_CHECKING:
     from databazaar.engines import Engine
@@ -202,27 +193,6 @@ def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
     }
 
 
-def stops_of(market: MarketFile) -> tuple[Stop, ...]:
-    """The stops beside those of every run."""
-    return tuple(STOPS.build(stop.model_dump()) for stop in market.stops)
-
-
-def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment | None:
-    """The payment, None for the arbiter's own. `rows` counts those of each provider, where that is paid by the row."""
-    if isinstance(market.payment, PricePerAccessSettings):
-        return None
-    if isinstance(market.payment, PricePerRowSettings):
-        oracle = oracle_of(market)
-        return PricePerRow(tuple(_rows_of_an_access(oracle, count) for count in rows()))
-    payment: Payment = PAYMENTS.build(market.payment.model_dump())
-    return payment
-
-
-def _rows_of_an_access(oracle: Oracle, rows: int) -> int:
-    """How many of its rows a local provider learns from when it is asked."""
-    return int((oracle.batches(rows, key=0) >= 0).sum())
-
-
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
     from databazaar.federation.job import FederatedJob
 
@@ -274,34 +244,6 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         most_per_access=market.limits_minor.get("most_per_access"),
         most_per_round=market.limits_minor.get("most_per_round"),
     )
-
-
-def oracle_of(market: MarketFile) -> Oracle:
-    """How providers answer whose data are here."""
-    settings, every = market.oracle.model_dump(), market.training.halve_every
-    if every and "step" in settings:
-        settings["step"] = Halving(settings["step"], every)
-    return build_oracle(**settings)
-
-
-def sampler_of(market: MarketFile) -> Sampler:
-    """Who decides whom to ask."""
-    settings = market.sampler
-    if isinstance(settings, RegisteredSampler):
-        sampler: Sampler = settings.registry.build(settings.model_dump())
-        return sampler
-    if isinstance(settings, MemorySettings):
-        return Memory(settings.alpha)
-    if isinstance(settings, ThriftySettings):
-        return Thrifty(settings.alpha)
-    if isinstance(settings, CoinsSettings):
-        return Coins(settings.alpha, settings.eta, settings.baseline, settings.floor)
-    if not isinstance(settings, OSMDSettings):
-        return Uniform(replacement=settings.kind == "uniform")
-    if settings.eta is not None and settings.alpha is not None:
-        return OSMD(settings.eta, settings.alpha)
-    prices = [provider.price_minor for provider in market.providers]
-    return theory_for(market.budget_minor, market.per_round, prices, settings.switches or 1)
 
 
 def demo_job(budget: int, seed: int) -> Job:

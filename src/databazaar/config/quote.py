@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from databazaar.config.jobs import payment_of, sampler_of, stops_of
-from databazaar.config.market_data import labelled_table
+from databazaar.config.chosen_rules import payment_of, sampler_of, stops_of
 from databazaar.config.market_file import MarketFile, load_market
 from databazaar.config.prices import unpayable
 from databazaar.errors import BazaarError
@@ -51,6 +50,8 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:
     """The rows of each provider whose target is known."""
+    from databazaar.config.market_data import labelled_table
+
     for provider in market.providers:
         assert provider.file is not None  # a federation is not paid by the row
         try:

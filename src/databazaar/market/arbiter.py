@@ -29,14 +29,15 @@ from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
-from databazaar.market.watch import Watch
 from databazaar.market.watch.commitment import committed
+from databazaar.market.watch.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
+from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Budget, Patience, Stop
 from databazaar.vectors import layout_digest
 
@@ -281,12 +282,6 @@ class Arbiter(Displayed):
 def theory_sampler(consumer: Consumer, providers: Sequence[Provider], switches: int = 1) -> OSMD:
     """OSMD.from_theory for these two sides."""
     return theory_for(consumer.budget, consumer.per_round, [provider.price for provider in providers], switches)
-
-
-def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int = 1) -> OSMD:
-    """OSMD.from_theory, with the budget counted in accesses at the mean of the prices."""
-    accesses = budget * len(prices) // max(1, sum(prices))
-    return OSMD.from_theory(max(1, len(prices)), max(accesses, per_round), per_round, switches)
 
 
 def _models(state: State) -> tuple[Tensor, Tensor]:

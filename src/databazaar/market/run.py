@@ -27,7 +27,7 @@ from databazaar.market.round import (
     reach,
     without_longest,
 )
-from databazaar.market.watch import Watch, Watched
+from databazaar.market.watch.watch import Watch, Watched
 
 
 @dataclass(frozen=True, repr=False)

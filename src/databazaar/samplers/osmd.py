@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -108,3 +109,9 @@ class OSMD:
             shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)
         np.add.at(moved, draws, shifts)
         return project_clipped_simplex(moved, self.alpha)
+
+
+def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int = 1) -> OSMD:
+    """OSMD.from_theory, with the budget counted in accesses at the mean of the prices."""
+    accesses = budget * len(prices) // max(1, sum(prices))
+    return OSMD.from_theory(max(1, len(prices)), max(accesses, per_round), per_round, switches)

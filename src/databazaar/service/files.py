@@ -47,7 +47,7 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         suffix = suffix_of(draft)
         table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
         draft = table
-        outline(table, shown)
+        _readable(table, shown)
         kept = settings.file(digest, suffix)
         kept.parent.mkdir(mode=0o700, exist_ok=True)
         if not kept.exists():
@@ -138,14 +138,18 @@ def columns_of(path: Path) -> list[dict[str, Any]]:
 
 def outline(path: Path, name: str = "") -> Outline:
     """What is shown of a table; what is none is refused as databazaar.data does it, under the `name` it came with."""
+    frame = _readable(path, name)
+    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
+    return Outline(len(frame), columns)
+
+
+def _readable(path: Path, name: str) -> Any:
     from databazaar.data.tables import read_table
 
     try:
-        frame = read_table(path)
+        return read_table(path)
     except BazaarError as fault:
         raise InvalidError(str(fault).replace(str(path), name or path.name)) from None
-    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
-    return Outline(len(frame), columns)
 
 
 def _kind(column: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -12,6 +14,7 @@ from databazaar.service.errors import ConflictError, MissingError
 from databazaar.service.states import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER, ContractState, JobState
 
 LONGEST_DETAIL = 1000
+_OF_A_TABLE = re.compile(r"(provider '[^']+'): .*", re.DOTALL)
 
 
 def locked_job(session: Session, job_id: str) -> Job:
@@ -36,7 +39,7 @@ def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobE
     """Brings a job into another state, one that may follow. `detail` says why, where that is not plain."""
     if state not in NEXT_OF_JOB[JobState(job.state)]:
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
-    detail = detail[:LONGEST_DETAIL]
+    detail = tellable(detail)
     job.state, job.changed_at = str(state), now()
     if detail or state in OVER:
         job.reason = detail
@@ -52,12 +55,22 @@ def noted(session: Session, job: Job, detail: str) -> JobEvent:
     """Writes down what has happened to a job, and tells its consumer."""
     session.flush()
     last = session.scalar(select(func.max(JobEvent.number)).where(JobEvent.job_id == job.id)) or 0
-    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=detail[:LONGEST_DETAIL])
+    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=tellable(detail))
     session.add(event)
     session.flush()
     body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "number": event.number}
     outbox.tell(session, job.organisation_id, "job", body)
     return event
+
+
+def tellable(detail: str) -> str:
+    """A detail as the consumer may read it. Of a fault in a provider's table it learns whose table it is, and no more:
+    the sentence may show a value of it.
+
+    >>> tellable("given up: provider 'north-sales': data/north-sales.csv: row 7 of 'pay' is '31337'")
+    "given up: provider 'north-sales': its table does not fit this job: leave its offer out"
+    """
+    return _OF_A_TABLE.sub(r"\1: its table does not fit this job: leave its offer out", detail)[:LONGEST_DETAIL]
 
 
 def enter_contract(session: Session, contract: Contract, state: ContractState, reason: str = "") -> None:

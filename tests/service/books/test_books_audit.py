@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import text
 
 from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal, sealed
 from databazaar.errors import LedgerError, UncheckableError
-from databazaar.ledger.chain import GENESIS
+from databazaar.ledger.chain import GENESIS, canonical
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from small_books import close, deposit, fund, join, new_job
@@ -143,14 +147,13 @@ def test_only_the_operator_exports_what_entries_say(books: Database) -> None:
         assert all(set(json.loads(line)) == {"seq", "content", "hash"} for line in journal.lines(session, bank))
 
 
-def rewritten(entries: list[Entry], seq: int, **changed: object) -> Iterator[Entry]:
+def rewritten(entries: list[Entry], seq: int, **changed: Any) -> Iterator[Entry]:
     """The same journal with one entry changed, sealed anew from there on: only what it says can tell."""
     head = GENESIS
     for entry in entries:
-        fields = {name: getattr(entry, name) for name in entry.__slots__} | (changed if entry.seq == seq else {})
-        draft = Entry(**fields)
+        draft = entry._replace(**changed) if entry.seq == seq else entry
         head = sealed(head, draft.content)
-        yield Entry(**fields | {"hash": head})
+        yield draft._replace(hash=head)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +197,41 @@ def test_a_job_that_was_never_funded_is_not_closed() -> None:
     assert replay.take(entry) == "entry 0 (close:j1) should not be there: job j1 was never funded"
 
 
+TEXT = st.text(max_size=5)
+STRANGE = line_of(Entry(0, "deposit", "?", None, "", {}, {}, "")).replace("?", r"\ud800")
+INFINITE = line_of(Entry(0, "deposit", "", None, "", {}, {"x": "?"}, "")).replace('"?"', "Infinity")
+
+
+@given(
+    st.builds(
+        Entry,
+        st.integers(),
+        *[TEXT] * 2,
+        st.none() | TEXT,
+        TEXT,
+        st.dictionaries(TEXT, st.integers()),
+        st.dictionaries(TEXT, st.none() | TEXT | st.floats(allow_nan=False, allow_infinity=False)),
+        TEXT,
+    )
+)
+def test_the_content_is_canonical_json(entry: Entry) -> None:
+    assert entry.content == hashlib.sha256(canonical(list(entry[:-1])).encode()).hexdigest()
+
+
 @pytest.mark.parametrize(
-    "line", ["", "[]", "7", "{}", '{"seq": 0}', '{"seq": "x", "content": "", "hash": ""}', "[" * 100_000, "\x80"]
+    "line",
+    [
+        "",
+        "[]",
+        "7",
+        "{}",
+        '{"seq": 0}',
+        '{"seq": "x", "content": "", "hash": ""}',
+        "[" * 100_000,
+        "\x80",
+        STRANGE,
+        INFINITE,
+    ],
 )
 def test_a_file_that_is_no_journal(tmp_path: Path, line: str) -> None:
     path = tmp_path / "journal.jsonl"

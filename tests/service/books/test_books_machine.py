@@ -124,4 +124,4 @@ class Books(RuleBasedStateMachine):
 
 def test_the_journal_is_a_dictionary_with_a_memory(database: Database) -> None:
     machine = type("BooksHere", (Books,), {"database": database})
-    run_state_machine_as_test(machine, settings=settings(max_examples=10, stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=settings(max_examples=8, stateful_step_count=25))

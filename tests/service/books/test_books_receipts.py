@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def sealed_anew(entries: list[Entry]) -> list[Entry]:
     head, anew = GENESIS, []
     for entry in entries:
         head = sealed(head, entry.content)
-        anew.append(replace(entry, hash=head))
+        anew.append(entry._replace(hash=head))
     return anew
 
 
@@ -115,7 +114,7 @@ def test_a_rewritten_journal_is_shown_to_be_one(made: Made) -> None:
     receipt, key, path = made
     entries = entries_of(path)
     assert sealed_anew(entries) == entries
-    forged = sealed_anew([replace(entries[0], postings={"outside": -300, "cash:acme": 300}), *entries[1:]])
+    forged = sealed_anew([entries[0]._replace(postings={"outside": -300, "cash:acme": 300}), *entries[1:]])
     sentence = "entry 2 (close:j1) is not the one that was signed for job j1: the journal was rewritten"
     assert rewritten([receipt], forged) == [sentence]
     with pytest.raises(LedgerError, match="the journal was rewritten"):

@@ -55,11 +55,15 @@ def test_where_nobody_agrees_the_job_has_failed(small: DeskMarket) -> None:
         holdout = small.upload(session, "buyer", table(9, 80))
         given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-sales", "south-sales"]}
         job = jobs.draft(session, small["buyer"], small.settings, name="Late", spec=SPEC, **given)
+        more = small.offer(session, "south", 3, "more")
+        jobs.change(session, small["buyer"], small.settings, job.id, offers=[*job.offers, more.id])
         offers.change_policy(session, small["north"], only.id, {"price": 5, "consumers": ["rival"]})
+        offers.withdraw_offer(session, small["south"], more.id)
         jobs.submit(session, small["buyer"], small.settings, job.id)
     assert job.state == "failed"
     assert job.reason == (
-        "nobody agreed: the provider allows other consumers only: ask it, or choose another offer; "
+        "nobody agreed: the offer is not open any more: choose another one; "
+        "the provider allows other consumers only: ask it, or choose another offer; "
         "the provider does not allow model.kind = 'logistic': use mlp"
     )
 

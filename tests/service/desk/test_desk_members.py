@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,9 +137,9 @@ def test_api_tokens_are_scoped_expire_and_are_revoked(small: DeskMarket) -> None
         token, secret = members.issue_token(session, small["buyer"], label="ci", scopes=["read", "jobs"], days=1)
         assert len(secret) == 43 and secret not in repr(vars(token))
         caller = members.caller_of(session, secret, "api")
-        assert caller.scopes == {"read", "jobs"} and caller.token_id == token.id
+        assert caller.scopes == {"read", "jobs"} and caller.token_id == token.id and caller.person_id is None
         with pytest.raises(DeniedError, match="sign in"):
-            members.issue_token(session, replace(caller, person_id=None), label="more", scopes=["read"], days=1)
+            members.issue_token(session, caller, label="more", scopes=["read"], days=1)
         for scopes, days, error in (
             (["offers"], 1, DeniedError),
             (["operate"], 1, DeniedError),
@@ -199,6 +198,8 @@ def test_the_last_operator_stays(market: DeskMarket) -> None:
     with market.database.begin() as session:
         with pytest.raises(ConflictError, match="last operator"):
             members.suspend(session, market["hub"], market["hub"].organisation_id)
+        with pytest.raises(MissingError, match="list of organisations"):
+            members.suspend(session, market["hub"], "0" * 32)
         other = members.make_operator(session, "Second", "second", "bo@second.example")
         second = members.redeem_link(session, other.secret).caller
     barrier, outcomes = threading.Barrier(2), []

@@ -100,7 +100,12 @@ def test_a_market_of_sites_is_federated(small: DeskMarket) -> None:
     hub = replace(small.settings, federation=Path("/srv/federation"))
     columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
     with small.database.begin() as session:
-        made = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3, "approval": "automatic"}}
+        made: dict[str, Any] = {
+            "name": "Ward",
+            "slug": "ward",
+            "description": "",
+            "policy": {"price": 3, "approval": "automatic"},
+        }
         offers.make_site_offer(session, small["north"], hub, site="north-ward", columns=columns, **made)
         holdout = small.upload(session, "buyer", table(9, 80))
         given: dict[str, Any] = {"files": {"holdout": holdout}, "offers": ["north-ward"]}

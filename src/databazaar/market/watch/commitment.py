@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from databazaar.learning.inputs import Examples, NamedInputs
-from databazaar.market.watch.parts import FEWEST_ROWS, halves
+from databazaar.market.watch.needs import FEWEST_ROWS
+from databazaar.market.watch.parts import halves
 
 
 def committed(holdout: Examples | None, seed: int) -> dict[str, str]:

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.learning.utilities import Evaluator
+from databazaar.market.watch.needs import FEWEST_ROWS
 from databazaar.randomness import stream
 
 Floats = NDArray[np.float64]
 MOST_ROWS = 256
 """So many rows of each part are looked at, at the most."""
-FEWEST_ROWS = 20
-"""With fewer in a part, a mean of them has no standard error that one could rely on."""
-
 FARTHEST = 1e6
 """Where the gain on a row is cut off, and how many standard errors there are at the most."""
 

@@ -31,6 +31,7 @@ from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.watch.memory import SAME, Memory
+from databazaar.market.watch.needs import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.watch.parts import Parts
 from databazaar.market.watch.sketch import Sketch
 
@@ -39,13 +40,6 @@ Places = NDArray[np.bool_]
 Kept = Mapping[str, NDArray[np.generic]]
 LENGTHS = 64
 """Of so many updates the lengths are remembered."""
-CHANGES = 6
-"""So many of the model's last changes are looked at as public knowledge, and beside them what it changed since rounds
-0, 1, 2, 4, 8, …: as many as there is room for."""
-ROOM = 16
-"""For each of these changes a vector must have so many dimensions: else honest updates would lie in their span too."""
-FEW_DIMENSIONS = 2 * ROOM
-"""In fewer, honest updates lie in a public span, and are like one another, by chance."""
 FAR_BELOW = 0.1
 """How far below what is usual in its round the private share of a void update is: among providers whose data are all
 alike, little of any update is private."""

@@ -15,6 +15,8 @@ from databazaar.service.offers import current_version
 from databazaar.service.policy import Policy
 from databazaar.service.states import ContractState, JobState
 
+_GONE = "the offer is not open any more: choose another one"
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -52,7 +54,9 @@ def request(session: Session, job: Job, consumer: Organisation, offer: Offer, ne
     )
     session.add(contract)
     session.flush()
-    objection = _objection(policy, offer, consumer, needs, version.rows)
+    provider = session.get_one(Organisation, offer.organisation_id)
+    gone = offer.withdrawn_at is not None or provider.suspended_at is not None
+    objection = _GONE if gone else _objection(policy, consumer, needs, version.rows)
     if objection is not None:
         enter_contract(session, contract, ContractState.REFUSED, objection)
     elif policy.approval == "automatic":
@@ -62,12 +66,8 @@ def request(session: Session, job: Job, consumer: Organisation, offer: Offer, ne
     return contract
 
 
-def _objection(
-    policy: Policy, offer: Offer, consumer: Organisation, needs: Needs, table_rows: int | None
-) -> str | None:
+def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows: int | None) -> str | None:
     """What the policy has against a job, if anything."""
-    if offer.withdrawn_at is not None:
-        return "the offer was withdrawn: choose another one"
     if policy.consumers is not None and consumer.slug not in policy.consumers:
         return "the provider allows other consumers only: ask it, or choose another offer"
     if policy.models is not None and needs.model not in policy.models:

@@ -42,8 +42,9 @@ def draft(
     caller.require_consumer()
     if mode not in MODES:
         raise InvalidError(f"mode = {mode[:40]!r} must be hosted or own: correct it")
-    job = Job(id=new_id(), organisation_id=caller.organisation_id, mode=mode, state=JobState.DRAFT, budget=0)
+    job = Job(id=new_id(), organisation_id=caller.organisation_id, mode=mode, state=JobState.DRAFT)
     _write(session, caller, settings, job, name, spec, files, offers)
+    session.add(job)
     noted(session, job, "")
     return job
 
@@ -73,6 +74,7 @@ def change(
         job.files if files is None else files,
         job.offers if offers is None else offers,
     )
+    session.flush()
     return job
 
 
@@ -86,13 +88,13 @@ def _write(
     files: Mapping[str, str],
     offers: Sequence[str],
 ) -> None:
-    job.name, job.spec = visible(name, "name"), dict(spec)
-    job.files = _own_files(session, caller, job.mode, files)
-    job.offers = _chosen(session, caller, offers)
-    with session.no_autoflush:
-        job.budget = market_of(session, settings, job).parsed.budget_minor
-    session.add(job)
-    session.flush()
+    """Nothing is changed unless all of it holds."""
+    tried = Job(id=job.id, organisation_id=job.organisation_id, mode=job.mode, name=visible(name, "name"))
+    tried.spec = dict(spec)
+    tried.files = _own_files(session, caller, job.mode, files)
+    tried.offers = _chosen(session, caller, offers)
+    budget = market_of(session, settings, tried).parsed.budget_minor
+    job.name, job.spec, job.files, job.offers, job.budget = tried.name, tried.spec, tried.files, tried.offers, budget
 
 
 def _own_files(session: Session, caller: Caller, mode: str, files: Mapping[str, str]) -> dict[str, Any]:

@@ -62,7 +62,5 @@ def stored(session: Session) -> Generator[Entry]:
                 moved[account] = amount
                 of, account, amount = next(rest, _NO_MORE)
             yield Entry(seq, kind, key, job, at.isoformat(timespec="microseconds"), moved, body, salt, hash)
-            if of < seq:
-                break
     if of != _NO_MORE[0]:
         yield Entry(of, "", f"{account} without an entry", None, "", {account: amount}, {}, "")

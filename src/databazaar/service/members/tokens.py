@@ -26,8 +26,9 @@ def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) ->
     if token is None or organisation is None or not _holds(session, token, organisation):
         again = "sign in again" if kind == "session" else "send one that holds, which your organisation can issue"
         raise UnknownCallerError(f"this token is unknown, has expired or was revoked: {again}")
-    scopes = None if kind == "session" else frozenset(token.scopes)
-    return Caller.of(organisation, scopes, token.person_id, token.id)
+    if kind == "session":
+        return Caller.of(organisation, person_id=token.person_id, token_id=token.id)
+    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)  # a program, whoever has made it
 
 
 def _holds(session: Session, token: Token, organisation: Organisation) -> bool:
