@@ -25,12 +25,12 @@ def counted(calls: Counter[str], name: str, inner: Callable[..., Any]) -> Callab
 
 
 def test_each_thing_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import databazaar.ledger.replay as replay
+    import databazaar.ledger.notary as notary
 
     calls: Counter[str] = Counter()
     write_market(tmp_path)
     monkeypatch.setattr(VectorizedEngine, "__init__", counted(calls, "engines", VectorizedEngine.__init__))
-    monkeypatch.setattr("databazaar.runs.folder.audit_entries", counted(calls, "replays", replay.audit_entries))
+    monkeypatch.setattr("databazaar.runs.folder.audit_entries", counted(calls, "replays", notary.audit_entries))
     for name, draw in list(figures.FIGURES.items()):
         monkeypatch.setitem(figures.FIGURES, name, counted(calls, f"figure {name}", draw))
     done = bazaar("run", "market.toml", "--out", "run", "--quiet", cwd=tmp_path)

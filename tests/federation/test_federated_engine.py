@@ -323,4 +323,6 @@ def test_a_worker_raises_on_bytes_that_are_no_request() -> None:
 
 
 def _describe() -> messages.Request:
-    return messages.Request(protocol=2, kind="describe", run="0" * 32, round=0, seed=0, task=TASK)
+    return messages.Request(
+        protocol=3, kind="describe", run="0" * 32, round=0, seed=0, consumer="", contract="", task=TASK
+    )

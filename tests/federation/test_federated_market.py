@@ -24,7 +24,7 @@ from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.failures import SET_ASIDE
 from databazaar.federation.signing import MarketKeys
 from databazaar.federation.transport import FlareTransport
-from loopback import WAIT, Federation, eventually
+from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 
 pytestmark = pytest.mark.slow
@@ -68,6 +68,25 @@ def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
         if line.startswith("1" * 32) and line.endswith("update")
     ]
     assert sorted(asked) == sorted(set(drawn))
+
+
+def test_consumers_over_one_federation_end_as_each_would_alone(federation: Federation) -> None:
+    """Three processes, each with its own arbiter, ask the same banks; nothing but time depends on the others."""
+    command = [sys.executable, "-m", "consumer_process", str(federation.market)]
+    consumers = {
+        seed: subprocess.Popen(
+            [*command, f"consumer-{seed}", str(seed)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": SEARCH_PATH},
+        )
+        for seed in (7, 8, 9)
+    }
+    for seed, process in consumers.items():
+        alone = Arbiter(a_consumer(), at_home(BANKS), Memory(), engine="loop", device="cpu", seed=seed).run()
+        found = json.loads(done(process)[0])
+        assert found == {"model": alone.model_hash, "head": alone.ledger_head, "void": 0}
+    assert server.queues(federation.market) == {}
 
 
 def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTransport, behave: dict[str, Path]) -> None:

@@ -8,14 +8,19 @@ import shutil
 import socket
 import ssl
 import threading
+import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from databazaar.cli.app import app
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
 from databazaar.federation.check import check
+from databazaar.federation.lanes import Queue
 from databazaar.federation.transport import FlareTransport
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
@@ -45,6 +50,57 @@ def test_a_hung_provider_does_not_hold_the_others_up_and_its_late_reply_is_dropp
         released.touch()
         replies, failures = transport.request(BANKS, b"the next round", 20)
         assert replies == {name: name.encode() + b":the next round" for name in BANKS}
+    finally:
+        released.unlink(missing_ok=True)
+
+
+def asking(federation: Federation, consumer: str, name: str, payload: bytes, seconds: float) -> Future[object]:
+    """The same beside the test, and from another consumer."""
+
+    def ask() -> object:
+        with FlareTransport(federation.market, consumer) as transport:
+            return transport.request([name], payload, seconds)
+
+    future: Future[object] = Future()
+    threading.Thread(target=lambda: future.set_result(ask())).start()
+    return future
+
+
+def test_consumers_take_turns_who_waits_is_not_late_and_who_is_gone_does_not_wait(federation: Federation) -> None:
+    released, market = federation.root / "bank2" / "released", federation.market
+    try:
+        first = asking(federation, "north", "bank2", b"hang bank2", 60.0)
+        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, {}, {"north": 1}, {})})
+        began, second = time.monotonic(), asking(federation, "south", "bank2", b"hello", 4.0)
+        killed = server.connect(market)
+        header = {"op": "request", "id": 1, "names": ["bank2"], "timeout": 60.0, "consumer": "killed"}
+        killed.send(header, b"of no use")
+        both = {"south": 1, "killed": 1}
+        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, both, {"north": 1}, {})})
+        killed.close()
+        assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, {"south": 1}, {"north": 1}, {})})
+        shown = CliRunner().invoke(app, ["federation", "status", "--folder", str(market)]).output
+        assert "member   bank2: connected\n  asked   north: 1\n  waiting south: 1\n" in shown
+        assert eventually(lambda: time.monotonic() > began + 4.5), "longer than the deadline of the one that waits"
+        released.touch()
+        assert first.result(20) == ({"bank2": b"bank2:hang bank2"}, {})
+        assert second.result(20) == ({"bank2": b"bank2:hello"}, {})
+        assert eventually(lambda: server.queues(market) == {})
+        assert b"of no use" not in (federation.root / "bank2" / "notes.txt").read_bytes()
+    finally:
+        released.unlink(missing_ok=True)
+
+
+def test_a_server_that_is_up_takes_another_capacity(federation: Federation) -> None:
+    released, market = federation.root / "bank3" / "released", federation.market
+    try:
+        asked = [asking(federation, consumer, "bank3", b"hang bank3", 60.0) for consumer in ("north", "south")]
+        assert eventually(lambda: [sum(queue.waiting.values()) for queue in server.queues(market).values()] == [1])
+        assert server.set_capacity(market, "bank3", 2)
+        assert eventually(lambda: server.queues(market) == {"bank3": Queue(2, {}, {"north": 1, "south": 1}, {})})
+        released.touch()
+        assert {str(one.result(20)) for one in asked} == {str(({"bank3": b"bank3:hang bank3"}, {}))}
+        assert server.set_capacity(market, "bank3", 1)
     finally:
         released.unlink(missing_ok=True)
 

@@ -267,7 +267,8 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
     free.charge(*work)
     tight = Accountant(path, 1e-5, free.spent * 1.01)
     before = path.read_bytes()
-    assert not tight.covers(*work)
+    with pytest.raises(RefusedError):
+        tight.check(*work)
     with pytest.raises(RefusedError, match="privacy budget spent"):
         tight.charge(*work)
     assert (path.read_bytes(), tight.spent) == (before, free.spent)

@@ -78,8 +78,10 @@ tables = st.builds(
 )
 requests = st.builds(
     Request,
-    protocol=st.just(2),
+    protocol=st.just(3),
     kind=st.just("update"),
+    consumer=st.text(max_size=20),
+    contract=st.text(max_size=20),
     run=st.text("0123456789abcdef", min_size=32, max_size=32),
     round=st.integers(0, 2**53 - 1),
     seed=st.integers(0, 2**63 - 1),
@@ -184,7 +186,7 @@ def headed(text: bytes, rest: bytes = b"") -> bytes:
         lambda text: text.replace(b'"step":0.1', b'"step":NaN'),
         lambda text: text.replace(b'"step":0.1', b'"step":1e999'),
         lambda text: text.replace(b'"kind":"mlp"', b'"kind":"os.system"'),
-        lambda text: text.replace(b'"protocol":2', b'"protocol":2,"import":"os"'),
+        lambda text: text.replace(b'"protocol":3', b'"protocol":3,"import":"os"'),
         lambda text: text.replace(b'"hidden":[8]', b'"hidden":[' + b"8," * 64 + b"8]"),
         lambda text: text.replace(b'"hidden":[8]', b'"hidden":' + b"[" * 400_000),
     ],

@@ -51,7 +51,8 @@ def asked(
         table=table,
     )
     header = {"protocol": PROTOCOL, "kind": "describe" if params is None else "update", "run": "a" * 32}
-    request = Request.model_validate({**header, "round": 0, "seed": 0, "task": task})
+    header |= {"round": 0, "seed": 0, "consumer": "", "contract": ""}
+    request = Request.model_validate({**header, "task": task, **changes})
     payload = encode_request(request, params)
     reply, update = decode_reply(worker(payload), decode_request(payload).request, worker.id, params)
     return reply.status, reply.code, update

@@ -22,7 +22,8 @@ def a_request(kind: str = "update", round: int = 3, table: SchemaMessage | None 
     oracle = OracleMessage(kind="local-sgd", step=0.1, batch_size=32, epochs=1, momentum=0.0)
     model = ModelMessage(kind="mlp", inputs=(4,), outputs=2, hidden=(8,))
     task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=table)
-    return Request.model_validate({"protocol": 2, "kind": kind, "run": RUN, "round": round, "seed": 7, "task": task})
+    asked = {"protocol": 3, "kind": kind, "run": RUN, "round": round, "seed": 7}
+    return Request.model_validate({**asked, "consumer": "north", "contract": "c1", "task": task})
 
 
 def a_reply(**changes: object) -> Reply:

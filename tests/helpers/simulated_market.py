@@ -177,7 +177,9 @@ def round_of(name: str, body: bytes) -> int | None:
     found = re.search(rb'"round":(\d{1,9}),', body)
     if found is None:
         return None
-    request = Request(protocol=2, kind="update", run=RUN, round=int(found[1]), seed=0, task=TASK)
+    request = Request(
+        protocol=3, kind="update", run=RUN, round=int(found[1]), seed=0, consumer="", contract="", task=TASK
+    )
     try:
         reply, update = decode_reply(body, request, name, torch.zeros(3, dtype=torch.float64))
     except MessageError:

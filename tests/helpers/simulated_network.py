@@ -165,7 +165,7 @@ class Party:
         if way == "garbage":
             return b"DBZ1 garbage"
         status, code = ("refused", "task not allowed") if way == "refuses" else ("ok", "")
-        header: dict[str, Any] = {"protocol": request.protocol, "run": request.run, "provider": self.name}
+        header: dict[str, Any] = {"protocol": 2, "run": request.run, "provider": self.name}
         header |= {"round": request.round, "status": status, "code": code, "epsilon": None, "delta": None}
         update = None if params is None or status != "ok" else torch.ones_like(params)
         if way == "another round":

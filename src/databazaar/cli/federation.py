@@ -14,6 +14,7 @@ import typer
 
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.examples import example
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 
 app = typer.Typer(
@@ -142,7 +143,7 @@ def status(
     folder: Folder = FOLDER,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Says whether the server is up, and who is connected."""
+    """Says whether the server is up, who is connected, and whose asks wait for whom."""
     need_packages()
     from databazaar.federation import renewal, server
 
@@ -154,9 +155,28 @@ def status(
     typer.echo(f"server   {state}, {found.address}")
     for name in found.members:
         typer.echo(f"member   {name}: {'connected' if name in found.connected else 'not connected'}")
+        if (queue := found.queues.get(name)) is not None:
+            for state in ("asked", "late", "waiting"):
+                for consumer, count in getattr(queue, state).items():
+                    say(f"  {state:<7} {consumer}: {count}")
     for name in found.revoked:
         typer.echo(f"revoked  {name}")
     warn(folder)
+
+
+@app.command(epilog=example("bazaar federation capacity harbour-bank 4"))
+def capacity(
+    name: Name,
+    asks: Annotated[int, typer.Argument(help="Asks under way at a time.", show_default=False)],
+    folder: Folder = FOLDER,
+) -> None:
+    """Says how many asks a provider answers at a time; the others wait for their turn. Without it, one."""
+    need_packages()
+    from databazaar.federation import server
+
+    told = server.set_capacity(folder, name, asks)
+    when = "from now on" if told else "once the server is up"
+    typer.echo(f"{name} is asked up to {asks} questions at a time, {when}; it has to join with `--at-once {asks}`")
 
 
 @app.command(

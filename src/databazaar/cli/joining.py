@@ -52,7 +52,14 @@ def _load(name: str) -> VectorOracle:
 
 
 def policy(
-    models: str, max_parameters: int, max_samples: int, max_memory: float, max_seconds: float, max_questions: int
+    models: str,
+    max_parameters: int,
+    max_samples: int,
+    max_memory: float,
+    max_seconds: float,
+    max_questions: int,
+    consumers: str | None = None,
+    max_accesses: int | None = None,
 ) -> Policy:
     kinds = tuple(kind.strip() for kind in models.split(","))
     for kind in kinds:
@@ -61,27 +68,42 @@ def policy(
     for option, value in (("memory", max_memory), ("seconds", max_seconds)):
         if not 0 < value <= _MOST:
             raise BazaarError(f"--max-{option} {value:g} is no limit: give a number up to {_MOST:g}")
-    return Policy(kinds, max_parameters, max_samples, int(max_memory * 1e9), max_seconds, max_questions)
+    allowed = None if consumers is None else tuple(filter(None, (name.strip() for name in consumers.split(","))))
+    if allowed == ():
+        raise BazaarError("--consumers names nobody: leave it out to answer all, or name some with commas between them")
+    work = max_parameters, max_samples, int(max_memory * 1e9), max_seconds
+    return Policy(kinds, *work, max_questions, allowed, max_accesses)
 
 
 def privacy(
-    kit: Path, source: Source, cap: float | None, noise: float, clip: float, delta: float, account: str | None
+    kit: Path,
+    source: Source,
+    cap: float | None,
+    noise: float,
+    clip: float,
+    delta: float,
+    account: str | None,
+    per_consumer: float | None = None,
 ) -> Privacy | None:
     """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
+        if per_consumer is not None:
+            raise BazaarError(
+                f"--max-epsilon-per-consumer {per_consumer:g} is a part of what all may spend: give --epsilon-cap too"
+            )
         if account is not None:
             raise BazaarError(f"--account {account} is charged with differential privacy alone: give --epsilon-cap too")
         return None
     from databazaar.federation.accountant import Accountant, refuse_unfit
     from databazaar.federation.privacy import PrivateUpdates
 
-    refuse_unfit(delta, cap)
+    refuse_unfit(delta, cap, per_consumer)
     if not isinstance(source, Table):
         raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")
     accounts = Accounts(users_folder())
     chosen = accounts.choose(source.path, source.digest, account)
     accounts.carry_over(chosen.path, load_kit(kit).folder / "privacy.json")
-    made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap))
+    made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap, per_consumer))
     for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
         say(line, err=True)
     return made
@@ -97,8 +119,12 @@ def pins(kit: Path, given: Path | None) -> Pins:
     return made
 
 
-def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int) -> None:
+def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int, at_once: int = 1) -> None:
     """Answers until the process is asked to end."""
+    if at_once > 1 and not callable(source):
+        raise BazaarError(
+            f"--at-once {at_once} is for an --oracle of your own: a file is answered one question at a time"
+        )
     torch.set_num_threads(threads)
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -115,7 +141,7 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
         worker = ProviderWorker(
             loaded.provider, source, policy, record=record, privacy=privacy, signer=signer, receipts=receipts
         )
-        with ProviderNode(kit, worker) as node:
+        with ProviderNode(kit, worker, at_once=at_once) as node:
             say(f"{loaded.provider} joins {loaded.market} at {loaded.host}:{loaded.port}; Ctrl-C leaves", err=True)
             while not done.wait(0.2):
                 if node.connected.is_set():

@@ -87,7 +87,7 @@ def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketP
             if not job.defence.off:
                 for line in (f"defence: {job.meaning}", *job.blind_spots(taken.accesses)):
                     say(line, err=True)
-        _finish(playing, output)
+        finish(playing, output)
 
 
 def say_remarks(job: Job, quiet: bool) -> None:
@@ -108,16 +108,19 @@ def resume(job: Job, folder: RunFolder, output: Output, begun_in: dict[str, str]
         if playing.changed:
             now = in_words(playing.changed)
             typer.echo(f"bazaar: note: the run goes on with {now}: last digits may differ", err=True)
-        _finish(playing, output)
+        finish(playing, output)
 
 
-def _finish(playing: Playing, output: Output) -> None:
+def finish(playing: Playing, output: Output, again: str = "", end: str = "") -> None:
+    """Plays to the end, says what it was worth, and shows it. `again` is the command that goes on with it if it is
+    interrupted, and `end` the one that settles it."""
     job, path = playing.job, playing.folder.path
-    with if_interrupted(f"`bazaar resume {path}` goes on with the run, `bazaar close {path}` settles it here"):
+    again, end = again or f"bazaar resume {path}", end or f"bazaar close {path}"
+    with if_interrupted(f"`{again}` goes on with the run, `{end}` settles it here"):
         if not playing.folder.finished:
             with output.progress(job.title, job.consumer.currency) as show:
                 playing.settle(show)
-    with if_interrupted(f"the run is settled; `bazaar resume {path}` says what it was worth"):
+    with if_interrupted(f"the run is settled; `{again}` says what it was worth"):
         if job.can_be_judged:
             with console(stderr=True, quiet=not output.full).status("judging what it was worth"):
                 playing.judge()

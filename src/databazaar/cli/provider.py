@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from databazaar.cli import keeping
+from databazaar.cli import earning, keeping
 from databazaar.cli.bounds import refuse_odd_privacy
 from databazaar.cli.examples import example
 from databazaar.cli.federation import need_packages
 from databazaar.cli.screen import say
-from databazaar.display import shown
 from databazaar.errors import BazaarError
 
 app = typer.Typer(
@@ -88,6 +85,7 @@ def crl(
         "bazaar provider join kit --oracle my_oracle:update",
         "bazaar provider join kit --data bank1.parquet --schema schema.json",
         "bazaar provider join kit --data bank1.parquet --epsilon-cap 4 --noise 1.1 --clip 1",
+        "bazaar provider join kit --data bank1.parquet --consumers north-bank,city-bank --max-accesses 500",
     )
 )
 def join(
@@ -102,6 +100,13 @@ def join(
     max_memory: Annotated[float, typer.Option(min=0.01, help="GB that one answer may take, beside your data.")] = 4.0,
     max_seconds: Annotated[float, typer.Option(min=1.0, help="The longest that one answer may take.")] = 300.0,
     max_questions: Annotated[int, typer.Option(min=1, help="The most questions in an hour.")] = 100_000,
+    consumers: Annotated[
+        str | None,
+        typer.Option(help="Consumers that you answer, as the market names them. Default: all.", show_default=False),
+    ] = None,
+    max_accesses: Annotated[
+        int | None, typer.Option(min=1, help="The most answers for one job. Default: any number.", show_default=False)
+    ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -111,6 +116,10 @@ def join(
     epsilon_cap: Annotated[
         float | None, typer.Option(min=0.0, help="Answer with differential privacy, up to this ε in all.")
     ] = None,
+    max_epsilon_per_consumer: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Up to this ε for any one consumer, with --epsilon-cap.", show_default=False),
+    ] = None,
     noise: Annotated[float, typer.Option(min=0.01, help="Noise multiplier, with --epsilon-cap.")] = 1.0,
     clip: Annotated[float, typer.Option(min=1e-6, help="Bound on a row's gradient, with --epsilon-cap.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, with --epsilon-cap.")] = 1e-5,
@@ -119,16 +128,20 @@ def join(
         typer.Option(help="The privacy account to charge. Default: the one that knows your data.", show_default=False),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for the computation.")] = 1,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=1000, help="Questions that your --oracle answers at a time, each in a thread.")
+    ] = 1,
 ) -> None:
     """Joins the market and answers until you stop it with Ctrl-C."""
     need_packages()
     refuse_odd_privacy(epsilon_cap, noise, clip, delta)
     from databazaar.cli import joining
 
-    policy = joining.policy(models, max_parameters, max_samples, max_memory, max_seconds, max_questions)
+    work = max_parameters, max_samples, max_memory, max_seconds
+    policy = joining.policy(models, *work, max_questions, consumers, max_accesses)
     source = joining.source(data, oracle, kit, schema)
-    privacy = joining.privacy(kit, source, epsilon_cap, noise, clip, delta, account)
-    joining.stay(kit, source, policy, privacy, threads)
+    privacy = joining.privacy(kit, source, epsilon_cap, noise, clip, delta, account, max_epsilon_per_consumer)
+    joining.stay(kit, source, policy, privacy, threads, at_once)
 
 
 app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))(
@@ -153,108 +166,10 @@ def check(kit: Kit, data: Data = None) -> None:
         raise typer.Exit(BazaarError.exit_code)
 
 
-@app.command(
+app.command(
     epilog=example(
         "bazaar provider earnings kit",
+        "bazaar provider earnings kit --by-consumer",
         "bazaar provider earnings kit --statement harbour-bank.json",
     )
-)
-def earnings(
-    kit: Kit,
-    statement: Annotated[
-        Path | None, typer.Option(help="Your statement from the operator, to compare.", show_default=False)
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="The run to compare with. Default: the statement's own.", show_default=False)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-) -> None:
-    """What you answered, run by run, what the market's receipts acknowledge of it and hold back, and what its statement
-    says was paid for it."""
-    need_packages()
-    from databazaar.federation import receipts, records
-    from databazaar.federation.onboarding import load_kit
-
-    given = None
-    if statement is not None:
-        try:
-            given = json.loads(statement.read_text())
-        except (OSError, ValueError):
-            raise BazaarError(f"{statement} cannot be read as JSON: ask the operator for it again") from None
-        if not isinstance(given, dict) or given.get("provider") != load_kit(kit).provider:
-            raise BazaarError(f"{statement} is not {load_kit(kit).provider}'s statement: ask the operator for yours")
-    kept, worthless = receipts.verified(load_kit(kit).folder)
-    lines = records.earnings(records.Record(load_kit(kit).folder / records.ANSWERS), given, run, kept)
-    if as_json:
-        typer.echo(json.dumps([asdict(line) for line in lines]))
-        return
-    for line in lines:
-        say(
-            f"run {line.run}: {line.answered} rounds answered, {line.refused} refused, {line.failed} failed"
-            + (f", ε = {line.epsilon:.3g}" if line.epsilon is not None else "")
-        )
-        for words in (*_acknowledged(line), *_held_back(line, load_kit(kit).market)):
-            say(f"  {words}")
-        if line.pay_text is not None:
-            say(f"  paid {line.pay_text}; {_differences(line)}")
-        if line.unknown_rounds:
-            typer.echo("  somebody may answer with a copy of your kit: ask the operator, and have the name revoked")
-        if line.why:
-            say(f"  {shown(line.why)}")
-    if worthless:
-        say(f"{worthless} lines of {receipts.RECEIPTS} are not signed by the market's server, and no evidence")
-    if not lines:
-        typer.echo("nothing answered yet")
-
-
-def _acknowledged(line: object) -> list[str]:
-    """What the receipts say, in words."""
-    from databazaar.federation.records import Earnings
-
-    assert isinstance(line, Earnings)
-    if not line.receipts:
-        return ["no receipt of the market has come yet"]
-    words = f"receipts acknowledge {line.acknowledged} of {line.answered} rounds answered"
-    if line.denied_rounds:
-        words += f"; they know of no answer in round {_rounds(line.denied_rounds)}"
-    disputed = [f"the statement pays otherwise than receipts say in round {_rounds(line.disputed_rounds)}"]
-    return [words, *line.contradictions, *(disputed if line.disputed_rounds else [])]
-
-
-def _held_back(line: object, market: str) -> list[str]:
-    """What became of held-back pay, by which verdict, and how to object."""
-    from databazaar.federation.records import Earnings
-
-    assert isinstance(line, Earnings)
-    words = []
-    if line.held or line.released or line.returned:
-        words.append(
-            f"of your pay, {line.released} was held back and released, {line.returned} returned to the consumer, and "
-            f"{line.held} is still held back, in the smallest unit of the currency"
-        )
-    words += map(str, line.verdicts)
-    if any(one.what != "cleared" for one in line.verdicts):
-        words.append(
-            f"to object, write to the operator of {market}, quoting the run, the round, and the entry with its hash: "
-            "`bazaar audit` checks that the verdict follows from the figure, and the figure is the arbiter's word"
-        )
-    return words
-
-
-def _rounds(rounds: tuple[int, ...]) -> str:
-    return ", ".join(map(str, rounds[:10])) + (" …" if len(rounds) > 10 else "")
-
-
-def _differences(line: object) -> str:
-    from databazaar.federation.records import Earnings
-
-    assert isinstance(line, Earnings)
-    parts = [
-        f"{len(rounds)} rounds {what}: {_rounds(rounds)}"
-        for rounds, what in (
-            (line.unpaid_rounds, "answered and not paid"),
-            (line.unknown_rounds, "paid and not in your record"),
-        )
-        if rounds
-    ]
-    return "; ".join(parts) or "every round you answered is paid"
+)(earning.earnings)

@@ -139,6 +139,12 @@ def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> 
     return _from_market(market, folder, load_data(market, folder))
 
 
+def job_of(settings: dict[str, Any], folder: Path, where: str = "market") -> Job:
+    """The job that the settings of a market.toml describe, whose files are in this folder."""
+    market = parse_market(settings, where)
+    return _from_market(market, folder, load_data(market, folder))
+
+
 def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else oracle_of(market)
@@ -196,24 +202,32 @@ def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:
     from databazaar.federation.job import FederatedJob
 
-    oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}  # a message has every oracle's settings
-    step, every = oracle["step"], market.training.halve_every
+    oracle, step = asked_work(market)
     return FederatedJob(
         folder=folder / settings.folder,
         task=FederatedJob.describe(
             kind=market.model.kind,
             inputs=_shaped(market, data.holdout)[0].shape[1:],
-            hidden=_hidden(market),
+            hidden=hidden_of(market),
             schema=data.schema,
             oracle=oracle,
         ),
-        step=Halving(step, every) if every else step,
+        step=step,
         deadline=settings.deadline,
         wait=settings.wait,
+        consumer=market.consumer.name,
     )
 
 
-def _hidden(market: MarketFile) -> tuple[int, ...]:
+def asked_work(market: MarketFile) -> tuple[dict[str, Any], float | Halving]:
+    """The oracle's settings as a message to remote providers has them, and its step, which may change by the round."""
+    oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}  # a message has every oracle's settings
+    step, every = oracle["step"], market.training.halve_every
+    return oracle, Halving(step, every) if every else step
+
+
+def hidden_of(market: MarketFile) -> tuple[int, ...]:
+    """The sizes of the model's hidden layers."""
     return market.model.hidden if isinstance(market.model, MLPSettings) else ()
 
 
@@ -227,7 +241,7 @@ def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
     train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
-    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, _hidden(market))
+    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, hidden_of(market))
     refuse_large_model(form, min(market.per_round, len(market.providers)))
     model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
     step, every = market.training.step, market.training.halve_every

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from databazaar.config.jobs import Job
 from databazaar.data.profile_record import MarketProfile
+from databazaar.engines import Engine
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import OnRound
 from databazaar.market.worth import judge_purchase
@@ -38,13 +39,19 @@ class Playing:
 
 
 @contextmanager
-def begun(job: Job, path: Path, profile: MarketProfile | None = None, id: str | None = None) -> Iterator[Playing]:
+def begun(
+    job: Job,
+    path: Path,
+    profile: MarketProfile | None = None,
+    id: str | None = None,
+    engine: Engine | None = None,
+) -> Iterator[Playing]:
     """A new run: once the job is known to be sound, its folder is made. With an `id` the run gets that one.
 
-    `profile` tells the report's readers what the tables are like.
+    `profile` tells the report's readers what the tables are like. Without an `engine` the job's own is made.
     """
     job.limit_threads()
-    with closing(job.arbiter()) as arbiter:  # finds whatever else is wrong before anything is written
+    with closing(job.arbiter(engine=engine)) as arbiter:  # finds whatever else is wrong before anything is written
         recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
         folder = RunFolder.create(path, recipe, profile)
         folder.state(environment_of(arbiter.engine.device))
@@ -57,11 +64,11 @@ def is_over(job: Job, folder: RunFolder) -> bool:
 
 
 @contextmanager
-def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str]) -> Iterator[Playing]:
+def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str], engine: Engine | None = None) -> Iterator[Playing]:
     """A run from where its folder stands. `begun_in` is the environment that the ledger names: another one is allowed,
     and noted."""
     job.limit_threads()
-    with closing(job.arbiter()) as arbiter:
+    with closing(job.arbiter(engine=engine)) as arbiter:
         here = environment_of(arbiter.engine.device)
         folder.state(here)
         changed = {name: value for name, value in here.items() if begun_in and begun_in.get(name) != value}

@@ -19,25 +19,39 @@ History = list[tuple[float, float, int]]
 """(noise multiplier, sample rate, steps) of all answers; all that is needed to know what was spent."""
 
 MOST_RATES = 200
+MOST_CONSUMERS = 1000
+OTHERS = "…"
+"""Under this name all further consumers have one budget together, so that made-up names do not fill the file."""
 
 
 class Accountant:
-    """What has been spent from one account, in Rényi differential privacy, and the cap that it must not pass."""
+    """What has been spent from one account, in Rényi differential privacy, and the cap that it must not pass.
 
-    def __init__(self, path: Path, delta: float, cap: float) -> None:
-        refuse_unfit(delta, cap)
+    What consumers are told composes: whoever puts their answers together knows all of it. So `cap` is for all of them
+    together; `cap_per_consumer` is for what each one is told, who is known by the market's word.
+    """
+
+    def __init__(self, path: Path, delta: float, cap: float, cap_per_consumer: float | None = None) -> None:
+        refuse_unfit(delta, cap, cap_per_consumer)
         self.path, self.delta, self.cap = path, delta, cap
-        self._history = history_in(read_account(path), path)
+        self.cap_per_consumer = cap if cap_per_consumer is None else cap_per_consumer
+        kept = read_account(path)
+        self._history, self._consumers = history_in(kept, path), consumers_in(kept, path)
         self._spent = epsilon_of(self._history, delta)
 
     @property
     def spent(self) -> float:
         return self._spent
 
-    def covers(self, noise: float, rate: float, steps: int) -> bool:
-        return epsilon_of(added(self._history, noise, rate, steps), self.delta) <= self.cap
+    def spent_by(self, consumer: str) -> float:
+        """What this consumer was told costs, taken alone."""
+        return epsilon_of(self._consumers.get(self._counted_as(consumer), []), self.delta)
 
-    def charge(self, noise: float, rate: float, steps: int) -> None:
+    def check(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
+        """Raises RefusedError where one more answer of this kind would pass a cap."""
+        self._refuse_beyond(*self._with(noise, rate, steps, consumer))
+
+    def charge(self, noise: float, rate: float, steps: int, consumer: str = "") -> None:
         """Takes the cost of one answer, durably, or raises RefusedError and takes nothing.
 
         What another process has written meanwhile counts: however many answer from one account, none is forgotten.
@@ -45,27 +59,48 @@ class Accountant:
         try:
             with account_lock(self.path):
                 kept = read_account(self.path)
-                self._take(history_in(kept, self.path))
-                history = added(self._history, noise, rate, steps)
-                epsilon = epsilon_of(history, self.delta)
-                if epsilon > self.cap:
-                    raise RefusedError("privacy budget spent")
-                write_json(self.path, {**kept, "history": history, "delta": self.delta, "epsilon": epsilon})
+                self._take(history_in(kept, self.path), consumers_in(kept, self.path))
+                history, own = self._with(noise, rate, steps, consumer)
+                epsilon = self._refuse_beyond(history, own)
+                consumers = {**self._consumers, self._counted_as(consumer): own}
+                written = {"history": history, "consumers": consumers, "delta": self.delta, "epsilon": epsilon}
+                write_json(self.path, {**kept, **written})
         except BazaarError as reason:
             raise OSError(str(reason)) from None  # this machine's fault, and no refusal
-        self._history, self._spent = history, epsilon
+        self._history, self._consumers, self._spent = history, consumers, epsilon
 
-    def _take(self, history: History) -> None:
+    def _take(self, history: History, consumers: dict[str, History]) -> None:
         if history != self._history:
             self._history, self._spent = history, epsilon_of(history, self.delta)
+        self._consumers = consumers
+
+    def _with(self, noise: float, rate: float, steps: int, consumer: str) -> tuple[History, History]:
+        """The history in all and that of the consumer, with so many steps more."""
+        own = self._consumers.get(self._counted_as(consumer), [])
+        return added(self._history, noise, rate, steps), added(own, noise, rate, steps)
+
+    def _refuse_beyond(self, history: History, own: History) -> float:
+        """ε of the history in all, or RefusedError where it, or the consumer's own, is over its cap."""
+        epsilon = epsilon_of(history, self.delta)
+        if epsilon > self.cap:
+            raise RefusedError("privacy budget spent")
+        if self.cap_per_consumer < self.cap and epsilon_of(own, self.delta) > self.cap_per_consumer:
+            raise RefusedError("privacy budget for this consumer spent")
+        return epsilon
+
+    def _counted_as(self, consumer: str) -> str:
+        full = consumer not in self._consumers and len(self._consumers) >= MOST_CONSUMERS
+        return OTHERS if full else consumer
 
 
-def refuse_unfit(delta: float, cap: float) -> None:
+def refuse_unfit(delta: float, cap: float, cap_per_consumer: float | None = None) -> None:
     """Says what is wrong with the settings, or what is not installed, before anybody connects."""
     if not 0 < delta < 1:
         raise BazaarError(f"δ = {delta} must lie between 0 and 1: take less than one over the number of rows")
     if not cap > 0:
         raise BazaarError(f"the cap ε = {cap} must be positive: raise it, or answer without privacy")
+    if cap_per_consumer is not None and not 0 < cap_per_consumer <= cap:
+        raise BazaarError(f"the cap of one consumer, ε = {cap_per_consumer}, must lie between 0 and that of all, {cap}")
     _opacus()
 
 
@@ -89,9 +124,21 @@ def read_account(path: Path) -> dict[str, Any]:
 
 def history_in(kept: dict[str, Any], path: Path) -> History:
     try:
-        return [(float(noise), float(rate), int(steps)) for noise, rate, steps in (kept["history"] if kept else [])]
+        return _history(kept["history"] if kept else [])
     except (ValueError, KeyError, TypeError):
         raise _unknown(path) from None
+
+
+def consumers_in(kept: dict[str, Any], path: Path) -> dict[str, History]:
+    """What was answered to each consumer. An account of an earlier version does not say: all begin at nothing."""
+    try:
+        return {str(name): _history(history) for name, history in kept.get("consumers", {}).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise _unknown(path) from None
+
+
+def _history(written: Any) -> History:
+    return [(float(noise), float(rate), int(steps)) for noise, rate, steps in written]
 
 
 def _unknown(path: Path) -> BazaarError:

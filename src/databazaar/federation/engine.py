@@ -12,9 +12,11 @@ from torch import Tensor
 
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
+from databazaar.errors import BazaarError
 from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
 from databazaar.federation.failures import SET_ASIDE, Failure, Kind, is_honest
+from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
     Request,
@@ -55,6 +57,8 @@ class FederatedEngine(Engine):
     With `keys` a reply counts only if the provider has signed it: then it is kept, the ledger names it, and the
     provider gets receipts. Without them, as at home, nobody signs anything.
 
+    Providers are told for which `consumer` and by which `contract` they are asked, where there are such.
+
     `privacy` has what providers with differential privacy say that they have spent, as (ε, δ).
     """
 
@@ -73,7 +77,13 @@ class FederatedEngine(Engine):
         wait: float = 0.0,
         quarantine: Quarantine | None = None,
         keys: MarketKeys | None = None,
+        consumer: str = "",
+        contract: str = "",
     ) -> None:
+        if max(len(consumer), len(contract)) > LONGEST_NAME:
+            raise BazaarError(
+                f"providers are told names of up to {LONGEST_NAME} signs: give a shorter consumer or contract"
+            )
         self.device = torch.device("cpu")
         self.privacy: dict[str, tuple[float, float]] = {}
         self._note_privacy: NotePrivacy | None = None
@@ -86,6 +96,7 @@ class FederatedEngine(Engine):
         self._wait = wait
         self._quarantine = quarantine or Quarantine()
         self._keys = keys
+        self._consumer, self._contract = consumer, contract
         self._evidence: Evidence | None = None
         self._sender: ReceiptSender | None = None
 
@@ -161,11 +172,13 @@ class FederatedEngine(Engine):
         oracle = self._task.oracle.model_copy(update={"step": step_at(self._step, round)})
         return Request.model_validate(
             {
-                "protocol": 2,
+                "protocol": 3,
                 "kind": kind,
                 "run": self._run,
                 "round": round,
                 "seed": seed,
+                "consumer": self._consumer,
+                "contract": self._contract,
                 "task": self._task.model_copy(update={"oracle": oracle}),
             }
         )

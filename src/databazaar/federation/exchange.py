@@ -5,14 +5,18 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError
+from databazaar.federation.lanes import Lanes, Place, Queue, State
 
 REPLY_ROOM = 64 * 1024
 """Bytes by which an answer may be longer than its question: an update is as long as the parameters it is for."""
+BEAT = 1.0
+"""Seconds between two words to one who waits for its answers."""
 
 
 class Lost(StrEnum):
@@ -32,30 +36,44 @@ class Lost(StrEnum):
 
 Replies = dict[str, bytes]
 Failures = dict[str, Lost]
+Tell = Callable[[Mapping[str, State]], None]
+"""Hears for every name that is still without an answer whether its ask waits or is under way."""
 
 
 @dataclass
 class _Question:
-    waiting: set[str]
+    timeout: float
+    open: dict[str, _Open] = field(default_factory=dict)
     replies: Replies = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Open:
-    """One provider's part in a question."""
+    """One provider's part in a question. `until` is its deadline once it was sent; where nobody wants it any more, it
+    is when the provider's lane is freed."""
 
     name: str
+    number: str
     question: _Question
+    place: Place
     arriving: Arriving
+    until: float = inf
+
+    @property
+    def wanted(self) -> bool:
+        return self.question.open.get(self.name) is self
 
 
 class Exchange:
-    """Sends one payload to many and gathers the answers until a deadline.
+    """Sends one payload to many, each when its turn in the provider's lane has come, and gathers the answers.
 
     Every provider gets a random number of its own with every question, and an answer counts only under that number,
     from that provider, while the question is open. So an answer that comes late belongs to nothing and is dropped, and
     whoever knows its own number knows nothing of another's. What has come of an answer is let go with its question.
+
+    The deadline of an ask runs from when it is sent. A provider that has not answered by then is busy with it, and is
+    asked nothing else until the late answer comes, its connection is lost, or as much time again has passed.
     """
 
     def __init__(
@@ -65,6 +83,7 @@ class Exchange:
         max_bytes: int,
         poll: float = 0.05,
         ended: Callable[[str], None] = lambda number: None,
+        capacity: Callable[[str], int] = lambda name: 1,
     ) -> None:
         self._send = send
         self._connected = connected
@@ -72,87 +91,156 @@ class Exchange:
         self._poll = poll
         self._ended = ended
         self._open: dict[str, _Open] = {}
+        self._lanes = Lanes(capacity)
         self._changed = threading.Condition()
 
-    def ask(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        deadline = time.monotonic() + timeout
-        names = list(dict.fromkeys(names))
-        here = [name for name in names if self._connected(name)]
-        question = _Question(set(here), failures={name: Lost.NOT_CONNECTED for name in names if name not in here})
+    def ask(
+        self, names: Sequence[str], payload: bytes, timeout: float, consumer: str = "", tell: Tell = lambda states: None
+    ) -> tuple[Replies, Failures]:
+        """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came at the
+        latest. Whatever `tell` raises ends the question: nobody is there any more to hear the answers."""
+        question = _Question(timeout)
         room = min(self._max_bytes, len(payload) + REPLY_ROOM)
-        numbers = {secrets.token_hex(16): name for name in here}
-        with self._changed:
-            self._open |= {number: _Open(name, question, Arriving(room)) for number, name in numbers.items()}
+        asked = self._enter(question, list(dict.fromkeys(names)), room, consumer)
+        told, states = time.monotonic(), dict[str, State]()
         try:
-            for number, name in numbers.items():
-                try:
-                    self._send(name, number, payload, max(0.0, deadline - time.monotonic()))
-                except Exception:
-                    self._settle(question, name, Lost.CONNECTION_LOST)
-            self._wait(question, deadline)
+            while question.open:
+                self._send_those_due(question, payload)
+                before, states = states, self._wait(question)
+                if states and (states != before or time.monotonic() - told >= BEAT):
+                    told = time.monotonic()
+                    tell(states)
         finally:
             with self._changed:
-                for number in numbers:
-                    del self._open[number]
-                for name in question.waiting:
-                    question.failures[name] = Lost.NO_ANSWER
-            for number in numbers:
+                for one in list(question.open.values()):
+                    self._give_up(one, Lost.NO_ANSWER)
+            for number in asked:
                 self._ended(number)
         return question.replies, question.failures
 
     def expects(self, name: str, number: object) -> bool:
         """Is there an open question of this number that this provider has not answered yet?"""
         with self._changed:
+            found = self._find(name, number)
+            return found is not None and found.wanted
+
+    def hears(self, name: str, number: object) -> bool:
+        """Would it matter if this provider answered the question of this number? Also if only its lane is freed."""
+        with self._changed:
             return self._find(name, number) is not None
+
+    def queues(self) -> dict[str, Queue]:
+        """The lanes in which somebody waits or is asked."""
+        with self._changed:
+            self._free_lanes()
+            return self._lanes.queues()
+
+    def capacity_changed(self, name: str) -> None:
+        with self._changed:
+            self._lanes.take_turns(name)
+            self._changed.notify_all()
 
     def take(self, name: str, number: object, chunk: Chunk) -> int:
         """One piece of an answer. Returns how much of the answer is here, or 0 where no more of it is wanted.
 
-        An answer that is longer than its question allows, or whose pieces do not fit together, ends as a failure.
+        An answer that is longer than its question allows, or whose pieces do not fit together, ends as a failure. The
+        first piece of a late one shows that the provider is done with it.
         """
         with self._changed:
             if (found := self._find(name, number)) is None:
                 return 0
+            if not found.wanted:
+                self._leave(found)
+                return 0
             try:
                 body = found.arriving.add(chunk)
             except OverflowError:
-                self._answer(found, Lost.TOO_LARGE, b"")
+                self._answer(found, Lost.TOO_LARGE)
                 return 0
             except OutOfOrderError:
-                self._answer(found, Lost.PROVIDER_ERROR, b"")
+                self._answer(found, Lost.PROVIDER_ERROR)
                 return 0
             if body is not None:
-                self._answer(found, "" if chunk.code == "" else str(chunk.code), body)
+                self._answer(found, body if chunk.code == "" else Lost(str(chunk.code)))
                 return 0
             return len(found.arriving.body)
 
+    def _enter(self, question: _Question, names: Sequence[str], room: int, consumer: str) -> list[str]:
+        """Opens the question for all who are connected, each with a place in its lane; returns their numbers."""
+        here = [name for name in names if self._connected(name)]
+        question.failures.update({name: Lost.NOT_CONNECTED for name in names if name not in here})
+        with self._changed:
+            self._free_lanes()
+            for name in here:
+                place = self._lanes.join(name, consumer)
+                one = _Open(name, secrets.token_hex(16), question, place, Arriving(room))
+                self._open[one.number] = question.open[name] = one
+            return [one.number for one in question.open.values()]
+
+    def _send_those_due(self, question: _Question, payload: bytes) -> None:
+        """Sends to those whose turn has come; their clocks start with that."""
+        with self._changed:
+            due = [one for one in question.open.values() if one.place.state == "asked" and one.until == inf]
+            for one in due:
+                one.until = time.monotonic() + question.timeout
+        for one in due:
+            try:
+                self._send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
+            except Exception:
+                with self._changed:
+                    self._answer(one, Lost.CONNECTION_LOST)
+
+    def _wait(self, question: _Question) -> dict[str, State]:
+        """Until something happens or for a moment; then ends whose time is over, or whose provider is gone."""
+        with self._changed:
+            left = min((one.until for one in question.open.values()), default=0.0) - time.monotonic()
+            turn = any(one.place.state == "asked" and one.until == inf for one in question.open.values())
+            if question.open and left > 0 and not turn:
+                self._changed.wait(min(self._poll, left))
+            still = list(question.open)
+        gone = [name for name in still if not self._connected(name)]
+        with self._changed:
+            for one in [question.open[name] for name in gone if name in question.open]:
+                self._answer(one, Lost.NOT_CONNECTED if one.until == inf else Lost.CONNECTION_LOST)
+            for one in [one for one in question.open.values() if one.until <= time.monotonic()]:
+                self._give_up(one, Lost.NO_ANSWER)
+            self._free_lanes(gone)
+            return {name: one.place.state for name, one in question.open.items()}
+
     def _find(self, name: str, number: object) -> _Open | None:
         found = self._open.get(number) if isinstance(number, str) else None
-        return found if found is not None and found.name == name and name in found.question.waiting else None
+        return found if found is not None and found.name == name else None
 
-    def _answer(self, found: _Open, code: str, body: bytes) -> None:
-        found.arriving.body.clear()
-        found.question.waiting.discard(found.name)
-        if code:
-            found.question.failures[found.name] = Lost(code)
+    def _answer(self, one: _Open, answer: bytes | Lost) -> None:
+        """This is what came of the ask, unless something came of it before; the next may have its turn."""
+        if one.wanted:
+            del one.question.open[one.name]
+            if isinstance(answer, Lost):
+                one.question.failures[one.name] = answer
+            else:
+                one.question.replies[one.name] = answer
+        self._leave(one)
+
+    def _give_up(self, one: _Open, why: Lost) -> None:
+        """Nobody waits for this answer any more; where the provider still computes it, its lane stays busy."""
+        del one.question.open[one.name]
+        one.question.failures[one.name] = why
+        one.arriving.body.clear()
+        if one.until == inf:
+            self._leave(one)
         else:
-            found.question.replies[found.name] = body
+            self._lanes.give_up(one.place)
+            one.until += one.question.timeout
+
+    def _leave(self, one: _Open) -> None:
+        one.arriving.body.clear()
+        self._open.pop(one.number, None)
+        self._lanes.leave(one.place)
         self._changed.notify_all()
 
-    def _settle(self, question: _Question, name: str, why: Lost) -> None:
-        with self._changed:
-            if name in question.waiting:
-                question.waiting.discard(name)
-                question.failures[name] = why
-
-    def _wait(self, question: _Question, deadline: float) -> None:
-        while True:
-            with self._changed:
-                left = deadline - time.monotonic()
-                if not question.waiting or left <= 0:
-                    return
-                self._changed.wait(min(self._poll, left))
-                still = list(question.waiting)
-            for name in still:
-                if not self._connected(name):
-                    self._settle(question, name, Lost.CONNECTION_LOST)
+    def _free_lanes(self, gone: Sequence[str] = ()) -> None:
+        """Of late asks that are not waited for any longer, or whose providers are gone."""
+        now = time.monotonic()
+        for one in list(self._open.values()):
+            if not one.wanted and (one.until <= now or one.name in gone):
+                self._leave(one)

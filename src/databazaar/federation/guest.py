@@ -81,7 +81,7 @@ class House:
     registered: Callable[[str], bool] = _nobody
     revoked: Callable[[str], bool] = _nobody
     expects: Callable[[str, object], bool] = _nobody
-    """Does anybody wait for this provider's answer to the question of this number?"""
+    """Does anybody wait for this provider's answer to the question of this number, or for it to be done with it?"""
     sends: Callable[[str, object], bool] = _nobody
     """Is this stream a question on its way to this provider? Their numbers are easily guessed."""
     awaits: Callable[[object], bool] = _nobody

@@ -17,13 +17,18 @@ from databazaar.learning.task import Schedule
 
 @dataclass(frozen=True)
 class FederatedJob:
-    """What a job over a federation has beside the others: the work for its providers, and the way to them."""
+    """What a job over a federation has beside the others: the work for its providers, and the way to them.
+
+    Providers are told for which `consumer` and by which `contract` they are asked; consumers take turns with them.
+    """
 
     folder: Path
     task: TaskMessage
     step: float | Schedule
     deadline: float
     wait: float
+    consumer: str = ""
+    contract: str = ""
 
     @staticmethod
     def describe(
@@ -53,7 +58,7 @@ class FederatedJob:
                     f"{name} is no member of the federation in {self.folder}: invite it with "
                     f"`bazaar federation invite {name}`, or take it out of market.toml"
                 )
-        transport = transports.FlareTransport(self.folder)
+        transport = transports.FlareTransport(self.folder, self.consumer)
         with transport:
             transport.connected()
         return FederatedEngine(
@@ -64,6 +69,8 @@ class FederatedJob:
             deadline=self.deadline,
             wait=self.wait,
             keys=signing.MarketKeys.of(self.folder),
+            consumer=self.consumer,
+            contract=self.contract,
         )
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
-from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.message_faults import (
     BAD_HEADER,
     BAD_TENSOR,
@@ -28,117 +27,49 @@ from databazaar.federation.message_faults import (
     OTHER_ROUND,
     MessageError,
 )
+from databazaar.federation.message_shapes import (
+    MAX_HEADER,
+    Code,
+    EarlierRequest,
+    ModelMessage,
+    OracleMessage,
+    ReceiptMessage,
+    Reply,
+    Request,
+    Status,
+    TaskMessage,
+)
 from databazaar.federation.message_vector import decode_vector, encode_vector
-from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
-from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
-from databazaar.ledger.replies import ReplyStatement, SignedReply
+from databazaar.ledger.replies import SignedReply
 
-MAGIC = b"DBZ1"
-MAX_HEADER = 1024 * 1024
-_LENGTH = struct.Struct(">I")
-
-Status = Literal["ok", "refused", "error"]
-Code = Literal[
-    "",
-    "task not allowed",
-    "task does not fit the data",
-    "privacy budget spent",
-    "too many questions",
-    "computation failed",
+__all__ = [
+    "MAGIC",
+    "MAX_HEADER",
+    "Answered",
+    "Asked",
+    "Code",
+    "EarlierRequest",
+    "Heard",
+    "ModelMessage",
+    "OracleMessage",
+    "ReceiptMessage",
+    "Reply",
+    "Request",
+    "SignedWith",
+    "Status",
+    "TaskMessage",
+    "decode_receipt",
+    "decode_reply",
+    "decode_request",
+    "earlier_request",
+    "encode_reply",
+    "encode_request",
+    "hear_reply",
+    "is_receipt",
+    "question_hash",
 ]
-
-_Name = Annotated[str, Field(min_length=1, max_length=100)]
-_Run = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-_Round = Annotated[int, Field(ge=0, lt=2**53)]
-_Seed = Annotated[int, Field(ge=0, lt=2**63)]
-_Size = Annotated[int, Field(ge=1, le=10**7)]
-_Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=64)]
-_Count = Annotated[int, Field(ge=1, le=10**9)]
-_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=LONGEST_SIGNATURE)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class ModelMessage(_Strict):
-    """A built-in model by kind and sizes."""
-
-    kind: ModelKind
-    inputs: Annotated[tuple[_Size, ...], Field(strict=False, min_length=1, max_length=3)]
-    outputs: _Size
-    hidden: _Sizes
-
-
-class OracleMessage(_Strict):
-    """A built-in oracle; `step` is this round's."""
-
-    kind: OracleKind
-    step: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
-    batch_size: _Count
-    epochs: Annotated[int, Field(ge=1, le=10**6)]
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-    steps: _Count | None = None
-    optimizer: OptimizerKind = "sgd"
-    weight_decay: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 0.0
-
-
-class TaskMessage(_Strict):
-    """The work, as a description. Without a model, only a provider's own callable understands the parameters."""
-
-    model: ModelMessage | None
-    loss: Literal["cross-entropy", "squared-error"]
-    oracle: OracleMessage
-    table: SchemaMessage | None
-
-
-class Request(_Strict):
-    """`describe` asks whether the provider would take the task; `update` asks for an update."""
-
-    protocol: Literal[2]
-    kind: Literal["update", "describe"]
-    run: _Run
-    round: _Round
-    seed: _Seed
-    task: TaskMessage
-
-
-class ReceiptMessage(_Strict):
-    """A receipt for its provider to keep (federation/receipts.py): its text, signed by the market's server, with the
-    server's certificate in PEM. `round` is how many rounds were settled by then."""
-
-    protocol: Literal[2]
-    kind: Literal["receipt"]
-    run: _Run
-    round: _Round
-    receipt: Annotated[str, Field(max_length=MAX_HEADER)]
-    signature: _Signature
-    certificate: Annotated[str, Field(max_length=LONGEST_CERTIFICATE)]
-
-
-class Reply(_Strict):
-    """`epsilon` is what a provider with differential privacy says it has spent so far, at its own `delta`. `question`
-    is the hash of the bytes that it answers, and `signature` stands under both: they are empty where no party needs to
-    prove anything, as in a market at home."""
-
-    protocol: Literal[2]
-    run: _Run
-    round: _Round
-    provider: _Name
-    status: Status
-    code: Code
-    epsilon: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
-    delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None
-    question: _Hash | Literal[""] = ""
-    signature: _Signature = ""
-
-    def statement(self, update: bytes = b"") -> ReplyStatement:
-        """What is signed of it, with the update's bytes as they are sent."""
-        update_hash = hashlib.sha256(update).hexdigest() if update else ""
-        said = (self.run, self.round, self.provider, self.question, self.status, self.code, update_hash)
-        return ReplyStatement(*said)
-
+MAGIC = b"DBZ1"
+_LENGTH = struct.Struct(">I")
 
 SignedWith = Callable[[str, bytes, str], str]
 """The certificate by which a provider, by name, has signed these bytes; empty where it has not."""
@@ -181,6 +112,14 @@ def decode_request(data: bytes) -> Asked:
     if (params is not None) != (request.kind == "update"):
         raise MessageError(BAD_TENSOR)
     return Asked(request, params)
+
+
+def earlier_request(data: bytes) -> EarlierRequest | None:
+    """The request of an earlier version that this is, if it is one."""
+    try:
+        return _header(data, EarlierRequest)[0]
+    except MessageError:
+        return None
 
 
 def is_receipt(data: bytes) -> bool:
@@ -259,7 +198,7 @@ def _update(
     return update
 
 
-Header = TypeVar("Header", Request, Reply, ReceiptMessage)
+Header = TypeVar("Header", Request, EarlierRequest, Reply, ReceiptMessage)
 
 
 def _message(header: BaseModel) -> bytes:

@@ -33,6 +33,9 @@ class Policy:
     answer takes beside the provider's own table; `max_seconds` how long an answer may take. A task that cannot keep to
     them is refused before anything is built; one that turns out to be slower is stopped between two steps.
     `max_questions` are those of one hour, whatever they ask.
+
+    `consumers` are those who may ask, all of them where it is None, and `max_accesses` how many answers one job gets:
+    a contract, or a run where the market names none. Who asks, and for which job, is the market's word.
     """
 
     models: tuple[str, ...] = MODEL_KINDS
@@ -41,6 +44,13 @@ class Policy:
     max_memory: int = 4 * 10**9
     max_seconds: float = 300.0
     max_questions: int = 100_000
+    consumers: tuple[str, ...] | None = None
+    max_accesses: int | None = None
+
+    def refuse_others(self, consumer: str) -> None:
+        """Raises RefusedError for a consumer that may not ask."""
+        if self.consumers is not None and consumer not in self.consumers:
+            raise RefusedError("consumer not allowed")
 
     def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int, private: bool = False) -> bool:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""

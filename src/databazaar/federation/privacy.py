@@ -23,7 +23,6 @@ from torch.func import functional_call, grad, vmap
 from databazaar.engines.protocol import LIMIT
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.messages import OracleMessage
-from databazaar.federation.policy import RefusedError
 from databazaar.federation.table import Data
 from databazaar.federation.work import ROWS_AT_ONCE, built_in
 from databazaar.learning.optimizers import Descent
@@ -49,16 +48,21 @@ class PrivateUpdates:
     def spent(self) -> float:
         return self.accountant.spent
 
-    def check(self, oracle: OracleMessage, rows: int) -> None:
-        if not self.accountant.covers(self.noise, *_work(oracle, rows)):
-            raise RefusedError("privacy budget spent")
+    def check(self, oracle: OracleMessage, rows: int, consumer: str = "") -> None:
+        self.accountant.check(self.noise, *_work(oracle, rows), consumer)
 
     def update(
-        self, oracle: OracleMessage, task: Task, data: Data, params: Tensor, rows_at_once: int = ROWS_AT_ONCE
+        self,
+        oracle: OracleMessage,
+        task: Task,
+        data: Data,
+        params: Tensor,
+        rows_at_once: int = ROWS_AT_ONCE,
+        consumer: str = "",
     ) -> Tensor:
         rows = len(data[0])
         share, steps = _work(oracle, rows)
-        self.accountant.charge(self.noise, share, steps)
+        self.accountant.charge(self.noise, share, steps, consumer)
         made = built_in(oracle, rows)
         rate, descend = (oracle.step, made.descent()) if isinstance(made, LocalSGD) else (1.0, Descent())
         w = params.clone()

@@ -69,21 +69,29 @@ class Waiting:
 
 
 class ProviderNode:
-    """A provider's end of the connection, as a context manager. Questions are answered one at a time, in order."""
+    """A provider's end of the connection, as a context manager. Questions are answered in order, `at_once` at a time;
+    where that is more than one, the handler is called from as many threads."""
 
-    def __init__(self, kit: Path, handler: Handler, max_bytes: int = MAX_BYTES, longest_pause: float = 30.0) -> None:
+    def __init__(
+        self,
+        kit: Path,
+        handler: Handler,
+        max_bytes: int = MAX_BYTES,
+        longest_pause: float = 30.0,
+        at_once: int = 1,
+    ) -> None:
         self.kit = load_kit(kit)
         self.connected = threading.Event()
         self._handler = handler
         self._max_bytes = max_bytes
         self._longest_pause = longest_pause
-        self._questions = Waiting(_WAITING, 2 * max_bytes)
+        self._questions = Waiting(max(_WAITING, 2 * at_once), 2 * max_bytes)
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._threads = [
             threading.Thread(target=self._keep_connected, name="flare", daemon=True),
-            threading.Thread(target=self._work, name="handler", daemon=True),
+            *(threading.Thread(target=self._work, name="handler", daemon=True) for _ in range(at_once)),
         ]
 
     def __enter__(self) -> Self:
@@ -95,7 +103,8 @@ class ProviderNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._questions.put(None)
+        for _ in self._threads[1:]:
+            self._questions.put(None)
         if self._channel is not None:
             self._channel.close()
         if self._child is not None:

@@ -17,7 +17,7 @@ from databazaar.files import append_lines, lines_of
 
 ANSWERS = "answers.jsonl"
 SCHEMA = "schema.json"
-_LONGEST_LINE = 4096
+_LONGEST_LINE = 8192
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,17 @@ class Answer:
     reply: str = ""
     """The hash of what was signed, empty where nothing was."""
     kind: str = "update"
+    consumer: str = ""
+    contract: str = ""
+    """For whom, and by which agreement, as the market says; empty where it does not."""
+    question: str = ""
+    """The hash of what was asked."""
 
     @property
     def sound(self) -> bool:
         """Whether its fields are what they have to be: an audit reads the files of others."""
-        texts = (self.time, self.run, self.status, self.code, self.reply, self.kind)
+        said = (self.time, self.status, self.code, self.reply, self.kind)
+        texts = (*said, self.run, self.consumer, self.contract, self.question)
         numbers = type(self.round) is int and (self.epsilon is None or type(self.epsilon) in (int, float))
         return numbers and all(isinstance(text, str) for text in texts)
 
@@ -58,9 +64,14 @@ class Record:
         epsilon: float | None,
         reply: str = "",
         kind: str = "update",
+        *,
+        consumer: str = "",
+        contract: str = "",
+        question: str = "",
     ) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        line = json.dumps(asdict(Answer(now, run, round, status, code, epsilon, reply, kind)))
+        answer = Answer(now, run, round, status, code, epsilon, reply, kind, consumer, contract, question)
+        line = json.dumps(asdict(answer))
         append_lines(self.path, [line.encode()], 0o600)
 
     def __iter__(self) -> Iterator[Answer]:
@@ -107,6 +118,37 @@ class Earnings:
     released: int = 0
     returned: int = 0
     verdicts: tuple[Told, ...] = ()
+    consumer: str = ""
+    contract: str = ""
+    earned: int = 0
+    """Paid and released, by the market's receipts."""
+
+
+@dataclass(frozen=True)
+class ConsumerEarnings:
+    """What a provider answered one consumer in all its runs, and what it earned with that by the market's receipts, in
+    the smallest unit of the currency. Who the consumer is, is the market's word; it is empty where that names none."""
+
+    consumer: str
+    runs: int
+    answered: int
+    refused: int
+    failed: int
+    acknowledged: int
+    earned: int
+    held: int
+
+
+def by_consumer(lines: Sequence[Earnings]) -> list[ConsumerEarnings]:
+    """The runs of each consumer put together, in the order of their first."""
+    runs: dict[str, list[Earnings]] = {}
+    for line in lines:
+        runs.setdefault(line.consumer, []).append(line)
+    counted = ("answered", "refused", "failed", "acknowledged", "earned", "held")
+    return [
+        ConsumerEarnings(consumer, len(own), **{name: sum(getattr(line, name) for line in own) for name in counted})
+        for consumer, own in runs.items()
+    ]
 
 
 def earnings(
@@ -153,6 +195,8 @@ def _line(
         refused=len({a.round for a in answers if a.status == "refused"} - ok),
         failed=len({a.round for a in answers if a.status == "error"} - ok),
         epsilon=next((a.epsilon for a in reversed(answers) if a.epsilon is not None), None),
+        consumer=answers[-1].consumer,
+        contract=answers[-1].contract,
         **_acknowledged(ok, receipts),
         **_held_back(receipts),
     )
@@ -184,11 +228,12 @@ def _line(
 
 def _held_back(receipts: Sequence[Receipt]) -> dict[str, Any]:
     """What became of held-back pay; what was told twice counts once."""
-    accesses = {(one.round, one.draw): one.held for receipt in receipts for one in receipt.accesses}
+    accesses = {(one.round, one.draw): one for receipt in receipts for one in receipt.accesses}.values()
     freed = {one.round: one for receipt in receipts for one in receipt.freed}.values()
     released, returned = (sum(one.amount for one in freed if one.released == to_it) for to_it in (True, False))
     return {
-        "held": sum(accesses.values()) - released - returned,
+        "held": sum(one.held for one in accesses) - released - returned,
+        "earned": sum(one.paid or 0 for one in accesses) + released,
         "released": released,
         "returned": returned,
         "verdicts": tuple(dict.fromkeys(told for receipt in receipts for told in receipt.verdicts)),

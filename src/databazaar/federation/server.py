@@ -1,4 +1,4 @@
-"""The market's FLARE server on this machine: up, down, status, revoke.
+"""The market's FLARE server on this machine: up, down, status and queues, revoke, capacities.
 
 The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word,
 and depends on no clock and on no process id that may have been given to another.
@@ -20,8 +20,10 @@ from pathlib import Path
 
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, relay
+from databazaar.federation.capacities import keep_capacity
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
 from databazaar.federation.kits import PRIVATE
+from databazaar.federation.lanes import Queue
 from databazaar.federation.launch import LOCK_FD
 from databazaar.federation.processes import start_flare
 
@@ -32,7 +34,7 @@ _ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very p
 
 @dataclass(frozen=True)
 class Status:
-    """What the operator sees: is the server up, does it answer, and who is there."""
+    """What the operator sees: is the server up, does it answer, who is there, and who waits for whom."""
 
     up: bool
     answers: bool
@@ -41,6 +43,7 @@ class Status:
     members: list[str]
     connected: list[str]
     revoked: list[str]
+    queues: dict[str, Queue]
 
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
@@ -101,7 +104,32 @@ def status(folder: Path, wait: float = 10.0) -> Status:
         members=onboarding.members(folder),
         connected=[str(name) for name in found["connected"]] if found is not None else [],
         revoked=sorted(onboarding.revoked(folder)),
+        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()} if found is not None else {},
     )
+
+
+def queues(folder: Path) -> dict[str, Queue]:
+    """Whose asks wait for each provider or are under way, by consumer; only providers that are asked for anything, and
+    none while the server is down."""
+    return status(folder).queues
+
+
+def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0) -> bool:
+    """From now on so many asks of the provider may be under way. False where the server is down, and will know."""
+    market = onboarding.operator_folder(folder)
+    if provider not in (known := onboarding.members(folder)):
+        raise BazaarError(f"{market.name} has no provider {provider}: its providers are {', '.join(known) or 'none'}")
+    keep_capacity(market.server, provider, capacity)
+    try:
+        _command(market, {"op": "capacity", "name": provider}, wait)
+    except (BazaarError, ClosedError, TimeoutError):
+        if _held(market):
+            raise BazaarError(
+                f"the capacity of {provider} is kept, but the server that is up has not taken it: run "
+                "`bazaar federation down` and `bazaar federation up`"
+            ) from None
+        return False
+    return True
 
 
 def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:

@@ -17,6 +17,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,11 @@ from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from databazaar.federation import door
 from databazaar.federation.arriving import Chunk
-from databazaar.federation.exchange import Exchange
+from databazaar.federation.capacities import read_capacities
+from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
 from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER, SECONDS, SERVER
+from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.relay import Relay
 
@@ -90,11 +93,18 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         self._cell = engine.get_cell()
         self._sending: dict[str, Any] = {}  # number → the question on its way to a provider
         self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
-        self._exchange = Exchange(self._send, self._connected, max_bytes(), ended=self._stop_sending)
+        self._capacities = read_capacities(Path.cwd())
+        self._exchange = Exchange(
+            self._send,
+            self._connected,
+            max_bytes(),
+            ended=self._stop_sending,
+            capacity=lambda name: self._capacities.get(name, 1),
+        )
         self._cell.core_cell.add_incoming_filter("*", "*", self._take)
         door.HOUSE.revoked = self._clients.is_client_disabled
         door.HOUSE.awaits = lambda numbers: awaited(self._cell, numbers)
-        door.HOUSE.expects = self._exchange.expects
+        door.HOUSE.expects = self._exchange.hears
         door.HOUSE.sends = self._sends
         door.HOUSE.registered = lambda name: name in self._clients.name_to_clients
         Relay(self._obey, max_bytes()).start(Path.cwd())
@@ -158,20 +168,38 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         match header.get("op"):
             case "request":
-                names = [str(name) for name in header["names"]]
-                replies, failures = self._exchange.ask(names, body, float(header["timeout"]))
-                for name, reply in replies.items():
-                    channel.send({"op": "reply", "id": header["id"], "name": name}, reply)
-                channel.send({"op": "done", "id": header["id"], "failures": failures})
+                self._ask(channel, header, body)
             case "status":
                 names = sorted(name for name in list(self._clients.name_to_clients) if self._connected(name))
-                channel.send({"op": "status", "connected": names})
+                queues = {name: asdict(queue) for name, queue in self._exchange.queues().items()}
+                channel.send({"op": "status", "connected": names, "queues": queues})
+            case "capacity":
+                self._capacities = read_capacities(Path.cwd())
+                self._exchange.capacity_changed(str(header["name"]))
+                channel.send({"op": "capacity", "name": header["name"]})
             case "revoke":
                 name = str(header["name"])
                 self._clients.disable_client(name)
                 channel.send({"op": "revoked", "name": name, "closed": door.show_out(name)})
             case _:
                 raise ClosedError("an unknown request")
+
+    def _ask(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
+        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over."""
+        number, names = header["id"], [str(name) for name in header["names"]]
+        consumer = str(header.get("consumer", ""))[:LONGEST_NAME]
+        channel.settimeout(10 * BEAT)
+        replies, failures = self._exchange.ask(
+            names,
+            body,
+            float(header["timeout"]),
+            consumer,
+            lambda states: channel.send({"op": "states", "id": number, "states": states}),
+        )
+        channel.settimeout(None)
+        for name, reply in replies.items():
+            channel.send({"op": "reply", "id": number, "name": name}, reply)
+        channel.send({"op": "done", "id": number, "failures": failures})
 
 
 def forget_former_tokens(server: Any) -> None:

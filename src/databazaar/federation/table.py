@@ -13,8 +13,9 @@ from torch import Tensor
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import digest_of
-from databazaar.federation.pins import Pins, meaning
+from databazaar.federation.pins import Pins, fingerprint, meaning
 from databazaar.federation.policy import RefusedError
+from databazaar.federation.recent import Recent
 from databazaar.learning.inputs import as_table
 
 if TYPE_CHECKING:
@@ -28,15 +29,17 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Table:
-    """The provider's file, encoded as an accepted schema says, once for every schema."""
+    """The provider's file, encoded as an accepted schema says, once for every schema: several consumers ask by several.
+
+    What was encoded stays in memory for the schemas that were asked by last, up to a gigabyte in all.
+    """
 
     path: Path
     pins: Pins = field(default_factory=Pins)
     _frame: pd.DataFrame | None = field(default=None, compare=False, repr=False)
     _digest: str = field(default="", compare=False, repr=False)
-    _schema: SchemaMessage | None = field(default=None, compare=False, repr=False)
-    _data: Data | None = field(default=None, compare=False, repr=False)
-    _opened: tuple[SchemaMessage, Schema] | None = field(default=None, compare=False, repr=False)
+    _encoded: Recent[str, Data] = field(default_factory=Recent, compare=False, repr=False)
+    _opened: Recent[str, Schema] = field(default_factory=Recent, compare=False, repr=False)
 
     @classmethod
     def read(cls, path: Path, pins: Pins) -> Table:
@@ -81,22 +84,25 @@ class Table:
 
         Whether the data fit is found out once for a schema, and remembered: it is all that a refusal ever tells.
         """
-        if self._data is not None and schema == self._schema:
-            return self._data
+        name = fingerprint(schema)
+        if (known := self._encoded.get(name)) is not None:
+            return known
         if self.pins.admits(schema) is None:
             self.pins.accept(schema, "first asked")
             log.warning("the market's schema is pinned, and no other is answered: %s", meaning(schema))
-        self._data = self._rowwise(schema) if private else self._encoded_once(schema)
-        self._schema = schema
-        return self._data
+        data = self._rowwise(schema) if private else self._encoded_once(schema)
+        self._encoded.put(name, data, sum(part.nbytes for part in data))
+        return data
 
     def opened(self, schema: SchemaMessage) -> Schema:
         """The schema that a message stands for, or BazaarError where its parts do not fit together."""
-        if self._opened is None or self._opened[0] != schema:
+        name = fingerprint(schema)
+        if (known := self._opened.get(name)) is None:
             from databazaar.data.schema import Schema
 
-            self._opened = schema, Schema.from_dict(schema.model_dump())
-        return self._opened[1]
+            known = Schema.from_dict(schema.model_dump())
+            self._opened.put(name, known)
+        return known
 
     def encoded(self, schema: SchemaMessage) -> Data:
         """The rows of which the target is known, by this schema."""

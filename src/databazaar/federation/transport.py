@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,16 +12,19 @@ from typing import Protocol, Self
 
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import Failures, Lost, Replies
-from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.frames import Channel, ClosedError, Header
 
 _GRACE = 5.0
+_SILENCE = 30.0
+"""Seconds without a word of the server, which says every second how asks stand, until it is taken to be gone."""
 
 
 class Transport(Protocol):
     """What the arbiter's side needs of a network."""
 
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        """Ask each name once. Every name comes back either with its reply or with the reason why there is none."""
+        """Ask each name once. Every name comes back either with its reply or with the reason why there is none, which
+        may be that `timeout` seconds have passed since it was asked. It may wait for its turn before."""
         ...
 
     def connected(self) -> list[str]:
@@ -70,10 +74,14 @@ class FlareTransport(Transport):
 
     Opening it takes no time to speak of: there is no FLARE job behind it. A request that finds the
     server gone raises `BazaarError`, and the one after it connects anew. For one thread at a time.
+
+    `consumer` is for whom it asks: where several ask the same provider, consumers take turns. Without one, it is this
+    process. A deadline runs from when a provider is asked, so a request may take longer than that.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, consumer: str = "") -> None:
         self._folder = folder
+        self._consumer = consumer or f"process {os.getpid()}"
         self._channel: Channel | None = None
         self._numbers = itertools.count(1)
 
@@ -129,15 +137,23 @@ class FlareTransport(Transport):
     ) -> tuple[Replies, Failures]:
         asked = list(dict.fromkeys(names))
         replies: Replies = {}
-        channel.settimeout(timeout + _GRACE)
-        channel.send({"op": "request", "id": number, "names": asked, "timeout": timeout}, payload)
+        channel.settimeout(_SILENCE)
+        request: Header = {
+            "op": "request",
+            "id": number,
+            "names": asked,
+            "timeout": timeout,
+            "consumer": self._consumer,
+        }
+        channel.send(request, payload)
         while True:
             header, body = channel.receive()
             if header.get("id") != number:
                 raise ClosedError("an answer to another request")
             if header["op"] == "done":
                 return replies, {str(name): Lost(code) for name, code in header["failures"].items()}
-            replies[str(header["name"])] = body
+            if header["op"] == "reply":
+                replies[str(header["name"])] = body
 
     def _open(self) -> Channel:
         from databazaar.federation import server

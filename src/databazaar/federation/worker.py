@@ -6,22 +6,24 @@ What goes wrong here stays here: the arbiter hears a status and a fixed code, ne
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
+from databazaar.federation.accesses import Accesses
+from databazaar.federation.examples import Examples
+from databazaar.federation.message_faults import MessageError
 from databazaar.federation.message_vector import encode_vector
 from databazaar.federation.messages import (
     Code,
-    ModelMessage,
+    EarlierRequest,
     OracleMessage,
     ReceiptMessage,
     Reply,
@@ -29,12 +31,14 @@ from databazaar.federation.messages import (
     Status,
     decode_receipt,
     decode_request,
+    earlier_request,
     encode_reply,
     is_receipt,
     question_hash,
 )
 from databazaar.federation.policy import Policy, RefusedError, Turnstile
 from databazaar.federation.receipts import ReceiptKeeper
+from databazaar.federation.recent import Recent
 from databazaar.federation.records import Record
 from databazaar.federation.table import Data, Table
 from databazaar.federation.work import built_in, width
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
     from databazaar.federation.signing import Signer
 
 VectorOracle = Callable[[NDArray[Any]], NDArray[Any]]
+_REMEMBERED = 2**28
+"""Bytes of answers that are remembered in case they are asked for again."""
 log = logging.getLogger(__name__)
 
 
@@ -59,21 +65,28 @@ class Privacy(Protocol):
     def delta(self) -> float:
         """The δ that goes with ε."""
 
-    def check(self, oracle: OracleMessage, rows: int) -> None:
-        """Raises RefusedError where one more answer would pass the provider's cap."""
+    def check(self, oracle: OracleMessage, rows: int, consumer: str) -> None:
+        """Raises RefusedError where one more answer would pass the provider's cap, in all or for this consumer."""
 
-    def update(self, oracle: OracleMessage, task: Task, data: Data, params: Tensor, rows_at_once: int) -> Tensor:
+    def update(
+        self, oracle: OracleMessage, task: Task, data: Data, params: Tensor, rows_at_once: int, consumer: str
+    ) -> Tensor:
         """Charges the accountant, durably, and only then computes. No row may end it in an error."""
 
     def spent(self) -> float:
-        """ε so far."""
+        """ε so far, over all consumers."""
 
 
 Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
 
 
 class ProviderWorker:
-    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update."""
+    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update.
+
+    Several consumers may ask in turn, each for a run of its own. The last answer of each run is remembered, so that
+    what one asks again costs no ε twice, whoever asked meanwhile. It may be called from several threads: one at a time
+    answers, but for a callable, which is called from all of them.
+    """
 
     def __init__(
         self,
@@ -95,23 +108,38 @@ class ProviderWorker:
         self._signer = signer
         self._receipts = receipts
         self._clock = clock
+        self._alone = threading.Lock()
         self._turnstile = Turnstile(self._policy.max_questions, clock)
-        self._outputs: int | None = None
-        self._last: tuple[bytes, bytes] | None = None
+        self._accesses = Accesses(self._policy.max_accesses, record)
+        self._examples = None if callable(self._source) else Examples(self._source, privacy is not None)
+        self._last: Recent[str, tuple[str, bytes]] = Recent(most_bytes=_REMEMBERED)
         if privacy is not None and not isinstance(self._source, Table | tuple):
             raise BazaarError("a callable oracle sees to its own privacy: drop the privacy settings, or give data")
 
     def __call__(self, payload: bytes) -> bytes:
+        with self._alone:
+            return self._answered(payload)
+
+    def _answered(self, payload: bytes) -> bytes:
         if is_receipt(payload):
             return self._take_receipt(payload)
-        request, params = decode_request(payload)
+        try:
+            request, params = decode_request(payload)
+        except MessageError:
+            if (earlier := earlier_request(payload)) is None:
+                raise
+            log.warning("the market is of an earlier version, and is refused: ask its operator to update databazaar")
+            return self._reply(earlier, payload, "refused", "task not allowed", None)
+        question, job = question_hash(payload), request.contract or request.run
         status: Status = "ok"
         code: Code = ""
         update = None
         try:
             self._turnstile.let_through()
-            if self._privacy is not None and self._last is not None and self._last[0] == payload:
-                return self._last[1]  # asked again, as after a restart: the same noise tells nothing new
+            if (last := self._last.get(request.run)) is not None and last[0] == question:
+                return last[1]  # asked again, as after a restart: the same noise tells nothing new
+            self._policy.refuse_others(request.consumer)
+            self._accesses.check(job, question)
             update = self._answer(request, params)
         except RefusedError as refusal:
             status, code = "refused", refusal.code
@@ -122,10 +150,10 @@ class ProviderWorker:
             log.exception("round %d failed; the market hears only 'computation failed'", request.round)
             status, code = "error", "computation failed"
         reply = self._reply(request, payload, status, code, update)
-        if self._record is not None and request.kind == "describe":
-            self._record.add(request.run, request.round, status, code, None, kind="describe")
         if request.kind == "update" and status == "ok":
-            self._last = payload, reply
+            self._accesses.note(job, question)
+            if self._privacy is not None:
+                self._last.put(request.run, (question, reply), len(reply))
         return reply
 
     def _take_receipt(self, payload: bytes) -> bytes:
@@ -136,7 +164,12 @@ class ProviderWorker:
         return self._reply(message, payload, "ok", "", None)
 
     def _reply(
-        self, request: Request | ReceiptMessage, payload: bytes, status: Status, code: Code, update: Tensor | None
+        self,
+        request: Request | EarlierRequest | ReceiptMessage,
+        payload: bytes,
+        status: Status,
+        code: Code,
+        update: Tensor | None,
     ) -> bytes:
         """The reply, signed where there is a key. What is signed is recorded first."""
         asked = request.kind != "receipt"
@@ -155,25 +188,30 @@ class ProviderWorker:
         )
         vector = encode_vector(update)
         said = reply.statement(vector)
-        if self._record is not None and request.kind == "update":
-            signed = said.digest if self._signer is not None else ""
-            self._record.add(request.run, request.round, status, code, epsilon, signed)
+        if self._record is not None and request.kind != "receipt":
+            told = {"question": reply.question}
+            if isinstance(request, Request):
+                told |= {"consumer": request.consumer, "contract": request.contract}
+            signed = said.digest if self._signer is not None and request.kind == "update" else ""
+            spent = epsilon if request.kind == "update" else None
+            self._record.add(request.run, request.round, status, code, spent, signed, request.kind, **told)
         signature = self._signer.sign(said.text) if self._signer is not None else ""
         return encode_reply(reply.model_copy(update={"signature": signature}), vector)
 
     def _answer(self, request: Request, params: Tensor | None) -> Tensor | None:
         if callable(self._source):
             return None if params is None else self._call(self._source, params)
+        assert self._examples is not None
         task = request.task
         if task.model is None:
             raise RefusedError("task does not fit the data")
         private = self._privacy is not None
-        rows = self._rows(task.model, task.loss, task.table)
+        rows = self._examples.rows(task.model, task.loss, task.table)
         if not self._policy.allows(task.model, task.oracle, rows, private):
             raise RefusedError("task not allowed")
-        data = self._examples(task.model, task.loss, task.table)
+        data = self._examples.fitting(task.model, task.loss, task.table)
         if self._privacy is not None:
-            self._privacy.check(task.oracle, rows)
+            self._privacy.check(task.oracle, rows, request.consumer)
         if params is None:
             return None
         if params.dtype != torch.float32 or len(params) != width(task.model):
@@ -182,7 +220,7 @@ class ProviderWorker:
         work = Task(model, self._timed(LOSSES[task.loss]))
         if self._privacy is not None:
             at_once = self._policy.rows_at_once(task.model, task.oracle, rows)
-            return self._privacy.update(task.oracle, work, data, params, at_once)
+            return self._privacy.update(task.oracle, work, data, params, at_once, request.consumer)
         key = oracle_key(request.seed, request.round, self.id)
         oracle = built_in(task.oracle, len(data[0]))
         return _sound(compute_update(oracle, work, data, params, request.round, key), params)
@@ -200,50 +238,15 @@ class ProviderWorker:
         return timed
 
     def _call(self, oracle: VectorOracle, params: Tensor) -> Tensor:
-        update = as_update(oracle(params.numpy().copy()), params)
+        self._alone.release()
+        try:
+            given = oracle(params.numpy().copy())
+        finally:
+            self._alone.acquire()
+        update = as_update(given, params)
         if isinstance(update, str):
             raise ValueError(update)
         return _sound(update, params)
-
-    def _rows(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> int:
-        """How many rows there are to answer from. Refuses a task of another form, whatever is in the rows."""
-        assert not callable(self._source)
-        if isinstance(self._source, Table):
-            if schema is None:
-                raise RefusedError("task does not fit the data")
-            self._source.refuse_other(schema)
-            known = self._source.opened(schema)
-            inputs, outputs, classes = known.width, known.outputs, known.task == "classification"
-        else:
-            x, y = self._source
-            inputs, classes = x[0].numel(), not y.is_floating_point()
-            outputs = model.outputs if classes else y[0].numel()
-        if (inputs, outputs) != (prod(model.inputs), model.outputs) or (loss == "cross-entropy") != classes:
-            raise RefusedError("task does not fit the data")
-        return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
-
-    def _examples(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> Data:
-        """The examples in the shape that the model takes, with targets that its loss takes.
-
-        With differential privacy a label that the model has no output for is unknown. Without, it is refused; and as
-        that is an answer about the labels, no number of outputs but the first is answered.
-        """
-        assert not callable(self._source)
-        private = self._privacy is not None
-        if isinstance(self._source, Table):
-            assert schema is not None
-            x, y = self._source.examples(schema, private)
-        else:
-            x, y = self._source
-            if loss == "cross-entropy" and private:
-                y = torch.where((y < 0) | (y >= model.outputs), -1, y)
-            elif loss == "cross-entropy":
-                if self._outputs not in (None, model.outputs):
-                    raise RefusedError("task not allowed")
-                self._outputs = model.outputs
-                if int(y.min()) < 0 or int(y.max()) >= model.outputs:
-                    raise RefusedError("task does not fit the data")
-        return x.reshape(len(x), *model.inputs), y
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.ledger import Ledger
+from databazaar.ledger.notary import Due, Notary, audit_entries
 from databazaar.ledger.record import Record
-from databazaar.ledger.replay import audit_entries
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
@@ -21,9 +21,11 @@ __all__ = [
     "Audit",
     "Book",
     "Drawn",
+    "Due",
     "Entry",
     "Ledger",
     "MemoryStore",
+    "Notary",
     "Record",
     "Round",
     "Rounds",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from databazaar.errors import BazaarError, LedgerError
@@ -36,7 +36,7 @@ class Ledger(Accounts):
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
             raise LedgerError(f"{entry}: the chain is broken here; `bazaar audit` tells more")
-        if entry.seq == 0 and _agreed(entry.body, entry.body) != _agreed(self.terms.body(), entry.body):
+        if entry.seq == 0 and differing(self.terms.body(), entry.body):
             if entry.body.get("format") == 1:
                 raise BazaarError(
                     "this run was begun by an earlier version, in ledger format 1: it can be read and audited here, "
@@ -113,7 +113,14 @@ class Ledger(Accounts):
         self._write([("close", None, None, None, None, body)])
 
 
-def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> str:
+def differing(body: dict[str, Any], kept: dict[str, Any], but: Container[str] = ()) -> list[str]:
+    """What these terms agree on otherwise than the opening entry that was `kept`; all `but` these are compared."""
+    one, other = _agreed(body, kept), _agreed(kept, kept)
+    names = [name for name in {**one, **other} if name not in but]
+    return [name for name in names if one.get(name) != other.get(name)]
+
+
+def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> dict[str, str]:
     """The terms without the packages that rules come from: how one is installed is no part of an agreement. Nor is
     what the opening entry that was `kept` does not say of the market itself: earlier versions wrote nothing of it. Nor
     is where it is played."""
@@ -124,4 +131,4 @@ def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> str:
         name: [{k: v for k, v in one.items() if k != "from"} for one in (rule if isinstance(rule, list) else [rule])]
         for name, rule in named.items()
     }
-    return canonical({**body, "rules": plain})
+    return {name: canonical(value) for name, value in {**body, "rules": plain}.items()}

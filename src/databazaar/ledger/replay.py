@@ -1,8 +1,10 @@
-"""The audit: replays draws, distributions, verdicts, pay and stops from the ledger alone, without data or model."""
+"""The replay: draws, distributions, verdicts, pay and stops from the entries alone, without data or model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,52 +19,22 @@ from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, Stopped, message_of, status_of
-from databazaar.ledger.scores import refuse_no_scores
+from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
-from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
 from databazaar.vectors import hash_array, hash_packed, unpack
 
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
-NO_ENTRIES = "the ledger has no entries"
 FREEING = ("release", "return")
 
 
-def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *, record: bool = True) -> Audit:
-    """Verifies the chain, the book's rules, and that draws, distributions, payments and stop follow from the terms.
+class Replay:
+    """Works out entry by entry what must follow from those before; `Notary` is its front."""
 
-    Without a `record` memory does not grow with the rounds, but for what the stops look at: a number for each.
-    A rule whose package is not installed here is no fault of the ledger: it raises `MissingRuleError`.
-    """
-    audit = Audit(record=Record() if record else None)
-    try:
-        replay = None
-        for entry in entries:
-            if entry.seq != audit.entries or entry.hash != entry.digest(audit.head):
-                raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
-            if replay is None:
-                replay = _Replay(entry, audit, snapshot)
-                audit.opening = entry.hash
-            else:
-                replay.check(entry)
-            audit.head, audit.entries = entry.hash, audit.entries + 1
-        if replay is None:
-            raise LedgerError(NO_ENTRIES)
-        replay.check_end()
-    except MissingRuleError:
-        raise
-    except BazaarError as broken:
-        audit.first_broken = str(broken)
-    except Exception as broken:  # whatever an entry of somebody else makes a rule do, it is the entry's fault
-        audit.first_broken = f"entry {audit.entries}: cannot be read ({broken!r:.200})"
-    return audit
-
-
-class _Replay:
     def __init__(self, first: Entry, audit: Audit, snapshot: Snapshot | None) -> None:
         if first.kind != "open":
             raise LedgerError(f"{first}: the first entry must be the opening")
@@ -74,6 +46,14 @@ class _Replay:
         self.audit.model = self.terms.initial_model
         self.snapshot, self.snapshot_seen = snapshot, False
         self._next_round()
+
+    def forked(self) -> Replay:
+        """The same replay once more, so that one of the two can go on without the other."""
+        fork = copy.copy(self)
+        fork.book = self.book.copied()
+        fork.audit = replace(self.audit, book=fork.book)
+        fork.settled, fork.freed = [*self.settled], [*self.freed]
+        return fork
 
     def _next_round(self) -> None:
         """Works out whether the run must end here, or else whom the next round must ask."""
@@ -220,6 +200,8 @@ class _Replay:
         if any(gain is not None and type(gain) not in (float, int) for gain in gains):
             raise LedgerError(f"{entry}: a gain is not a number")
         refuse_no_scores(entry, self.terms.bounded_utility)
+        if self.terms.bounded_utility and any(gain is not None and not -ONE <= gain <= ONE for gain in gains):
+            raise LedgerError(f"{entry}: a gain is larger than a utility between 0 and 1 can change")
         by_provider = dict(zip(self.order, gains, strict=True))
         if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")

@@ -89,7 +89,7 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=_settings(sampler, self.aggregator, payment, every_stop, defence),
+            rules=settings_of_rules(sampler, self.aggregator, payment, every_stop, defence),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -295,7 +295,7 @@ def _layout(consumer: Consumer) -> str:
     return "" if layout is None else layout_digest(zip(layout.names, layout.shapes, strict=True))
 
 
-def _settings(
+def settings_of_rules(
     sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop], defence: Defence
 ) -> dict[str, Any]:
     """Every rule as the terms hold it. A rule of the user's own becomes known by its `kind`."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import read_plain
 from databazaar.ledger import Audit, Ledger, RuleBook, audit_entries
-from databazaar.ledger.replay import NO_ENTRIES
+from databazaar.ledger.notary import NO_ENTRIES
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline

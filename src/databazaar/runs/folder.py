@@ -30,7 +30,7 @@ from databazaar.aggregators import AGGREGATORS
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import lock, new_folder, read_plain, write_whole
 from databazaar.ledger import Audit, Entry, RuleBook, Terms, audit_entries
-from databazaar.ledger.replay import NO_ENTRIES
+from databazaar.ledger.notary import NO_ENTRIES
 from databazaar.ledger.sql import BEING_PLAYED, SqlStore
 from databazaar.ledger.sqlite_file import readable, refuse_foreign
 from databazaar.runs.audited import NOTED, noted_digest, seal_of, told_by, with_files

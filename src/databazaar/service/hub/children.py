@@ -20,6 +20,7 @@ LOADED = [
     "databazaar.runs.closing",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settler",
+    "databazaar.service.notary.answering",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "pyarrow.parquet",

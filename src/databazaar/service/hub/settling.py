@@ -26,6 +26,7 @@ from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.journal.receipts import HubKey, issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 from databazaar.service.members import market
+from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
 
@@ -100,8 +101,12 @@ def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
 
 def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     folder = RunFolder(run_folder)
+    own = own or is_notarised(folder)
     if not folder.finished:
         found = None if folder.need_rules() is None else folder.replay(record=False)
+        if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
+            close_notarised(run_folder)
+            found = folder.replay(record=False)
         if found is None or (found.ok and not found.rounds):
             return Outcome()
         if found.ok and not own:
@@ -133,7 +138,8 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     state, reason = _end_of(job, outcome)
     enter(session, job, state, reason)
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
-    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    ran = {"run_head": job.run_head} if job.run_head else {}
+    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
     key, name = HubKey.of(settings), market(session).name
     for contract in contracts.values():
         if contract.accesses:

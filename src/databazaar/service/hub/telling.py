@@ -34,25 +34,26 @@ class Teller:
         self._round = len(known)
 
     def tell(self, progress: Progress) -> None:
-        """One more round. Where the ledger's replay has told of it already, nothing is written."""
-        if progress.round <= self._round:
-            return
-        os.write(
-            self._file,
-            _line(
-                {
-                    "round": progress.round,
-                    "spent": progress.spent,
-                    "asked": progress.asked,
-                    "budget": progress.budget,
-                    "utility": progress.utility,
-                    "loss": progress.loss,
-                    "paid": progress.paid,
-                    "flagged": progress.flagged,
-                }
-            ),
+        """One more round."""
+        self.add(
+            {
+                "round": progress.round,
+                "spent": progress.spent,
+                "asked": progress.asked,
+                "budget": progress.budget,
+                "utility": progress.utility,
+                "loss": progress.loss,
+                "paid": progress.paid,
+                "flagged": progress.flagged,
+                "drawn": progress.drawn,
+            }
         )
-        self._round = progress.round
+
+    def add(self, told: dict[str, Any]) -> None:
+        """The same as it is written. Where the ledger's replay has told of the round already, nothing is."""
+        if told["round"] > self._round:
+            os.write(self._file, _line(told))
+            self._round = told["round"]
 
     def close(self) -> None:
         os.close(self._file)
@@ -91,4 +92,5 @@ def told_by(audit: Audit) -> Iterator[dict[str, Any]]:
             "loss": loss,
             "paid": list(dict.fromkeys(earning)),
             "flagged": [ids[place] for place in sorted(flagged)],
+            "drawn": [ids[access.provider] for access in round.accesses],
         }

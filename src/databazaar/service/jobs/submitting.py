@@ -13,6 +13,7 @@ from databazaar.service.errors import ConflictError
 from databazaar.service.jobs.composing import market_of
 from databazaar.service.jobs.fitting import check_tables
 from databazaar.service.jobs.looking import held_job
+from databazaar.service.jobs.own_mode import refuse_unverifiable
 from databazaar.service.lives import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
@@ -24,6 +25,8 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
     market = market_of(session, settings, job)
+    if job.mode == "own":
+        refuse_unverifiable(market.parsed)
     check_tables(settings, market)
     job.budget = market.parsed.budget_minor
     enter(session, job, JobState.SUBMITTED)

@@ -1,0 +1,220 @@
+"""`bazaar jobs`: buying at a hub, from a shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from databazaar.cli import connecting
+from databazaar.cli.examples import example
+from databazaar.cli.interrupts import if_interrupted
+from databazaar.cli.screen import say
+from databazaar.money import Currency
+
+if TYPE_CHECKING:
+    from databazaar.client import Hub
+    from databazaar.client.answers import JobSummary
+
+app = typer.Typer(
+    help="Jobs at a hub, a market that somebody operates. The hub and your token are read from $BAZAAR_HUB and "
+    "$BAZAAR_TOKEN, or from what `bazaar jobs connect` has kept.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
+
+
+class What(StrEnum):
+    MODEL = "model"
+    STATEMENT = "statement.json"
+    CSV = "statement.csv"
+    REPORT = "report.html"
+
+
+@contextmanager
+def _hub() -> Iterator[Hub]:
+    with connecting.connected() as hub:
+        yield hub
+
+
+def _tell(job: JobSummary, hub: Hub, as_json: bool) -> None:
+    say_job = json.dumps(job) if as_json else line(job, _currency(hub))
+    typer.echo(say_job) if as_json else say(say_job)
+
+
+def _currency(hub: Hub) -> Currency:
+    market = hub.market()
+    return Currency(market["currency"], market["decimals"])
+
+
+def line(job: JobSummary, currency: Currency) -> str:
+    """One job on one line."""
+    parts = [job["id"], job["state"], f"budget {currency.format(job['budget'])}", job["name"]]
+    if job["paid"] is not None:
+        parts.insert(3, f"paid {currency.format(job['paid'])}, refunded {currency.format(job['refunded'] or 0)}")
+    return "  ".join([*parts, *([f"({job['reason']})"] if job["reason"] else [])])
+
+
+@app.command(epilog=example("bazaar jobs connect https://market.example.org"))
+def connect(address: Annotated[str, typer.Argument(help="The hub's address.", show_default=False)]) -> None:
+    """Keeps the hub's address and your token, which it asks for, in a file that only you can read."""
+    from databazaar.client import Hub
+
+    token = connecting.asked_token()
+    with Hub(address, token) as hub:
+        me = hub.me()
+    path = connecting.keep_config(address, token)
+    say(f"{path} is kept: you are {me['organisation']['name']} at {me['market']['name']}")
+
+
+@app.command("list", epilog=example("bazaar jobs list", "bazaar jobs list --json"))
+def list_jobs(as_json: AsJson = False) -> None:
+    """Your jobs, the newest first."""
+    with _hub() as hub:
+        found = list(hub.jobs())
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        currency = _currency(hub)
+        for job in found:
+            say(line(job, currency))
+        if not found:
+            say("no jobs yet: `bazaar jobs new market.toml` makes one")
+
+
+@app.command(epilog=example("bazaar jobs show 3f0c…"))
+def show(job_id: JobId, as_json: AsJson = False) -> None:
+    """One job, with what has happened to it and who agreed."""
+    with _hub() as hub:
+        job = hub.job(job_id)
+        events, contracts = hub.events(job_id), list(hub.contracts(job_id))
+        if as_json:
+            typer.echo(json.dumps({"job": job, "events": events, "contracts": contracts}))
+            return
+        currency = _currency(hub)
+        say(line(job, currency))
+        for contract in contracts:
+            reason = f": {contract['reason']}" if contract["reason"] else ""
+            say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}")
+        for event in events:
+            say(f"  {event['at'][:19]}  {event['state']}  {event['detail']}".rstrip())
+
+
+@app.command(epilog=example("bazaar jobs new market.toml", "bazaar jobs new market.toml --draft --json"))
+def new(
+    market: Annotated[
+        Path, typer.Argument(help="A market.toml whose providers name offers by slug.", show_default=False)
+    ],
+    draft: Annotated[bool, typer.Option("--draft", help="Do not ask the providers yet.")] = False,
+    own: Annotated[bool, typer.Option("--own", help="You run the arbiter, and your hold-out stays with you.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a job from a market.toml, with the files that it names, and asks its providers. It costs nothing yet."""
+    with _hub() as hub:
+        job = hub.draft_from_market(market, "own" if own else "hosted")
+        _tell(job if draft else hub.submit(job["id"]), hub, as_json)
+
+
+@app.command(epilog=example("bazaar jobs submit 3f0c…"))
+def submit(job_id: JobId, as_json: AsJson = False) -> None:
+    """Asks the providers of a draft."""
+    with _hub() as hub:
+        _tell(hub.submit(job_id), hub, as_json)
+
+
+@app.command(epilog=example("bazaar jobs quote 3f0c…"))
+def quote(job_id: JobId, as_json: AsJson = False) -> None:
+    """What a job will cost at the most, and how long it will wait, before you pay."""
+    with _hub() as hub:
+        found = hub.quote(job_id)
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        money = _currency(hub).format
+        say(
+            f"to be locked: {money(found['escrow'])} = budget {money(found['budget'])} + fee {money(found['most_fee'])}"
+        )
+        wait = "not known yet" if found["wait"] is None else f"about {found['wait']:.0f} s"
+        say(f"wait before it starts: {wait}; what is not spent comes back")
+        for name, value in found["quote"].items():
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                say(f"  {name}: {value}")
+
+
+@app.command(epilog=example("bazaar jobs fund 3f0c…"))
+def fund(job_id: JobId, as_json: AsJson = False) -> None:
+    """Locks the money for a job that is agreed, and queues it."""
+    with _hub() as hub:
+        _tell(hub.fund(job_id), hub, as_json)
+
+
+@app.command(epilog=example("bazaar jobs watch 3f0c…", "bazaar jobs watch 3f0c… --json"))
+def watch(
+    job_id: JobId,
+    since: Annotated[int, typer.Option(min=0, help="Only rounds after this one.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Follows a job until it is over: a line for each round and for each change of its state."""
+    with _hub() as hub, if_interrupted("the job goes on without you"):
+        currency = _currency(hub)
+        for seen in hub.watch(job_id, since):
+            if as_json:
+                typer.echo(json.dumps({"event": seen.kind, **seen.data}))
+            else:
+                say(_round(seen.data, currency) if seen.kind == "round" else _state(seen.data))
+
+
+def _round(told: dict[str, Any], currency: Currency) -> str:
+    spent, budget = currency.format(told["spent"]), currency.format(told["budget"])
+    return f"round {told['round']}  utility {told['utility']:.4f}  spent {spent} of {budget}  {', '.join(told['paid'])}"
+
+
+def _state(told: dict[str, Any]) -> str:
+    return f"{told['state']}: {told['reason']}" if told["reason"] else str(told["state"])
+
+
+@app.command(epilog=example("bazaar jobs stop 3f0c…"))
+def stop(job_id: JobId, as_json: AsJson = False) -> None:
+    """Ends a job after the round under way; the rest of the money comes back. One that is not funded is withdrawn."""
+    with _hub() as hub:
+        funded = hub.job(job_id)["state"] not in ("draft", "submitted", "agreed")
+        _tell(hub.stop(job_id) if funded else hub.withdraw(job_id), hub, as_json)
+
+
+@app.command(epilog=example("bazaar jobs download 3f0c…", "bazaar jobs download 3f0c… --what model --out results"))
+def download(
+    job_id: JobId,
+    what: Annotated[list[What] | None, typer.Option(help="One of them; again for more. Default: all.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
+) -> None:
+    """The model, the statement and the report of a job that is over."""
+    with _hub() as hub:
+        for one in what or list(What):
+            name = "model.zip" if one is What.MODEL else one.value
+            say(hub.download(job_id, one.value, out / f"{job_id}-{name}"))
+
+
+@app.command(epilog=example("bazaar jobs run 3f0c… --holdout own.csv"))
+def run(
+    job_id: JobId,
+    holdout: Annotated[Path | None, typer.Option(help="Your hold-out.", show_default=False)] = None,
+    train: Annotated[Path | None, typer.Option(help="Rows to start from.", show_default=False)] = None,
+    audit: Annotated[Path | None, typer.Option(help="Rows to audit by.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/JOB")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the report's path.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plays a job of yours that was made with --own, and is funded: your files stay on this machine, and the hub is
+    the notary. Called again, it goes on where it was."""
+    from databazaar.cli import own_arbiter, play
+
+    given = {"holdout": holdout, "train": train, "audit": audit}
+    files = {role: path for role, path in given.items() if path is not None}
+    own_arbiter.play_own(*connecting.named_hub(), job_id, out, files, play.Output(quiet, as_json))

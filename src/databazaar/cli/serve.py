@@ -1,0 +1,240 @@
+"""`bazaar serve`: the hub of a market that organisations operate, and what its operator does at the machine itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from databazaar.cli.examples import example
+from databazaar.cli.screen import say
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from databazaar.service.database.connection import Database
+    from databazaar.service.settings import Settings
+
+app = typer.Typer(
+    help="A hub: one market with several consumers and shared providers, in the browser and over HTTP. Without a "
+    "command it serves.",
+    rich_markup_mode=None,
+)
+HERE = "http://127.0.0.1:8000"
+BROKEN = 1
+Home = Annotated[Path, typer.Option(help="The hub's folder: uploaded files, jobs, keys; its owner's alone.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="postgresql://USER@HOST/NAME. Default: $BAZAAR_DATABASE, or SQLite in the hub's folder.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str | None, typer.Option(help=f"What people type. Default: {HERE}, with your port.", show_default=False)
+]
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=example(
+        "bazaar serve --demo",
+        "bazaar serve operator ann@example.org --market Harbour --currency EUR",
+        "bazaar serve --address https://market.example.org --tls-cert cert.pem --tls-key key.pem --port 443",
+        "bazaar serve --database postgresql://hub@db/hub --address https://market.example.org --proxy 10.0.0.2",
+    ),
+)
+def serve(
+    context: typer.Context,
+    home: Home = Path("hub"),
+    database: Url = None,
+    host: Annotated[str, typer.Option(help="The address of this machine to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen at.")] = 8000,
+    address: Address = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The certificate, for TLS.", show_default=False)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key.", show_default=False)] = None,
+    proxy: Annotated[
+        str | None, typer.Option(help="A proxy that brings TLS: its address, which is believed.", show_default=False)
+    ] = None,
+    federation: Annotated[
+        Path | None, typer.Option(help="The operator's folder of a federation, for sites.", show_default=False)
+    ] = None,
+    runners: Annotated[
+        int | None, typer.Option(min=0, help="Jobs at once. Default: one for each core.", show_default=False)
+    ] = None,
+    cash: Annotated[str, typer.Option(help="Who confirms deposits and payouts: manual, or test.")] = "manual",
+    oidc_issuer: Annotated[
+        str | None, typer.Option(help="An identity provider to sign in at.", show_default=False)
+    ] = None,
+    oidc_client: Annotated[
+        str | None, typer.Option(help="The hub's name there; its secret: $BAZAAR_OIDC_SECRET.", show_default=False)
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="A market with everybody in it, in a new folder.")] = False,
+) -> None:
+    """Serves the market: pages for people, /v1 for programs, and the jobs themselves. It needs no other server."""
+    if context.invoked_subcommand is not None:
+        return
+    need_packages()
+    from databazaar.cli import serving
+    from databazaar.service.settings import Settings
+
+    with ExitStack() as stack:
+        listening = stack.enter_context(serving.listener(host, port))
+        shown = (address or f"http://127.0.0.1:{listening.getsockname()[1]}").rstrip("/")
+        tls = serving.tls(tls_cert, tls_key)
+        serving.refuse_plain(shown, tls is not None, proxy)
+        if (oidc_issuer is None) != (oidc_client is None):
+            raise BazaarError("--oidc-issuer and --oidc-client go together: give both, or neither")
+        settings = Settings(
+            home=serving.demo_home(stack) if demo and home == Path("hub") else home.absolute(),
+            database=_url(database),
+            address=shown,
+            secure=shown.startswith("https://"),
+            federation=None if federation is None else federation.absolute(),
+            cash=cash,
+            oidc_issuer=oidc_issuer or "",
+            oidc_client=oidc_client or "",
+            oidc_secret=os.environ.get("BAZAAR_OIDC_SECRET", ""),
+            runners=max(1, os.cpu_count() or 1) if runners is None else runners,
+        )
+        opened = stack.enter_context(_opened(settings))
+        serving.serve(settings, opened, listening, tls, proxy, demo)
+
+
+@app.command(epilog=example("bazaar serve upgrade --database postgresql://owner@db/hub"))
+def upgrade(home: Home = Path("hub"), database: Url = None) -> None:
+    """Makes the hub's tables, or brings those of an older version up to date. Make a copy of the database before."""
+    with _at(home, database, check=False) as (_, opened):
+        from databazaar.service.database import upgrading
+
+        say(f"the hub's tables are at version {upgrading.upgrade(opened)}")
+
+
+@app.command(epilog=example("bazaar serve operator ann@example.org --market 'Harbour market' --currency EUR"))
+def operator(
+    email: Annotated[str, typer.Argument(help="The e-mail address of its first person.", show_default=False)],
+    market: Annotated[
+        str | None, typer.Option(help="The market's name, if there is none yet.", show_default=False)
+    ] = None,
+    currency: Annotated[str, typer.Option(help="The market's currency, if there is none yet.")] = "EUR",
+    decimals: Annotated[int, typer.Option(min=0, max=4, help="Its digits after the decimal point.")] = 2,
+    name: Annotated[str, typer.Option(help="The name of the organisation that operates it.")] = "Operator",
+    slug: Annotated[str, typer.Option(help="Its name in ids, which never changes.")] = "operator",
+    address: Address = None,
+    home: Home = Path("hub"),
+    database: Url = None,
+) -> None:
+    """Makes the market, if there is none yet, and somebody who operates it. Prints a link that signs them in, once."""
+    with _at(home, database) as (_, opened):
+        from databazaar.service import members
+        from databazaar.service.errors import MissingError
+
+        with opened.begin() as session:
+            try:
+                members.market(session)
+            except MissingError:
+                if market is None:
+                    raise BazaarError("there is no market yet: name it with --market") from None
+                members.create_market(session, market, currency, decimals)
+            invited = members.make_operator(session, name, slug, email)
+        _say_link(email, address, invited.secret)
+
+
+@app.command(epilog=example("bazaar serve link ann@example.org"))
+def link(
+    email: Annotated[str, typer.Argument(help="Somebody's e-mail address.", show_default=False)],
+    address: Address = None,
+    home: Home = Path("hub"),
+    database: Url = None,
+) -> None:
+    """A new one-time link for somebody who takes part already: an operator who cannot sign in any more, say."""
+    with _at(home, database) as (_, opened):
+        from sqlalchemy import select
+
+        from databazaar.service.database.tables import Person
+        from databazaar.service.members.links import link_for
+
+        with opened.begin() as session:
+            person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
+            if person is None:
+                raise BazaarError(f"nobody here has the e-mail address {email}: invite them")
+            secret = link_for(session, person)
+        _say_link(email, address, secret)
+
+
+@app.command(epilog=example("bazaar serve audit", "bazaar serve audit --database postgresql://reader@db/hub --json"))
+def audit(
+    home: Home = Path("hub"),
+    database: Url = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
+) -> None:
+    """Replays the journal: its chain, its sums and every balance. Exit code 1 where something is off."""
+    with _at(home, database) as (_, opened):
+        from databazaar.service import journal
+
+        with opened.read() as session:
+            found = journal.audit(session)
+    if as_json:
+        told = {"ok": found.ok, "entries": found.entries, "head": found.head, "message": found.message}
+        typer.echo(json.dumps(told))
+    else:
+        say(f"{'ok' if found.ok else 'BROKEN'}: {found.message}")
+    raise typer.Exit(0 if found.ok else BROKEN)
+
+
+def need_packages() -> None:
+    """One sentence where the packages of the service are not installed."""
+    from importlib.util import find_spec
+
+    wanted = ("fastapi", "uvicorn", "alembic", "sse_starlette", "python_multipart", "argon2", "authlib", "httpx")
+    missing = [name for name in (*wanted, "cryptography") if find_spec(name) is None]
+    if missing:
+        raise BazaarError(f"{missing[0]} is not installed: pip install 'databazaar[service]'")
+
+
+def _url(given: str | None) -> str:
+    return given or os.environ.get("BAZAAR_DATABASE", "")
+
+
+def _say_link(email: str, address: str | None, secret: str) -> None:
+    say(f"{email} signs in once, within a week, with {(address or HERE).rstrip('/')}/join#{secret}")
+
+
+@contextmanager
+def _at(home: Path, database: str | None, check: bool = True) -> Iterator[tuple[Settings, Database]]:
+    need_packages()
+    from databazaar.service.settings import Settings
+
+    settings = Settings(home=home.absolute(), database=_url(database))
+    with _opened(settings, check) as opened:
+        yield settings, opened
+
+
+@contextmanager
+def _opened(settings: Settings, check: bool = True) -> Iterator[Database]:
+    """The database, which fits this version. An empty one in the hub's own folder is set up on the way."""
+    from sqlalchemy.exc import OperationalError
+
+    from databazaar.service.database import upgrading
+    from databazaar.service.database.connection import Database
+
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    try:
+        if check:
+            if not settings.database and upgrading.current(database) is None:
+                upgrading.upgrade(database)
+            upgrading.require_current(database)
+        yield database
+    except OperationalError as reason:
+        why = str(reason.orig).strip().splitlines()[0]
+        raise BazaarError(f"the database does not answer ({why}): check its address, and that it runs") from None
+    finally:
+        database.dispose()

@@ -1,0 +1,109 @@
+"""The hub's process: it listens, says where, and serves until it is told to stop."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from databazaar.cli.interrupts import InterruptedByUser
+from databazaar.cli.screen import say
+from databazaar.errors import BazaarError
+
+if TYPE_CHECKING:
+    from databazaar.service.database.connection import Database
+    from databazaar.service.settings import Settings
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+PATIENCE = 10
+"""Seconds that requests under way have when the hub stops."""
+
+
+class Tls(NamedTuple):
+    certificate: Path
+    key: Path
+
+
+def tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    """Both files, which belong together; or none."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise BazaarError("--tls-cert and --tls-key go together: give both, or neither")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError):
+        raise BazaarError(f"{certificate} and {key} are no certificate and its key: check both files") from None
+    return Tls(certificate, key)
+
+
+def refuse_plain(address: str, has_tls: bool, proxy: str | None) -> None:
+    """Passwords and tokens travel over TLS, unless they stay on this machine."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query or parts.fragment:
+        raise BazaarError(f"--address {address} must be such as https://market.example.org: correct it")
+    if parts.scheme == "https" and not has_tls and proxy is None:
+        raise BazaarError("an address with https:// needs --tls-cert and --tls-key, or --proxy: give one of them")
+    if parts.scheme == "http" and has_tls:
+        raise BazaarError("with --tls-cert the address begins with https://: give it with --address")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise BazaarError(
+            f"{address} would show passwords to all on the way: use https://, or 127.0.0.1 alone"
+        )
+
+
+@contextmanager
+def listener(host: str, port: int) -> Iterator[socket.socket]:
+    """The socket, bound before anything else is done, so that a port that is taken costs nothing."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as reason:
+            raise BazaarError(f"{host}:{port} cannot be listened at ({reason.strerror}): give another --port") from None
+        yield bound
+
+
+def demo_home(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="databazaar-demo-")))
+
+
+def serve(
+    settings: Settings, database: Database, listening: socket.socket, tls: Tls | None, proxy: str | None, demo: bool
+) -> None:
+    """Until SIGTERM or Ctrl-C. Runs go on where they were when the hub is started again."""
+    import uvicorn
+
+    from databazaar.service import members
+    from databazaar.service.demo import make_demo
+    from databazaar.service.http.app import create_app
+    from databazaar.service.http.logs import write_logs
+
+    links = make_demo(settings, database) if demo else []
+    with database.read() as session:
+        market = members.market(session)
+    write_logs()
+    config = uvicorn.Config(
+        create_app(settings, database, supervise=settings.runners > 0),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=proxy is not None,
+        forwarded_allow_ips=proxy or "",
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+        timeout_graceful_shutdown=PATIENCE,
+    )
+    say(f"{market.name} is at {settings.address}")
+    for one in links:
+        say(f"  {one.who}: {one.link}")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except InterruptedByUser:
+        say("stopped; what runs goes on when the hub is started again", err=True)

@@ -1,0 +1,157 @@
+"""A consumer's own arbiter: it plays the market here, beside its hold-out, and the hub is its notary.
+
+Providers are asked through the hub (`HubTransport`), which sees parameters and updates and never a row of anybody's.
+After every step of the run's ledger the hub gets its entries, and refuses what does not follow. A token over TLS says
+who asks; nothing that comes from the hub is unpickled or run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from databazaar.client.sending import HubError, Sender, place
+from databazaar.errors import BazaarError
+from databazaar.federation.bundles import decode_bundle
+from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.exchange import Failures, Lost, Replies
+from databazaar.federation.transport import Transport
+
+if TYPE_CHECKING:
+    from databazaar.engines.quarantine import Quarantine
+    from databazaar.federation.messages import TaskMessage
+    from databazaar.learning.task import Schedule
+    from databazaar.ledger import Entry
+
+AT_ONCE = 2000
+"""Entries that are sent in one request, at the most."""
+MARGIN = 60.0
+"""Seconds that an answer may come later than a provider's deadline."""
+
+
+class Notary(Sender):
+    """The hub, as the arbiter of one job speaks to it."""
+
+    def __init__(self, address: str, token: str, job: str, **how: Any) -> None:
+        super().__init__(address, token, **{"attempts": 9, **how})
+        self.job = job
+
+    def market(self) -> dict[str, Any]:
+        """What was agreed, as market.toml says it, and as whom the arbiter asks."""
+        found: dict[str, Any] = self._get(place("jobs", self.job, "market"))
+        return found
+
+    def standing(self) -> dict[str, Any]:
+        """How many entries the hub has, and the hash of the last."""
+        found: dict[str, Any] = self._get(place("jobs", self.job, "entries"))
+        return found
+
+    def report(self, entries: Sequence[Entry]) -> None:
+        """Sends entries, in order; those that the hub has already do no harm. They go in steps as the ledger made
+        them, so a request ends where a round is reserved, or the run is closed."""
+        for part in in_steps(entries, AT_ONCE):
+            self._answer("POST", place("jobs", self.job, "entries"), json={"entries": [_line(one) for one in part]})
+
+    def ask(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        answer = self._answer(
+            "POST",
+            place("jobs", self.job, "ask"),
+            params={"provider": list(names), "timeout": timeout},
+            content=payload,
+            headers={"Content-Type": "application/octet-stream"},
+            timeout=timeout * max(1, len(names)) + MARGIN,
+        )
+        try:
+            header, replies = decode_bundle(answer.content)
+            lost = {str(name): Lost(why) for name, why in header["lost"].items()}
+        except (ValueError, KeyError, AttributeError):
+            raise HubError("the hub's answer cannot be read: is it of another version?") from None
+        return {name: reply for name, reply in replies.items() if name in names}, lost
+
+    def connected(self) -> list[str]:
+        names: list[str] = self._get(place("jobs", self.job, "connected"))["connected"]
+        return names
+
+
+class HubTransport(Transport):
+    """Providers, reached through the hub."""
+
+    def __init__(self, notary: Notary) -> None:
+        self._notary = notary
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
+        return self._notary.ask(names, payload, timeout) if names else ({}, {})
+
+    def connected(self) -> list[str]:
+        return self._notary.connected()
+
+    def wait_for(self, names: Sequence[str], timeout: float) -> list[str]:
+        until = time.monotonic() + timeout
+        while missing := sorted(set(names) - set(self.connected())):
+            if time.monotonic() > until:
+                return missing
+            time.sleep(1.0)
+        return []
+
+    def close(self) -> None:
+        self._notary.close()
+
+
+class HubEngine(FederatedEngine):
+    """Asks through the hub, and reports there what the run's ledger has written, before it goes on."""
+
+    def __init__(
+        self,
+        notary: Notary,
+        task: TaskMessage,
+        providers: Sequence[str],
+        *,
+        consumer: str,
+        step: float | Schedule | None = None,
+        deadline: float = 30.0,
+        wait: float = 0.0,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        transport = HubTransport(notary)
+        asking: dict[str, Any] = {"step": step, "deadline": deadline, "wait": wait, "quarantine": quarantine}
+        super().__init__(task, providers, transport, consumer=consumer, contract=notary.job, **asking)
+        self._notary = notary
+        self._reported: int | None = None
+
+    def witness(self, entries: Sequence[Entry]) -> None:
+        """Unlike other witnesses this one is needed: a run that the hub refuses does not go on."""
+        if not entries:
+            return
+        if self._reported is None:
+            self._reported = self._first(entries)
+        self._notary.report([entry for entry in entries if entry.seq >= (self._reported or 0)])
+        self._reported = entries[-1].seq + 1
+
+    def _first(self, entries: Sequence[Entry]) -> int:
+        """How many the hub has, which must be the beginning of what is here."""
+        standing = self._notary.standing()
+        known = int(standing["entries"])
+        if known > len(entries) or (known and entries[known - 1].hash != standing["head"]):
+            raise BazaarError(
+                "the hub has other entries of this job than this folder: it has closed the run because nothing was "
+                "heard of it, or the run was reported from another folder; look at the job, and go on from there"
+            )
+        return known
+
+
+def in_steps(entries: Sequence[Entry], most: int) -> list[Sequence[Entry]]:
+    """Parts of about so many entries, each of which ends where its ledger could: after the opening, after all
+    reservations of a round, or after the close."""
+    parts, begin = [], 0
+    for at, entry in enumerate(entries):
+        last = at + 1 == len(entries)
+        whole = entry.kind == "open" or (entry.kind == "reserve" and not last and entries[at + 1].kind != "reserve")
+        if last or (whole and (at + 1 - begin >= most or entry.kind == "open")):
+            parts.append(entries[begin : at + 1])
+            begin = at + 1
+    return parts
+
+
+def _line(entry: Entry) -> list[Any]:
+    return [*entry.fields, entry.hash]

@@ -1,0 +1,85 @@
+"""What a provider does: offers data, decides requests, looks at what it has earned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from databazaar.client import answers
+from databazaar.client.sending import Sender, place
+from databazaar.errors import BazaarError
+
+
+class Providing(Sender):
+    def upload(self, path: Path) -> answers.File:
+        """A table, CSV or Parquet: a provider's data or a consumer's hold-out."""
+        with opened(path) as stream:
+            return cast(answers.File, self._send("/v1/files", {}, [("file", (path.name, stream))]))
+
+    def file(self, file_id: str) -> answers.FileColumns:
+        return cast(answers.FileColumns, self._get(place("files", file_id)))
+
+    def own_offers(self) -> Iterator[answers.OwnOffer]:
+        return self._items("/v1/offers/own")
+
+    def make_file_offer(
+        self, name: str, slug: str, policy: Mapping[str, Any], file_id: str, description: str = ""
+    ) -> answers.OwnOffer:
+        """Offers an uploaded file; `policy` has at least a `price`."""
+        asked = {"name": name, "slug": slug, "policy": policy, "file_id": file_id, "description": description}
+        return cast(answers.OwnOffer, self._post("/v1/offers/file", asked))
+
+    def make_site_offer(
+        self,
+        name: str,
+        slug: str,
+        policy: Mapping[str, Any],
+        site: str,
+        columns: Sequence[Mapping[str, Any]],
+        rows: int | None = None,
+        description: str = "",
+    ) -> answers.OwnOffer:
+        """Offers what a site of the federation holds."""
+        asked = {"name": name, "slug": slug, "policy": policy, "site": site, "columns": list(columns), "rows": rows}
+        return cast(answers.OwnOffer, self._post("/v1/offers/site", {**asked, "description": description}))
+
+    def new_version(self, offer_id: str, file_id: str) -> answers.Version:
+        return cast(answers.Version, self._post(place("offers", offer_id, "versions"), {"file_id": file_id}))
+
+    def change_policy(self, offer_id: str, policy: Mapping[str, Any]) -> answers.OwnOffer:
+        return cast(answers.OwnOffer, self._post(place("offers", offer_id, "policy"), {"policy": policy}))
+
+    def withdraw_offer(self, offer_id: str) -> answers.OwnOffer:
+        return cast(answers.OwnOffer, self._post(place("offers", offer_id, "withdraw")))
+
+    def requests(self, state: str = "requested") -> Iterator[answers.Contract]:
+        """What the provider was asked for and is to decide."""
+        return self._items("/v1/contracts/requests", state=state)
+
+    def decide(self, contract_id: str, agree: bool, reason: str = "") -> answers.Decided:
+        asked = {"agree": agree, "reason": reason}
+        return cast(answers.Decided, self._post(place("contracts", contract_id, "decide"), asked))
+
+    def contracts(self, job_id: str | None = None) -> Iterator[answers.Contract]:
+        """Those of one's own, as a consumer or as a provider."""
+        return self._items("/v1/contracts", job_id=job_id)
+
+    def contract(self, contract_id: str) -> answers.Contract:
+        return cast(answers.Contract, self._get(place("contracts", contract_id)))
+
+    def earnings(self) -> Iterator[answers.Contract]:
+        return self._items("/v1/earnings")
+
+    def queues(self) -> Iterator[answers.Queue]:
+        return self._items("/v1/queues")
+
+    def receipts(self, contract_id: str | None = None) -> Iterator[answers.Receipt]:
+        return self._items("/v1/receipts", contract_id=contract_id)
+
+
+def opened(path: Path) -> Any:
+    try:
+        return path.open("rb")
+    except OSError as reason:
+        raise BazaarError(f"{path} cannot be read ({reason.strerror}): check the path") from None

@@ -1,0 +1,102 @@
+"""Money that comes in and goes out: records that the operator confirms. The hub holds no money."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from databazaar.service import cash
+from databazaar.service.http.api.calls import Asking, Doing
+from databazaar.service.http.api.shapes import After, Amount, Asked, Limit, Page, Reason, Shown, paged
+
+router = APIRouter(prefix="/v1", tags=["money"])
+MOST = 100_000
+
+
+class CashShown(Shown):
+    """`kind` is deposit, payout or withdraw; `state` requested, done or refused."""
+
+    id: str
+    organisation_id: str
+    kind: str
+    state: str
+    amount: int
+    reference: str
+    reason: str
+    created_at: dt.datetime
+    decided_at: dt.datetime | None
+
+
+class Move(Asked):
+    amount: Amount
+
+
+class Confirmation(Asked):
+    reference: Annotated[str, Field(max_length=200, description="The bank's name for the transfer, say.")] = ""
+
+
+class CashRefusal(Asked):
+    reason: Reason
+
+
+@router.get("/cash", response_model=Page[CashShown])
+def cash_records(
+    call: Asking,
+    state: Literal["requested", "done", "refused"] | None = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Page[CashShown]:
+    """Deposits and payouts: one's own, or all for the operator."""
+    with call.read() as session:
+        found = cash.records(session, call.caller, state=state, most=MOST)
+        return paged(found, after, limit, CashShown.model_validate, lambda row: row.id)
+
+
+@router.post("/deposits", response_model=CashShown, status_code=201)
+def deposit(asked: Move, call: Doing) -> Response:
+    """Says that money comes in; it is there once the operator, or the adapter, has confirmed it."""
+    return call.do(
+        lambda session: CashShown.model_validate(
+            cash.request_deposit(session, call.caller, call.settings, asked.amount)
+        ),
+        201,
+    )
+
+
+@router.post("/payouts", response_model=CashShown, status_code=201)
+def payout(asked: Move, call: Doing) -> Response:
+    """Asks for pay to be sent out."""
+    return call.do(
+        lambda session: CashShown.model_validate(
+            cash.request_payout(session, call.caller, call.settings, asked.amount)
+        ),
+        201,
+    )
+
+
+@router.post("/withdrawals", response_model=CashShown, status_code=201)
+def withdraw_cash(asked: Move, call: Doing) -> Response:
+    """Asks for cash back that is not spent."""
+    return call.do(
+        lambda session: CashShown.model_validate(
+            cash.request_withdrawal(session, call.caller, call.settings, asked.amount)
+        ),
+        201,
+    )
+
+
+@router.post("/cash/{record_id}/confirm", response_model=CashShown)
+def confirm_cash(record_id: str, asked: Confirmation, call: Doing) -> Response:
+    """The money has moved, outside. For the operator."""
+    return call.do(
+        lambda session: CashShown.model_validate(cash.confirm(session, call.caller, record_id, asked.reference))
+    )
+
+
+@router.post("/cash/{record_id}/refuse", response_model=CashShown)
+def refuse_cash(record_id: str, asked: CashRefusal, call: Doing) -> Response:
+    """The money has not moved and will not. For the operator."""
+    return call.do(lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason)))

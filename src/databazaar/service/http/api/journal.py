@@ -1,0 +1,158 @@
+"""The journal: balances and statements of one's own, the whole for the operator, receipts and the hub's key."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from databazaar.service import journal
+from databazaar.service.http.api.calls import Asking
+from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
+from databazaar.service.http.context import InWeb
+from databazaar.service.journal import receipts as signing
+
+router = APIRouter(prefix="/v1", tags=["journal"])
+Before = Annotated[int | None, Query(ge=0, description="The `next` of the page before.")]
+LINES = 500
+
+
+class AccountShown(Shown):
+    """`cash:…` is money at the market, `escrow:…` what is locked for a job, `earned:…` a provider's pay."""
+
+    name: str
+    balance: int = Field(description="In minor units of the market's currency.")
+
+
+class Balances(Shown):
+    accounts: list[AccountShown]
+
+
+class MovementShown(Shown):
+    """One entry of the journal on one account. `hash` is the journal's head at that entry."""
+
+    seq: int
+    kind: str
+    at: dt.datetime
+    account: str
+    amount: int
+    job_id: str | None
+    hash: str
+
+
+class EntryShown(Shown):
+    seq: int
+    kind: str
+    key: str
+    job_id: str | None
+    at: dt.datetime
+    body: dict[str, Any]
+    hash: str
+    postings: dict[str, int]
+
+
+class AuditShown(Shown):
+    """Whether every entry, sum and balance of the journal is as recorded."""
+
+    ok: bool
+    entries: int
+    head: str
+    message: str
+
+
+class ReceiptShown(Shown):
+    """`signature` is the hub's, by Ed25519 over the canonical JSON of `body`."""
+
+    id: str
+    contract_id: str
+    body: dict[str, Any]
+    signature: str
+    created_at: dt.datetime
+
+
+class PublicKey(Shown):
+    """64 hexadecimal digits, to verify receipts with. Keep it: with it and your receipts you prove what was paid."""
+
+    key: str
+
+
+@router.get("/balances", response_model=Balances)
+def balances(call: Asking) -> Balances:
+    """One's own accounts; for the operator also the fees and the world outside."""
+    with call.read() as session:
+        found = journal.accounts_of(session, call.caller)
+        return Balances(accounts=[AccountShown.model_validate(one) for one in found])
+
+
+@router.get("/statement", response_model=Page[MovementShown])
+def statement(call: Asking, before: Before = None, limit: Limit = 100) -> Page[MovementShown]:
+    """What happened on one's own accounts, the newest first; the next page is `before` the `next` of this one."""
+    with call.read() as session:
+        found = journal.statement(session, call.caller, before=before, most=limit)
+        whole = [one for one in found if len(found) < limit or one.seq > found[-1].seq] or found
+        return Page[MovementShown](
+            items=[MovementShown.model_validate(one) for one in whole],
+            next=str(whole[-1].seq) if len(found) == limit else None,
+        )
+
+
+@router.get("/journal", response_model=Page[EntryShown])
+def journal_entries(call: Asking, before: Before = None, limit: Limit = 100) -> Page[EntryShown]:
+    """The whole journal, the newest first. For the operator."""
+    with call.read() as session:
+        found = journal.entries(session, call.caller, before=before, most=limit)
+        items = [
+            EntryShown(
+                postings=page.postings,
+                **{name: getattr(page.entry, name) for name in EntryShown.model_fields if name != "postings"},
+            )
+            for page in found
+        ]
+        return Page[EntryShown](items=items, next=str(items[-1].seq) if len(items) == limit else None)
+
+
+@router.get("/journal/audit", response_model=AuditShown)
+def audit_journal(call: Asking) -> AuditShown:
+    """Replays the whole journal. For the operator."""
+    call.caller.require_operator()
+    with call.read() as session:
+        return AuditShown.model_validate(journal.audit(session))
+
+
+@router.get("/journal/export", responses={200: {"content": {"application/x-ndjson": {}}}})
+def export_journal(call: Asking) -> StreamingResponse:
+    """The journal as lines of JSON: whole for the operator; for others the chain alone, without what entries say."""
+    call.caller.require("read")
+
+    def lines() -> Iterator[str]:
+        with call.read() as session:
+            batch: list[str] = []
+            for line in journal.lines(session, call.caller):
+                batch.append(line)
+                if len(batch) == LINES:
+                    yield "".join(batch)
+                    batch.clear()
+            yield "".join(batch)
+
+    named = {"Content-Disposition": 'attachment; filename="journal.jsonl"'}
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=named)
+
+
+@router.get("/receipts", response_model=Page[ReceiptShown])
+def receipts(
+    call: Asking, contract_id: str | None = None, after: After = None, limit: Limit = 100
+) -> Page[ReceiptShown]:
+    """The receipts that the hub has signed for the caller."""
+    with call.read() as session:
+        found = signing.receipts_of(session, call.caller, contract_id)
+        return paged(found, after, limit, ReceiptShown.model_validate, lambda row: row.id)
+
+
+@router.get("/key", response_model=PublicKey)
+def public_key(web: InWeb) -> PublicKey:
+    """The hub's public key. Anybody may ask for it."""
+    return PublicKey(key=signing.HubKey.of(web.settings).public)

@@ -1,0 +1,109 @@
+"""For a consumer that runs its own arbiter: its hold-out stays with it, and the hub is the notary of its run.
+
+What is sent here is its own key: the same entries or the same question again do nothing twice.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from databazaar.service.http.api.calls import Asking
+from databazaar.service.http.api.shapes import Asked, Shown
+from databazaar.service.http.security_bodies import takes_uploads
+from databazaar.service.notary.deeds import Standing
+from databazaar.service.notary.lines import Line, entries_of
+from databazaar.service.notary.run import MOST_ENTRIES
+
+router = APIRouter(prefix="/v1", tags=["own arbiter"])
+BYTES = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
+MOST_ASKED = 1000
+_ENTRIES = {"type": "object", "required": ["entries"], "properties": {"entries": {"type": "array", "items": {}}}}
+ENTRIES = {"requestBody": {"required": True, "content": {"application/json": {"schema": _ENTRIES}}}}
+
+
+class SendEntries(Asked):
+    """Entries of the run's ledger in order: seq, kind, round, draw, provider, amount, body, hash."""
+
+    entries: list[Line] = Field(min_length=1, max_length=MOST_ENTRIES)
+
+
+class StandingShown(Shown):
+    """How far the run has come at the hub, and whom its next round must ask."""
+
+    entries: int
+    head: str
+    round: int
+    asked: list[str]
+    closed: bool
+
+
+class OwnMarket(Shown):
+    market: dict[str, Any] = Field(description="The job's market.toml, as its arbiter plays it.")
+    consumer: str = Field(description="The name by which providers know the consumer.")
+
+
+class Connected(Shown):
+    connected: list[str]
+
+
+@router.get("/jobs/{job_id}/market", response_model=OwnMarket)
+def own_market(job_id: str, call: Asking) -> OwnMarket:
+    """What was agreed for the job."""
+    return OwnMarket.model_validate(call.web.notaries.market(call.caller, job_id))
+
+
+@router.get("/jobs/{job_id}/entries", response_model=StandingShown)
+def standing(job_id: str, call: Asking) -> StandingShown:
+    """What the hub has of the run."""
+    return _shown(call.web.notaries.standing(call.caller, job_id))
+
+
+async def _sent(request: Request, call: Asking) -> SendEntries:
+    """The body, which may be long: it is read once the caller is known."""
+    try:
+        return SendEntries.model_validate_json(await request.body())
+    except ValidationError as fault:
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in fault.errors()]) from None
+
+
+@router.post("/jobs/{job_id}/entries", response_model=StandingShown, openapi_extra=ENTRIES)
+@takes_uploads
+def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> StandingShown:
+    """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
+    what is there is refused with 422, and a gap or another history with 409."""
+    found = call.web.notaries.take(call.caller, job_id, entries_of(asked.entries))
+    if found.closed:
+        call.web.wake()
+    return _shown(found)
+
+
+@router.post("/jobs/{job_id}/ask", response_class=Response, openapi_extra=BYTES)
+@takes_uploads
+async def ask(
+    job_id: str,
+    request: Request,
+    call: Asking,
+    provider: Annotated[list[str], Query(min_length=1, max_length=MOST_ASKED)],
+    timeout: Annotated[float, Query(gt=0, le=300)] = 30.0,
+) -> Response:
+    """Asks providers of the job with a message of the federation, and gives their replies, each as it is."""
+    payload = await request.body()
+    answer = await run_in_threadpool(call.web.notaries.ask, call.caller, job_id, provider, payload, timeout)
+    return Response(answer, media_type="application/octet-stream")
+
+
+@router.get("/jobs/{job_id}/connected", response_model=Connected)
+def connected(job_id: str, call: Asking) -> Connected:
+    """Which of the job's providers could be asked now."""
+    return Connected(connected=call.web.notaries.connected(call.caller, job_id))
+
+
+def _shown(found: Standing) -> StandingShown:
+    return StandingShown(
+        entries=found.entries, head=found.head, round=found.round, asked=list(found.asked), closed=found.closed
+    )

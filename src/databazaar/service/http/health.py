@@ -1,0 +1,70 @@
+"""How the hub is: `/healthz` for whoever keeps it running, `/metrics` for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from databazaar.service.database.tables import Job, JournalHead, Outgoing
+from databazaar.service.database.upgrading import is_current
+from databazaar.service.http.api.calls import Asking
+from databazaar.service.http.context import InWeb, Web
+from databazaar.service.http.metrics import sample
+from databazaar.service.states import JobState
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    """`supervisor` is None where another process runs the jobs."""
+
+    ok: bool
+    database: bool
+    schema_current: bool
+    supervisor: bool | None
+
+
+@router.get("/healthz", response_model=Health)
+def healthz(web: InWeb, response: Response) -> Health:
+    """Whether the database answers and fits this version, and the jobs' supervisor is at work; 503 where not."""
+    try:
+        current, reachable = is_current(web.database), True
+    except SQLAlchemyError:
+        current, reachable = False, False
+    supervisor = None if web.supervisor is None else bool(web.supervisor.alive)
+    health = Health(
+        ok=reachable and current and supervisor is not False,
+        database=reachable,
+        schema_current=current,
+        supervisor=supervisor,
+    )
+    response.status_code = 200 if health.ok else 503
+    return health
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(call: Asking) -> str:
+    """Counts in the text format of Prometheus. For the operator: give Prometheus a token with the right `operate`."""
+    call.caller.require_operator()
+    return "\n".join([*call.web.counts.lines(), *_of_market(call.web)]) + "\n"
+
+
+def _of_market(web: Web) -> list[str]:
+    with web.database.read() as session:
+        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
+        head = session.scalar(select(JournalHead.seq))
+        waiting = select(func.count()).where(Outgoing.delivered_at.is_(None), Outgoing.given_up_at.is_(None))
+        parcels = session.scalar(waiting)
+    return [
+        "# TYPE bazaar_jobs gauge",
+        *(sample("bazaar_jobs", jobs.get(state, 0), state=state) for state in JobState),
+        "# TYPE bazaar_journal_entries gauge",
+        sample("bazaar_journal_entries", (-1 if head is None else head) + 1),
+        "# TYPE bazaar_outbox_waiting gauge",
+        sample("bazaar_outbox_waiting", parcels or 0),
+        "# TYPE bazaar_viewers gauge",
+        sample("bazaar_viewers", web.tailers.viewers),
+    ]

@@ -1,0 +1,176 @@
+"""Signing in at an identity provider (OpenID Connect): authorization code with PKCE. Who was invited comes in."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from databazaar.errors import BazaarError
+from databazaar.service import members
+from databazaar.service.errors import UnknownCallerError
+from databazaar.service.http.context import InWeb
+from databazaar.service.http.security_callers import begin_session
+from databazaar.service.settings import Settings
+
+log = logging.getLogger("databazaar.hub")
+router = APIRouter(include_in_schema=False)
+START, CALLBACK = "/sign-in/oidc", "/sign-in/oidc/callback"
+ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
+PATIENCE, LEEWAY, TEN_MINUTES = 10.0, 60, 600
+AGAIN = "signing in at the identity provider did not succeed: try again from the page where you sign in"
+UNVERIFIED = "the identity provider does not vouch for your e-mail address: verify it there, then try again"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one browser keeps while it is at the provider's, in a cookie that scripts cannot read."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+    @classmethod
+    def new(cls) -> Attempt:
+        return cls(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48))
+
+    @classmethod
+    def read(cls, kept: str) -> Attempt:
+        try:
+            return cls(**json.loads(kept))
+        except (ValueError, TypeError):
+            raise UnknownCallerError(AGAIN) from None
+
+
+class Provider:
+    """The market's identity provider. Nothing is asked of it before somebody signs in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.issuer, self.client_id = settings.oidc_issuer, settings.oidc_client
+        self._secret = settings.oidc_secret
+        self.redirect = settings.address + CALLBACK
+        self._metadata: dict[str, Any] = {}
+
+    def begin(self, attempt: Attempt) -> str:
+        """Where to send the browser."""
+        with self._client() as client:
+            url, _ = client.create_authorization_url(
+                self._known(client)["authorization_endpoint"],
+                state=attempt.state,
+                nonce=attempt.nonce,
+                code_verifier=attempt.verifier,
+            )
+        return str(url)
+
+    def email(self, attempt: Attempt, code: str) -> str:
+        """The e-mail address that the provider vouches for."""
+        with self._client() as client:
+            metadata = self._known(client)
+            answer = client.fetch_token(
+                metadata["token_endpoint"], grant_type="authorization_code", code=code, code_verifier=attempt.verifier
+            )
+            keys = client.request("GET", metadata["jwks_uri"], withhold_token=True).json()
+        claims = self._claims(answer, keys, attempt.nonce)
+        if claims.get("email_verified") is not True or not isinstance(claims.get("email"), str):
+            raise UnknownCallerError(UNVERIFIED)
+        return str(claims["email"])
+
+    def _claims(self, answer: Any, keys: Any, nonce: str) -> Any:
+        from authlib.oidc.core import CodeIDToken
+        from joserfc import jwt
+        from joserfc.jwk import KeySet
+
+        token = jwt.decode(answer["id_token"], KeySet.import_key_set(keys), algorithms=ALGORITHMS)
+        options = {
+            "iss": {"essential": True, "value": self.issuer},
+            "aud": {"essential": True, "value": self.client_id},
+        }
+        params = {"nonce": nonce, "client_id": self.client_id, "access_token": answer.get("access_token")}
+        claims = CodeIDToken(token.claims, token.header, options, params)
+        claims.validate(leeway=LEEWAY)
+        return claims
+
+    def _client(self) -> Any:
+        with warnings.catch_warnings(record=True):  # it would have us use another package than httpx
+            from authlib.integrations.httpx_client import OAuth2Client
+
+            return OAuth2Client(
+                self.client_id,
+                self._secret or None,
+                scope="openid email",
+                redirect_uri=self.redirect,
+                code_challenge_method="S256",
+                token_endpoint_auth_method="client_secret_basic" if self._secret else "none",
+                timeout=PATIENCE,
+            )
+
+    def _known(self, client: Any) -> dict[str, Any]:
+        """What the provider says of itself; it must be the one that the operator has named."""
+        if not self._metadata:
+            address = self.issuer.rstrip("/") + "/.well-known/openid-configuration"
+            found = client.request("GET", address, withhold_token=True).json()
+            if found.get("issuer") != self.issuer:
+                raise BazaarError(f"the identity provider calls itself {found.get('issuer')!r}: correct --oidc-issuer")
+            self._metadata = found
+        return self._metadata
+
+
+def _cookie(settings: Settings) -> str:
+    return "__Host-bazaar-oidc" if settings.secure else "bazaar-oidc"
+
+
+@router.get(START)
+def begin(request: Request, web: InWeb) -> Response:
+    """Sends the browser to the identity provider."""
+    web.limits.sign_in(request)
+    attempt = Attempt.new()
+    with _told_as_refusal():
+        target = request.app.state.oidc.begin(attempt)
+    response = RedirectResponse(target, 303)
+    response.set_cookie(
+        _cookie(web.settings),
+        json.dumps(asdict(attempt)),
+        max_age=TEN_MINUTES,
+        httponly=True,
+        secure=web.settings.secure,
+        samesite="lax",
+    )
+    return response
+
+
+@router.get(CALLBACK)
+def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> Response:
+    """Where the provider sends the browser back to, with a code that is good for one token."""
+    web.limits.sign_in(request)
+    attempt = Attempt.read(request.cookies.get(_cookie(web.settings), ""))
+    if not code or not hmac.compare_digest(attempt.state.encode(), state.encode()):
+        raise UnknownCallerError(AGAIN)
+    with _told_as_refusal():
+        email = request.app.state.oidc.email(attempt, code)
+    with web.database.begin() as session:
+        signed = members.sign_in_vouched(session, email)
+    response = RedirectResponse("/", 303)
+    begin_session(response, web.settings, signed.session_secret)
+    response.delete_cookie(_cookie(web.settings), httponly=True, secure=web.settings.secure, samesite="lax")
+    return response
+
+
+@contextmanager
+def _told_as_refusal() -> Iterator[None]:
+    """Whatever goes wrong with the provider is one sentence for the person, and one line for the operator."""
+    try:
+        yield
+    except UnknownCallerError:
+        raise
+    except Exception as failure:
+        log.warning("the identity provider: %s: %s", type(failure).__name__, failure)
+        raise UnknownCallerError(AGAIN) from None

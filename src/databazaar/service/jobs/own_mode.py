@@ -1,0 +1,68 @@
+"""What a market may agree on where its arbiter is the consumer's own, and what its opening entry must say then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from databazaar.config.market_file import MarketFile, parse_market
+from databazaar.service.errors import InvalidError
+
+HERE = "."
+"""Where the federation of an own arbiter is said to be: it is reached through the hub."""
+
+
+def refuse_unverifiable(market: MarketFile) -> None:
+    """Pay must not depend on what only the hold-out tells: the hub would have to take the consumer's word for it. So
+    every access costs its price, which contracts fix, and there are no verdicts."""
+    if not market.defence.chosen.off:
+        raise InvalidError(
+            "defence: an own arbiter's findings cannot be checked without its hold-out, and they would take pay from "
+            'providers: leave the defence out, or let the hub run the job (mode "hosted")'
+        )
+
+
+def for_own_arbiter(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's market as its consumer's arbiter plays it: nothing of where the hub has its files."""
+    providers = [{k: v for k, v in one.items() if k != "file"} for one in settings.get("providers", ())]
+    kept = {name: value for name, value in settings.items() if name not in ("engine", "federation", "ledger")}
+    federation = {name: value for name, value in (settings.get("federation") or {}).items() if name != "folder"}
+    return {
+        **kept,
+        "providers": providers,
+        "engine": {"kind": "federated"},
+        "federation": {**federation, "folder": HERE},
+    }
+
+
+def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
+    from databazaar.aggregators import AGGREGATORS
+    from databazaar.config.chosen_rules import sampler_of, stops_of
+    from databazaar.learning.utilities import BUILT_IN
+    from databazaar.ledger import Terms
+    from databazaar.market.arbiter import settings_of_rules
+    from databazaar.payments import PricePerAccess
+    from databazaar.roster import Offer, Roster
+    from databazaar.stops import Budget, Patience
+
+    market = parse_market(settings, "the job's market")
+    refuse_unverifiable(market)
+    offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+    stops = (Patience(market.settings.patience), *stops_of(market), Budget())
+    aggregator = AGGREGATORS.build(market.aggregator.model_dump())
+    terms = Terms(
+        seed=market.seed,
+        budget=market.budget_minor,
+        per_round=market.per_round,
+        currency=market.currency,
+        roster=Roster(tuple(offers)),
+        rules=settings_of_rules(sampler_of(market), aggregator, PricePerAccess(), stops, market.defence.chosen),
+        bounded_utility=BUILT_IN[market.utility.kind],
+        initial_model="",
+        market=market.name,
+        consumer=market.consumer.name,
+        most_per_access=market.limits_minor.get("most_per_access"),
+        most_per_round=market.limits_minor.get("most_per_round"),
+    )
+    return terms.body()

@@ -1,0 +1,142 @@
+"""The processes that answer for own arbiters, one for each job that asks, and only so many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from databazaar.federation.frames import Channel, ClosedError, Header
+from databazaar.service.errors import ConflictError, InvalidError, TooManyError
+from databazaar.service.hub.children import LOADED
+
+STARTS_WITHIN, GRACE = 120.0, 330.0
+"""Seconds for a process to load what it needs, and for an answer, of which the process gives up after 300 itself."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What came of a question. `lost` says why there is no reply, and `words` what the ledger will say of each: nothing
+    where the reply is valid. `privacy` has ε and δ of those who told them."""
+
+    kind: str
+    replies: dict[str, bytes]
+    lost: dict[str, str]
+    words: dict[str, str]
+    privacy: dict[str, tuple[float, float]]
+
+
+class Answerer:
+    """One process, and the way to talk to it: for one thread at a time."""
+
+    def __init__(self, about: Mapping[str, Any], max_bytes: int) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(LOADED)
+        folder = Path(about["folder"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        here, there = socket.socketpair()
+        with there:
+            self._process = context.Process(target=answer_on, args=(there, folder), daemon=True)
+            self._process.start()
+        self._channel = Channel(here, max_bytes)
+        self._call(dict(about), within=STARTS_WITHIN)
+
+    def connected(self) -> list[str]:
+        names: list[str] = self._call({"op": "connected"})[0]["connected"]
+        return names
+
+    def ask(self, names: Sequence[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
+        """Asks these; `no_update` says why nobody can be asked for an update now."""
+        header = {"op": "ask", "names": list(names), "timeout": timeout, "round": round, "no_update": no_update}
+        told, replies = self._call(header, payload)
+        privacy = {name: (float(epsilon), float(delta)) for name, (epsilon, delta) in told["privacy"].items()}
+        return Answers(told["kind"], replies, told["lost"], told["words"], privacy)
+
+    def _call(self, header: Header, body: bytes = b"", within: float = GRACE) -> tuple[Header, dict[str, bytes]]:
+        replies: dict[str, bytes] = {}
+        try:
+            self._channel.settimeout(within)
+            self._channel.send(header, body)
+            while True:
+                told, part = self._channel.receive()
+                if "refused" in told:
+                    raise InvalidError(str(told["refused"]))
+                if "name" not in told:
+                    return told, replies
+                replies[str(told["name"])] = part
+        except (ClosedError, TimeoutError):
+            self.close()
+            raise ConflictError("the process that answers here has ended: ask again, and another one does") from None
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def close(self) -> None:
+        self._channel.close()
+        self._process.kill()  # whatever it does can be done again
+        self._process.join()
+
+
+class Answerers:
+    """At most `most` processes; the one that has been idle for the longest makes room for another job's."""
+
+    def __init__(self, most: int, max_bytes: int) -> None:
+        self._most, self._max_bytes = most, max_bytes
+        self._idle: OrderedDict[str, Answerer] = OrderedDict()
+        self._busy = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def of(self, job_id: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
+        """The process of this job, for this caller alone. `about` is asked for where it must be started."""
+        answerer, gone = self._taken(job_id)
+        try:
+            if gone is not None:
+                gone.close()
+            if answerer is None or not answerer.alive:
+                answerer = Answerer(about(), self._max_bytes)
+            yield answerer
+        finally:
+            with self._lock:
+                self._busy -= 1
+                if answerer is not None and answerer.alive:
+                    self._idle[job_id] = answerer
+
+    def _taken(self, job_id: str) -> tuple[Answerer | None, Answerer | None]:
+        """The job's own process, if it has one; and one of another job that must go for it."""
+        with self._lock:
+            answerer = self._idle.pop(job_id, None)
+            if answerer is None and self._busy >= self._most:
+                raise TooManyError("the hub answers as many questions at once as it can: ask again in a second")
+            self._busy += 1
+            full = answerer is None and self._busy + len(self._idle) > self._most
+            return answerer, self._idle.popitem(last=False)[1] if full and self._idle else None
+
+    def drop(self, job_id: str) -> None:
+        """Ends the process of a job that is over."""
+        with self._lock:
+            answerer = self._idle.pop(job_id, None)
+        if answerer is not None:
+            answerer.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = list(self._idle.values()), OrderedDict()
+        for answerer in idle:
+            with contextlib.suppress(OSError):
+                answerer.close()
+
+
+def answer_on(there: socket.socket, folder: Path) -> None:
+    """What such a process does; it has all that it imports already."""
+    from databazaar.service.notary.answering import main
+
+    main(there, folder)

@@ -1,0 +1,289 @@
+"""What a consumer with its own arbiter does at the hub: open its run, report rounds, ask providers, end."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+
+from databazaar.federation.bundles import encode_bundle
+from databazaar.ledger import Entry
+from databazaar.ledger.ledger import differing
+from databazaar.ledger.rulebook import BY_CONSUMER
+from databazaar.runs.folder import RunFolder
+from databazaar.service import jobs
+from databazaar.service.caller import Caller
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
+from databazaar.service.jobs.own_mode import expected_terms
+from databazaar.service.lives import enter, locked_job
+from databazaar.service.notary.about import about_job
+from databazaar.service.notary.answerers import Answerers, Answers
+from databazaar.service.notary.run import NotarisedRun
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+
+MOST_RUNS = 256
+"""Runs whose state is kept at hand; any other is read from its ledger again when it is needed."""
+EVERY = 5.0
+"""Seconds between two looks at runs that are to end."""
+PLAYED = JobState.FUNDED, JobState.RUNNING
+OPEN_FIRST = "the run is not open: send its opening entry first"
+SILENT = "the consumer's arbiter was not heard of for too long"
+STOPPED = "stopped by the consumer"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run has come at the hub, and what must come next."""
+
+    entries: int = 0
+    head: str = ""
+    round: int = 0
+    asked: tuple[str, ...] = ()
+    closed: bool = False
+
+
+@dataclass
+class _Held:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    run: NotarisedRun | None = None
+    users: int = 0
+
+
+class Notaries:
+    """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
+    them. Those of different jobs do not wait for each other."""
+
+    def __init__(
+        self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._settings, self._database, self._most, self._clock = settings, database, most, clock
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._sweeper: threading.Thread | None = None
+        self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
+
+    def market(self, caller: Caller, job_id: str) -> dict[str, Any]:
+        """The job's market, as the consumer's arbiter plays it, and the name by which providers know the consumer."""
+        job = self._own(caller, job_id)
+        if job.state in (JobState.DRAFT, JobState.SUBMITTED):
+            raise ConflictError(f"the job is {job.state}: its market is there once its providers have agreed")
+        about = self._about(job)
+        return {name: about[name] for name in ("market", "consumer")}
+
+    def standing(self, caller: Caller, job_id: str) -> Standing:
+        job = self._own(caller, job_id)
+        path = self._settings.run_folder(job_id)
+        if not path.exists():
+            return Standing()
+        if job.state not in PLAYED:  # whoever settles it needs the folder
+            found = RunFolder(path).replay(record=False)
+            return Standing(found.entries, found.head, found.rounds, (), found.closed)
+        with self._run(job) as run:
+            return _standing(run)
+
+    def take(self, caller: Caller, job_id: str, entries: Sequence[Entry]) -> Standing:
+        """Takes the entries that the arbiter's ledger has written; they are kept for good before this returns."""
+        job = self._going(caller, job_id)
+        with self._run(job, begin=True) as run:
+            if not run.entries:
+                _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
+            run.take(entries)
+            standing, closing = _standing(run), run.notary.audit.closing
+        stopped = closing is not None and closing["stop"] == BY_CONSUMER._asdict()
+        self._note(job, standing.closed, STOPPED if stopped else "")
+        return standing
+
+    def ask(self, caller: Caller, job_id: str, names: Sequence[str], payload: bytes, timeout: float) -> bytes:
+        """Asks providers of the job, and passes on what they answer, which is remembered first."""
+        job = self._going(caller, job_id)
+        question = hashlib.sha256(payload).hexdigest()
+        if not self._settings.run_folder(job_id).exists():
+            answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
+            return encode_bundle({"lost": answers.lost}, answers.replies)
+        with self._run(job) as run:
+            known = run.handed.answers if run.handed.question == question else {}
+            left = [name for name in dict.fromkeys(names) if name not in known]
+            no_update = _why_not(run, names, question)
+            if not left and not no_update:
+                return encode_bundle({"lost": {}}, {name: known[name] for name in names})
+            answers = self._asked(job, left, payload, timeout, run.due.round if run.entries else 0, no_update)
+            if answers.kind == "update":
+                valid = {name: reply for name, reply in answers.replies.items() if not answers.words[name]}
+                run.hand_out(question, valid, {name: why for name, why in answers.words.items() if why})
+                for name, spent in answers.privacy.items():
+                    run.folder.note_privacy(name, *spent)
+            again = {name: known[name] for name in names if name in known}
+            return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
+
+    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
+        with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
+            return answerer.ask(names, payload, timeout, round, no_update)
+
+    def connected(self, caller: Caller, job_id: str) -> list[str]:
+        """Which of the job's providers could be asked now."""
+        job = self._going(caller, job_id)
+        with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
+            return answerer.connected()
+
+    def close_due(self) -> list[str]:
+        """Ends the runs of consumers who have stopped their jobs, or have been silent for too long; their ids."""
+        with self._database.read() as session:
+            query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
+            going = list(session.scalars(query))
+        for over in set(self._held) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
+            self._drop(over)
+        return [job.id for job in going if self._due(job) and self._end(job)]
+
+    def _due(self, job: Job) -> bool:
+        if job.stop_requested:
+            return True
+        return job.state == JobState.RUNNING and self._clock() - self._last_heard(job.id) > self._settings.own_lease
+
+    def _last_heard(self, job_id: str) -> float:
+        """When the job's folders were written last: it holds after a restart too, and costs a round nothing."""
+        run, folder = self._settings.run_folder(job_id), self._settings.job_folder(job_id)
+        places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
+        return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
+
+    def _end(self, job: Job) -> bool:
+        if self._settings.run_folder(job.id).exists():
+            with self._run(job) as run:
+                run.close()
+        self._note(job, True, STOPPED if job.stop_requested else SILENT)
+        return True
+
+    def _note(self, job: Job, over: bool, why: str = "") -> None:
+        """Brings the job's state to where its ledger is."""
+        if job.state == JobState.RUNNING and not over:
+            return
+        if over:
+            self._drop(job.id)
+        with self._database.begin() as session:
+            now = locked_job(session, job.id)
+            if now.state == JobState.FUNDED and (not over or self._settings.run_folder(job.id).exists()):
+                enter(session, now, JobState.RUNNING)
+            now.stop_requested = now.stop_requested or why == STOPPED
+            if over and now.state in PLAYED:
+                enter(session, now, JobState.SETTLING, why)
+
+    def _own(self, caller: Caller, job_id: str) -> Job:
+        with self._database.read() as session:
+            job = jobs.own_job(session, caller, job_id)
+        if job.organisation_id != caller.organisation_id:  # the operator sees it, and plays it not
+            raise MissingError("there is no such job of yours: look at the list of your jobs")
+        caller.require_consumer()
+        if job.mode != "own":
+            raise ConflictError('the hub runs this job: only a job of mode "own" has an arbiter elsewhere')
+        return job
+
+    def _going(self, caller: Caller, job_id: str) -> Job:
+        job = self._own(caller, job_id)
+        if job.stop_requested and job.state in PLAYED:
+            self._end(job)
+            raise ConflictError("the job was stopped: the hub has settled it")
+        if job.state not in PLAYED:
+            raise ConflictError(f"the job is {job.state}: an arbiter plays a job that is funded")
+        return job
+
+    def _about(self, job: Job) -> dict[str, Any]:
+        with self._database.read() as session:
+            return about_job(session, self._settings, job)
+
+    @contextmanager
+    def _run(self, job: Job, begin: bool = False) -> Iterator[NotarisedRun]:
+        """The job's run, for one thread at a time."""
+        with self._lock:
+            held = self._held.setdefault(job.id, _Held())
+            held.users += 1
+            self._held.move_to_end(job.id)
+            spare = [name for name, one in self._held.items() if not one.users][: len(self._held) - self._most]
+            dropped = [self._held.pop(name) for name in spare]
+        for one in dropped:
+            if one.run is not None:
+                one.run.dispose()
+        try:
+            with held.lock:
+                if self._held.get(job.id) is not held:
+                    raise ConflictError("the run has just been closed: look at the job again")
+                if held.run is None:
+                    path = self._settings.run_folder(job.id)
+                    held.run = NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
+                yield held.run
+        finally:
+            with self._lock:
+                held.users -= 1
+
+    def _drop(self, job_id: str) -> None:
+        """Lets go of a run that is over, so that it can be settled."""
+        with self._lock:
+            held = self._held.pop(job_id, None)
+        if held is not None:
+            with held.lock:
+                if held.run is not None:
+                    held.run.dispose()
+                    held.run = None
+        self._answerers.drop(job_id)
+
+    def start(self) -> None:
+        """Looks every few seconds for runs that are to end."""
+        self._sweeper = threading.Thread(target=self._sweep, name="notaries", daemon=True)
+        self._sweeper.start()
+
+    def _sweep(self) -> None:
+        while not self._stopping.wait(EVERY):
+            try:
+                self.close_due()
+            except Exception:  # a database that is away, say: the next time will do
+                log.exception("runs of own arbiters could not be looked at")
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._sweeper is not None:
+            self._sweeper.join()
+        for job_id in list(self._held):
+            self._drop(job_id)
+        self._answerers.close()
+
+
+def _standing(run: NotarisedRun) -> Standing:
+    if not run.entries:
+        return Standing()
+    due = run.due
+    return Standing(run.entries, run.head, due.round, due.asked, run.closed)
+
+
+def _why_not(run: NotarisedRun, names: Sequence[str], question: str) -> str:
+    """Why no update can be asked for now; a description always can."""
+    if not run.entries:
+        return OPEN_FIRST
+    try:
+        run.refuse_ask(names, question)
+    except ServiceError as refused:
+        return str(refused)
+    return ""
+
+
+def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:
+    """The opening entry agrees on what the job has agreed on: the seed, the rules, the prices, all of it."""
+    try:
+        body = entries[0].body
+        others = differing(body, expected, but=("initial_model",)) if entries[0].kind == "open" else ["opening"]
+    except (AttributeError, TypeError, ValueError, IndexError):
+        others = ["rules"]
+    if others:
+        raise InvalidError(
+            f"the opening entry has another {others[0]} than the job: open the run with the market that the hub gives"
+        )

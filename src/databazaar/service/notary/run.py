@@ -1,0 +1,225 @@
+"""A run whose arbiter is its consumer's own: the hub checks every entry, and keeps it before it answers.
+
+The ledger here ends in its opening, in a round that is reserved in full, or in the close: consumers send what their own
+ledgers write in one step. So whatever happens, there is one round under way at the most, and `Handed` knows what was
+passed on in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from databazaar.errors import LedgerError
+from databazaar.ledger import Due, Entry, Notary, Snapshot
+from databazaar.ledger.book import NOT_SETTLED
+from databazaar.ledger.sql import SqlStore
+from databazaar.runs.folder import RunFolder
+from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.hub.telling import Teller
+from databazaar.service.notary.handed import Handed
+from databazaar.service.notary.parting import close_for
+from databazaar.service.notary.tally import Tally
+from databazaar.vectors import pack
+
+OWN = {"arbiter": "own"}
+"""What run.json says of such a run, whose models are nowhere at the hub."""
+REMEMBERED = 20_000
+"""The hashes of so many entries are at hand, for whoever sends what is here already."""
+MOST_ENTRIES = 20_000
+"""Entries that are taken in one step."""
+SET_ASIDE, TOLERATED = "set aside after repeated failures", 3
+"""Why somebody who was drawn need not be asked, and after how many failures on end (engines/quarantine.py)."""
+NOT_ASKED = "was not asked through this hub in round"
+
+
+class NotarisedRun:
+    """For one thread at a time. Use `begin` for a run that has no folder yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = RunFolder(path)
+        self._place = path.parent
+        self._teller: Teller | None = None
+        self.store: SqlStore = self.folder.store()
+        try:
+            self._read()
+        except BaseException:
+            self.dispose()
+            raise
+
+    @classmethod
+    def begin(cls, path: Path, id: str, title: str) -> NotarisedRun:
+        """In a folder as every run has one: it may be there already, from an attempt that did not come far."""
+        if not path.exists():
+            RunFolder.create(path, {"id": id, "title": title, **OWN})
+        return cls(path)
+
+    def _read(self) -> None:
+        self.notary = Notary()
+        self._hashes: deque[str] = deque(maxlen=REMEMBERED)
+        self._failing: Counter[str] = Counter()
+        self._tally = Tally()
+        lines = []
+        for entry in self.store.entries():
+            self.notary.take(entry)
+            lines += self._note(entry)
+        self._tell(lines, anew=True)
+        handed = Handed.kept(self._place)
+        self.handed = handed.of_round(self.notary.audit.rounds)
+
+    def _tell(self, lines: Sequence[dict[str, Any]], anew: bool = False) -> None:
+        """What the job's page shows of a round, once it is kept."""
+        if anew:
+            self._forget_teller()
+            self._teller = Teller(self._place)
+        for line in lines:
+            assert self._teller is not None
+            self._teller.add(line)
+
+    def _forget_teller(self) -> None:
+        if self._teller is not None:
+            self._teller.close()
+            self._teller = None
+
+    def _note(self, entry: Entry) -> list[dict[str, Any]]:
+        """Remembers what matters of an entry; and what is told of it, where it ends a round."""
+        self._hashes.append(entry.hash)
+        if entry.kind == "post":
+            self._failing.pop(entry.provider or "", None)
+        elif entry.kind == "void":
+            self._failing[entry.provider or ""] += 1
+        return self._tally.note(entry)
+
+    @property
+    def entries(self) -> int:
+        return self.notary.audit.entries
+
+    @property
+    def head(self) -> str:
+        return self.notary.audit.head
+
+    @property
+    def closed(self) -> bool:
+        return self.notary.audit.closed
+
+    @property
+    def due(self) -> Due:
+        return self.notary.due
+
+    def take(self, entries: Sequence[Entry]) -> int:
+        """Checks these and keeps them; how many were new. Those that are here already are passed over, others in
+        their place are refused, and so is whatever does not follow: then nothing of it has happened."""
+        new = self._new(entries)
+        if not new:
+            return 0
+        self._refuse_other_accesses(new)
+        try:
+            ahead = self.notary.after(new)
+        except LedgerError as refused:
+            raise InvalidError(f"the hub refuses what does not follow: {refused}") from None
+        audit = ahead.audit
+        if not (audit.closed or ahead.due.reserved or audit.entries == 1):
+            raise InvalidError(
+                "these entries end in the middle of a round: send a round together with the reservations of the next, "
+                "or with the close, as a ledger writes them"
+            )
+        state = None
+        if audit.state is not None and audit.rounds > self.notary.audit.rounds:
+            state = Snapshot(audit.rounds, pack({"sampler": audit.state}), b"")
+        self.store.append(new, state)
+        if not self.entries:
+            self.folder.note_begun(audit.opening)
+        self.notary, self.handed = ahead, self.handed.of_round(audit.rounds)
+        self._tell([line for entry in new for line in self._note(entry)])
+        return len(new)
+
+    def _new(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        if not 0 < len(entries) <= MOST_ENTRIES:
+            raise InvalidError(f"send between 1 and {MOST_ENTRIES} entries at a time")
+        first, known = entries[0].seq, self.entries
+        if type(first) is not int or not 0 <= first <= known:
+            raise ConflictError(f"the hub has {known} entries of this run: send those from entry {known} on")
+        oldest = known - len(self._hashes)
+        for entry in entries[: known - first]:
+            if entry.seq < oldest or entry.hash != self._hashes[entry.seq - oldest]:
+                raise ConflictError(
+                    f"entry {entry.seq} is not the one that the hub has had before: what was reported stays, so go on "
+                    "from the folder that it was reported from"
+                )
+        if self.closed and known - first < len(entries):
+            raise ConflictError("the run is closed at the hub, and takes nothing more")
+        return entries[known - first :]
+
+    def _refuse_other_accesses(self, entries: Sequence[Entry]) -> None:
+        """Whom the hub has passed a valid answer on from is paid; whom it has not, is not."""
+        failing = Counter(self._failing)
+        for entry in entries:
+            who, handed = entry.provider or "", self.handed.of_round(entry.round if entry.round is not None else -1)
+            if entry.kind == "post":
+                if who not in handed.answers:
+                    raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}, or did not answer: it is not paid")
+                failing.pop(who, None)
+            elif entry.kind == "void":
+                self._refuse_other_void(entry, who, handed, failing[who])
+                failing[who] += 1
+
+    @staticmethod
+    def _refuse_other_void(entry: Entry, who: str, handed: Handed, failing: int) -> None:
+        if who in handed.answers or (entry.body == NOT_SETTLED and handed.answers):
+            raise InvalidError(
+                f"{entry}: {', '.join(sorted(handed.answers))} gave valid updates in this round, which are paid: "
+                "report the round, or stop the job, and the hub settles it"
+            )
+        if entry.body == NOT_SETTLED:
+            return
+        reason = entry.body.get("reason")
+        if who in handed.failures:
+            if reason != handed.failures[who]:
+                raise InvalidError(f"{entry}: {who} failed because of {handed.failures[who]!r}: say so")
+        elif reason != SET_ASIDE or failing < TOLERATED:
+            raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}: ask it, then say what came of it")
+
+    def refuse_ask(self, names: Sequence[str], question: str) -> None:
+        """An update is asked of those whom the round under way has drawn, and with one question."""
+        due = self.due
+        if not due.reserved:
+            raise ConflictError("no round is reserved: send the entries that reserve it, then ask")
+        others = [name for name in names if name not in due.asked]
+        if others:
+            raise InvalidError(f"{others[0]} is not drawn in round {due.round}: ask {', '.join(due.asked)} alone")
+        if self.handed.question not in ("", question):
+            raise ConflictError(
+                f"round {due.round} was asked already with other parameters: one question is all that a round buys"
+            )
+
+    def hand_out(self, question: str, answers: dict[str, bytes], failures: dict[str, str]) -> None:
+        """Remembers what is about to be passed on."""
+        self.handed = self.handed.with_answers(question, answers, failures)
+        self.handed.keep(self._place)
+
+    def close(self) -> bool:
+        """Ends the run for a consumer who has had enough of it, or has gone: whoever gave a valid answer is paid.
+        False where no round is settled and none will be: nobody is paid then, and there is nothing to close."""
+        if not self.closed and self.entries and (self.notary.audit.rounds or self.handed.answers):
+            close_for(self.store, self.notary, self.handed)
+            self._read()
+        return self.closed
+
+    def dispose(self) -> None:
+        self._forget_teller()
+        self.folder.dispose()
+
+
+def is_notarised(folder: RunFolder) -> bool:
+    return OWN.items() <= folder.recipe.items()
+
+
+def close_notarised(path: Path) -> None:
+    """Closes the run of a consumer's own arbiter where it is open, by its folder alone."""
+    run = NotarisedRun(path)
+    try:
+        run.close()
+    finally:
+        run.dispose()

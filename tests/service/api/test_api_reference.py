@@ -1,0 +1,84 @@
+"""The description of the interface: whole, unambiguous, and the same in the docs and in the client."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from databazaar.client import answers
+from databazaar.service.http.api import cash, contracts, files, job_shapes, journal, members, offers, queues, webhooks
+from web_rights import OWN_KEY
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "api_reference.py"))
+SAME: dict[type[BaseModel], Any] = {
+    members.MarketShown: answers.Market,
+    members.OrganisationShown: answers.Organisation,
+    members.PersonShown: answers.Person,
+    members.TokenShown: answers.Token,
+    members.CallerShown: answers.Caller,
+    members.InvitationShown: answers.Invitation,
+    members.IssuedToken: answers.IssuedToken,
+    files.FileShown: answers.File,
+    files.FileColumns: answers.FileColumns,
+    offers.OwnOffer: answers.OwnOffer,
+    offers.OfferShown: answers.Offer,
+    offers.VersionShown: answers.Version,
+    queues.QueueShown: answers.Queue,
+    contracts.ContractShown: answers.Contract,
+    contracts.Decided: answers.Decided,
+    job_shapes.JobShown: answers.JobSummary,
+    job_shapes.JobDetail: answers.Job,
+    job_shapes.EventShown: answers.Event,
+    job_shapes.QuoteShown: answers.Quote,
+    cash.CashShown: answers.Cash,
+    journal.AccountShown: answers.Account,
+    journal.MovementShown: answers.Movement,
+    journal.EntryShown: answers.Entry,
+    journal.AuditShown: answers.Audit,
+    journal.ReceiptShown: answers.Receipt,
+    webhooks.WebhookShown: answers.Webhook,
+    webhooks.NewWebhook: answers.NewWebhook,
+}
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[tuple[str, str], dict[str, Any]]:
+    paths = SCRIPT["specification"]()["paths"]
+    return {(method, path): one for path, by_method in paths.items() for method, one in by_method.items()}
+
+
+def test_every_operation_is_named_and_described(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    ids = [one["operationId"] for one in operations.values()]
+    assert len(set(ids)) == len(ids)
+    assert all(one["description"].endswith(".") and len(one["tags"]) == 1 for one in operations.values())
+
+
+def test_every_post_takes_a_key(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    for (method, path), operation in operations.items():
+        keys = [one for one in operation.get("parameters", ()) if one["name"] == "Idempotency-Key"]
+        assert len(keys) == (method == "post" and ("POST", path) not in OWN_KEY), path
+        assert method in ("get", "post")
+
+
+def test_the_page_is_what_the_hub_says_today() -> None:
+    page = (ROOT / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
+    assert SCRIPT["reference"]() == page, "run scripts/api_reference.py"
+
+
+@pytest.mark.parametrize(("model", "answer"), SAME.items(), ids=lambda one: one.__name__)
+def test_the_clients_answers_have_the_hubs_fields(model: type[BaseModel], answer: Any) -> None:
+    assert set(get_type_hints(answer)) == set(model.model_fields)
+
+
+def test_the_client_has_a_method_for_every_operation(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """By the addresses in its source: those that it builds from parts begin with the same part."""
+    source = "".join(path.read_text() for path in (ROOT / "src" / "databazaar" / "client").glob("*.py"))
+    for _, path in operations:
+        parts = [part for part in path.removeprefix("/v1/").split("/") if not part.startswith("{")]
+        if path.startswith("/v1/"):
+            assert all(part in source for part in parts), path

@@ -1,0 +1,98 @@
+"""Every route of the app, asked by everybody who may not: all are denied, and nothing has changed."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.routing import iter_route_contexts
+from sqlalchemy import func, select
+
+from databazaar.service import members
+from databazaar.service.caller import allowed_scopes
+from databazaar.service.database.tables import Table
+from web_market import MakeMarket, WebMarket
+from web_rights import PUBLIC, RIGHTS, Row
+
+ROUTES = list(RIGHTS.items())
+NAMES = [f"{method} {path}" for method, path in RIGHTS]
+
+
+@pytest.fixture(scope="module")
+def market(make_market: MakeMarket) -> WebMarket:
+    return make_market("sqlite")
+
+
+@pytest.fixture(scope="module")
+def used_market(make_market: MakeMarket) -> WebMarket:
+    return make_market("sqlite")
+
+
+def rows_of(market: WebMarket) -> dict[str, int]:
+    tables = Table.metadata.sorted_tables
+    with market.database.read() as session:
+        return {table.name: session.scalar(select(func.count()).select_from(table)) or 0 for table in tables}
+
+
+def test_every_route_has_a_row(market: WebMarket) -> None:
+    found = {
+        (method, str(route.path))
+        for route in iter_route_contexts(market.app.routes)
+        for method in (route.methods or ())
+        if method != "HEAD" and str(route.path).startswith(("/v1/", "/healthz", "/metrics"))
+    }
+    assert found == {*PUBLIC, *RIGHTS}
+
+
+@pytest.mark.parametrize(("route", "row"), ROUTES, ids=NAMES)
+def test_whoever_may_not_is_denied(market: WebMarket, route: tuple[str, str], row: Row) -> None:
+    method, path = route[0], row.at(route[1], market)
+
+    def status(token: str) -> int:
+        return int(market.ask(token, method, path, **row.given(market)).status_code)
+
+    before = rows_of(market)
+    strangers = ["", "no-token", market.revoked(row.who), market.expired(row.who)]
+    assert [status(one) for one in strangers] == [401] * 4
+    assert status(_without(market, row)) == 403
+    if row.person:
+        assert status(row.who) in (403, 404), "a token is no person"
+    if row.wrong:
+        assert status(row.wrong) in (403, 404)
+    if row.other and row.person:
+        assert market.ask_as_person(row.other, method, path, **row.given(market)).status_code == 404
+    elif row.other:
+        assert status(row.other) == (403 if row.scope == "operate" else 404)
+    after = rows_of(market)
+    del before["tokens"], after["tokens"]  # those that are asked with here
+    assert after == before
+
+
+def _without(market: WebMarket, row: Row) -> str:
+    """A token of whoever may, with every right but the one that it takes."""
+    caller = market.desk[row.who]
+    rights = allowed_scopes(caller.operates, caller.consumes, caller.provides)
+    left = rights - set(row.scope.split())
+    return market.token(row.who, *left)
+
+
+@pytest.mark.parametrize(("route", "row"), ROUTES, ids=NAMES)
+def test_whoever_may_is_let_in(used_market: WebMarket, route: tuple[str, str], row: Row) -> None:
+    """Else the rows above would test nothing: each request is one that the right caller can make."""
+    answer = row.ask(used_market, route)
+    assert answer.status_code in (200, 201, 204, 409), answer.text
+
+
+def test_the_public_routes_answer_anybody(market: WebMarket) -> None:
+    assert {market.ask("", method, path).status_code for method, path in PUBLIC} == {200}
+
+
+def test_a_suspended_organisation_is_unknown(market: WebMarket) -> None:
+    east = market.ask(
+        "hub", "POST", "/v1/organisations", json={"name": "E", "slug": "e", "email": "e@e.example", "consumes": True}
+    ).json()["organisation"]["id"]
+    with market.database.begin() as session:
+        token = members.issue_token(
+            session, market.desk["hub"], label="theirs", scopes=["read"], days=1, organisation_id=east
+        )[1]
+    assert market.ask(token, "GET", "/v1/me").json()["organisation"]["slug"] == "e"
+    market.ask("hub", "POST", f"/v1/organisations/{east}/suspend")
+    assert market.ask(token, "GET", "/v1/me").status_code == 401

@@ -1,0 +1,254 @@
+"""A market from the first link to the last receipt: `bazaar serve` as a process, over TLS, from Python and a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from databazaar.cli import connecting
+from databazaar.cli.app import app
+from databazaar.client import Hub, HubError
+from databazaar.client.receipts import verify
+from databazaar.service import members
+from databazaar.service.database.connection import Database
+from databazaar.service.settings import Settings
+from desk_market import table
+from web_server import bound, certificate, until
+
+MARKET = """
+[market]
+name = "Delays"
+budget = "0.40"
+per_round = 2
+[data]
+holdout = "holdout.csv"
+target = "late"
+[model]
+kind = "logistic"
+[oracle]
+kind = "local-sgd"
+steps = 4
+batch_size = 8
+[[providers]]
+id = "north-sales"
+[[providers]]
+id = "south-sales"
+"""
+
+
+@dataclass
+class Story:
+    """A hub that runs, and tokens by slug."""
+
+    address: str
+    folder: Path
+    tokens: dict[str, str]
+
+    def hub(self, slug: str) -> Hub:
+        return Hub(self.address, self.tokens[slug])
+
+    def shell(self, *args: str, slug: str = "buyer") -> Result:
+        return CliRunner().invoke(app, args, env={"BAZAAR_HUB": self.address, "BAZAAR_TOKEN": self.tokens[slug]})
+
+
+def signed_in(home: Path, link: str) -> dict[str, str]:
+    """Tokens of the operator, whose link this is, and of those whom it invites."""
+    database, roles = (
+        Database(Settings(home).database_url),
+        {"north": "provides", "south": "provides", "buyer": "consumes"},
+    )
+    with database.begin() as session:
+        operator = members.redeem_link(session, link.rpartition("#")[2]).caller
+        callers = {"operator": operator}
+        for slug, role in roles.items():
+            invited = members.invite(
+                session, operator, name=slug.title(), slug=slug, email=f"{slug}@x.example", **{role: True}
+            )
+            callers[slug] = members.redeem_link(session, invited.secret).caller
+        tokens = {
+            slug: members.issue_token(session, caller, label="story", scopes=sorted(caller.scopes), days=1)[1]
+            for slug, caller in callers.items()
+        }
+    database.dispose()
+    return tokens
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("story")
+    home, (cert, key) = folder / "hub", certificate(folder)
+    made = CliRunner().invoke(app, ["serve", "operator", "ann@x.example", "--market", "Harbour", "--home", str(home)])
+    assert made.exit_code == 0, made.output
+    with bound() as (_, free):
+        address = free.replace("http:", "https:")
+    command = [
+        "serve",
+        "--home",
+        str(home),
+        "--port",
+        address.rpartition(":")[2],
+        "--address",
+        address,
+        "--cash",
+        "test",
+    ]
+    command += ["--tls-cert", str(cert), "--tls-key", str(key), "--runners", "1"]
+    before, os.environ["SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE"), str(cert)
+    log = (folder / "log").open("w")
+    hub = subprocess.Popen([sys.executable, "-m", "databazaar", *command], stdout=log, stderr=log)
+    try:
+        until(lambda: _answers(address) or hub.poll() is not None, patience=120)
+        assert hub.poll() is None, (folder / "log").read_text()
+        yield Story(address, folder, signed_in(home, made.output.split()[-1]))
+    finally:
+        hub.send_signal(signal.SIGINT)
+        assert hub.wait(60) == 0
+        log.close()
+        if before is None:
+            del os.environ["SSL_CERT_FILE"]
+        else:
+            os.environ["SSL_CERT_FILE"] = before
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
+    for place, slug in enumerate(("north", "south")):
+        path = story.folder / f"{slug}.csv"
+        path.write_bytes(table(place))
+        with story.hub(slug) as provider:
+            policy = {"price": 5, "approval": "by hand" if slug == "south" else "automatic"}
+            offer = provider.make_file_offer(f"Sales of {slug}", "sales", policy, provider.upload(path)["id"])
+            assert offer["slug"] == f"{slug}-sales" and [one["id"] for one in provider.own_offers()] == [offer["id"]]
+    (story.folder / "holdout.csv").write_bytes(table(9))
+    (story.folder / "market.toml").write_text(MARKET)
+    with story.hub("buyer") as buyer, story.hub("south") as south, story.hub("operator") as operator:
+        assert operator.set_fee(1000)["fee_basis_points"] == 1000
+        assert [offer["slug"] for offer in buyer.offers()] == ["north-sales", "south-sales"]
+        made = story.shell("jobs", "new", str(story.folder / "market.toml"), "--json")
+        job = json.loads(made.output)
+        assert (job["state"], job["budget"]) == ("submitted", 40)
+        (request,) = south.requests()
+        assert request["consumer"] == "buyer" and request["model"] == "logistic" and "budget" not in request
+        south.decide(request["id"], True)
+        quote = buyer.quote(job["id"])
+        assert (quote["escrow"], quote["most_fee"]) == (44, 4)
+        assert "0.44 EUR" in story.shell("jobs", "quote", job["id"]).output
+        with pytest.raises(HubError, match=r"deposit 0\.44 EUR more") as refused:
+            buyer.fund(job["id"])
+        assert (refused.value.status, refused.value.code) == (409, "conflict")
+        assert story.shell("jobs", "fund", job["id"]).exception is not None
+        buyer.deposit(100)
+        funded = story.shell("jobs", "fund", job["id"])
+        assert "queued" in funded.output, funded.output
+        seen = [json.loads(line) for line in story.shell("jobs", "watch", job["id"], "--json").output.splitlines()]
+        rounds = [one["round"] for one in seen if one["event"] == "round"]
+        assert rounds == list(range(1, len(rounds) + 1)) and rounds
+        assert seen[-1]["state"] == "settled"
+        assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
+        assert list(buyer.watch(job["id"], since=rounds[-1])) == []
+        over = buyer.job(job["id"])
+        assert (over["paid"], over["fee"], over["refunded"]) == (40, 4, 0)
+        assert buyer.balances()["cash:buyer"] == 56
+        (receipt,) = south.receipts()
+        assert verify(receipt, operator.public_key()) and receipt["body"]["job"] == job["id"]
+        assert sum(one["paid"] or 0 for one in south.earnings()) == south.balances()["earned:south"]
+        audit = operator.audit_journal()
+        assert audit["ok"] and audit["entries"] == len(list(operator.journal()))
+        assert {one["running"] + one["waiting"] for one in operator.queues()} == {0}
+        told = story.shell("jobs", "show", job["id"]).output
+        assert "settled" in told and "south-sales" in told and "paid 0.40 EUR" in told
+        got = story.shell("jobs", "download", job["id"], "--out", str(story.folder / "got"))
+        assert got.exit_code == 0, got.output
+    with zipfile.ZipFile(story.folder / "got" / f"{job['id']}-model.zip") as model:
+        assert "model/model.safetensors" in model.namelist() and model.testzip() is None
+    statement = json.loads((story.folder / "got" / f"{job['id']}-statement.json").read_text())
+    assert statement["closed"] and (story.folder / "got" / f"{job['id']}-statement.csv").read_text()
+    assert "<html" in (story.folder / "got" / f"{job['id']}-report.html").read_text()
+
+
+def test_the_rest_of_what_one_does(story: Story) -> None:
+    """Each method of the client that the market above has no use for."""
+    with story.hub("operator") as operator, story.hub("buyer") as buyer, story.hub("north") as north:
+        east = operator.invite("East", "east", "ann@east.example", provides=True)
+        assert re.fullmatch(rf"{re.escape(story.address)}/join#[\w-]{{43}}", east["link"])
+        assert operator.suspend(east["organisation"]["id"])["suspended_at"]
+        assert operator.restore(east["organisation"]["id"])["suspended_at"] is None
+        bob = operator.invite_person("bob@east.example", "Bob", east["organisation"]["id"])["person"]
+        assert [one["email"] for one in operator.people(east["organisation"]["id"])][-1] == "bob@east.example"
+        assert "/join#" in operator.issue_link(bob["id"]) and operator.disable_person(bob["id"])["disabled_at"]
+        assert {one["slug"] for one in operator.organisations()} >= {"north", "east"}
+        with pytest.raises(HubError, match="signed in"):
+            operator.issue_token("more", ["read"])
+        file = north.upload(story.folder / "holdout.csv")
+        assert north.file(file["id"])["rows"] == 60
+        policy = {"price": 7, "approval": "automatic"}
+        offer = north.make_file_offer("Spare", "spare", policy, file["id"])
+        assert north.new_version(offer["id"], file["id"])["number"] == 2
+        assert north.change_policy(offer["id"], {**policy, "price": 8})["policy"]["price"] == 8
+        assert buyer.offer("north-spare")["price"] == 8
+        with pytest.raises(HubError, match="federation"):
+            north.make_site_offer("Site", "site", policy, "north-site", [{"name": "late", "kind": "number"}])
+        holdout = buyer.upload(story.folder / "holdout.csv")["id"]
+        spec = {"market": {"budget": "0.40", "per_round": 2}, "data": {"target": "late"}, "model": {"kind": "logistic"}}
+        job = buyer.draft("Second", spec, ["north-spare"], {"holdout": holdout})
+        assert buyer.change(job["id"], name="Renamed")["name"] == "Renamed"
+        assert "agreed" in story.shell("jobs", "submit", job["id"]).output
+        assert buyer.contract(next(buyer.contracts(job["id"]))["id"])["price"] == 8
+        assert "refunded" in story.shell("jobs", "stop", job["id"]).output
+        assert buyer.rounds(job["id"]) == [] and len(buyer.events(job["id"])) == 4
+        assert "Renamed" in story.shell("jobs", "list").output
+        assert {one["id"] for one in json.loads(story.shell("jobs", "list", "--json").output)} == {
+            one["id"] for one in operator.jobs(everybodys=True)
+        }
+        assert "no jobs yet" in story.shell("jobs", "list", slug="north").output
+        assert north.withdraw_offer(offer["id"])["withdrawn_at"]
+        hook = buyer.add_webhook("https://buyer.example/hook")["webhook"]
+        assert [one["id"] for one in buyer.webhooks()] == [buyer.remove_webhook(hook["id"])["id"]]
+        assert north.payout(1)["state"] == buyer.withdraw_cash(1)["state"] == "done"
+        done = [one["id"] for one in operator.cash("done")]
+        assert operator.confirm(done[0])["state"] == "done"
+        with pytest.raises(HubError, match="confirmed"):
+            operator.refuse(done[0], "too late")
+        assert next(buyer.statement())["kind"] == "withdraw" and buyer.market()["currency"] == "EUR"
+        assert len(operator.export_journal(story.folder / "journal.jsonl").read_text().splitlines()) >= 4
+        spare = [one["id"] for one in buyer.tokens()]
+        assert buyer.revoke_token(spare[0])["revoked_at"]
+        with pytest.raises(HubError, match="revoked"):
+            buyer.me()
+
+
+def test_a_shell_that_keeps_its_hub(story: Story, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv(connecting.ADDRESS, raising=False)
+    monkeypatch.delenv(connecting.TOKEN, raising=False)
+    shell = CliRunner()
+    assert "bazaar jobs connect" in str(shell.invoke(app, ["jobs", "list"]).exception)
+    kept = shell.invoke(app, ["jobs", "connect", story.address], input=story.tokens["north"] + "\n")
+    assert "you are North at Harbour" in kept.output and story.tokens["north"] not in kept.output
+    assert connecting.config_file().stat().st_mode & 0o777 == 0o600
+    assert shell.invoke(app, ["jobs", "list"]).exit_code == 0
+    other = {connecting.ADDRESS: "https://other.example"}
+    assert "not known which hub" in str(shell.invoke(app, ["jobs", "list"], env=other).exception)
+    connecting.config_file().chmod(0o644)
+    assert "chmod 600" in str(shell.invoke(app, ["jobs", "list"]).exception)
+    connecting.config_file().write_text("no toml")
+    connecting.config_file().chmod(0o600)
+    assert "cannot be read" in str(shell.invoke(app, ["jobs", "list"]).exception)

@@ -1,0 +1,180 @@
+"""The process that answers for an own arbiter, run here in a thread: files by their contracts, sites by their word."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from databazaar.config.jobs import Job, job_of
+from databazaar.engines import LoopEngine
+from databazaar.errors import BazaarError
+from databazaar.federation.frames import Channel
+from databazaar.federation.messages import Request, TaskMessage, encode_request
+from databazaar.federation.transport import LocalTransport
+from databazaar.federation.work import width
+from databazaar.federation.worker import ProviderWorker
+from databazaar.learning.task import step_at
+from databazaar.service.jobs.own_mode import expected_terms, for_own_arbiter
+from databazaar.service.notary.answering import Answering, serve
+from desk_market import SPEC, table
+from signed_parties import SignedParties
+
+RUN = "ab" * 16
+FREE = {"models": None, "most_rows": None}
+
+
+def settings_of(names: list[str], **more: Any) -> dict[str, Any]:
+    providers = [{"id": name, "owner": name, "price": "0.05", "file": f"/hub/{name}.csv"} for name in names]
+    money = {"currency": "EUR", "decimals": 2, "name": "Own"}
+    spec = {**SPEC, "market": {**SPEC["market"], **money}, "data": {**SPEC["data"], "holdout": "holdout.csv"}}
+    return for_own_arbiter({**spec, "consumer": {"name": "Buyer"}, "providers": providers, **more})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("answering")
+    (folder / "holdout.csv").write_bytes(table(9))
+    for seed, name in enumerate(("north", "south", "east"), 1):
+        (folder / f"{name}.csv").write_bytes(table(seed))
+    (folder / "far.csv").write_bytes(b"something,else\n1,2\n3,4\n")
+    return folder
+
+
+NAMES = ["north", "south", "east", "far"]
+
+
+@pytest.fixture(scope="module")
+def job(place: Path) -> Job:
+    return job_of(settings_of(NAMES), place)
+
+
+def question(job: Job, kind: str = "update", **other: Any) -> bytes:
+    assert job.federation is not None and job.federation.task.model is not None
+    task = job.federation.task
+    oracle = task.oracle.model_copy(update={"step": step_at(job.federation.step, 0)})
+    task = TaskMessage.model_validate(task.model_copy(update={"oracle": oracle}))
+    fields = {"protocol": 3, "kind": kind, "run": RUN, "round": 0, "seed": 3, "consumer": "Buyer", "contract": RUN}
+    params = torch.zeros(width(job.federation.task.model)) if kind == "update" else None
+    return encode_request(Request.model_validate({**fields, "task": task, **other}), params)
+
+
+def about(place: Path, names: list[str], **files: Any) -> dict[str, Any]:
+    kept = {name: {**FREE, "path": str(place / f"{name}.csv"), **files.get(name, {})} for name in names}
+    told = {"run": RUN, "consumer": "Buyer", "market": settings_of(names), "federation": ""}
+    return {**told, "files": kept, "folder": str(place)}
+
+
+@contextmanager
+def served(begin: dict[str, Any]) -> Iterator[Channel]:
+    here, there = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(Channel(there),), daemon=True)
+    thread.start()
+    channel = Channel(here)
+    channel.settimeout(60)
+    channel.send(begin)
+    assert channel.receive()[0] == {"ready": True}
+    yield channel
+    channel.close()
+    thread.join(10)
+    there.close()
+    assert not thread.is_alive()
+
+
+def asked(channel: Channel, names: list[str], payload: bytes, **more: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
+    channel.send({"op": "ask", "names": names, "timeout": 30.0, "round": 0, "no_update": "", **more}, payload)
+    replies = {}
+    while "name" in (told := channel.receive())[0]:
+        replies[told[0]["name"]] = told[1]
+    return told[0], replies
+
+
+def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Path, job: Job) -> None:
+    bounds = {"south": {"most_rows": 8}, "east": {"models": ["mlp"]}}
+    with served(about(place, NAMES, **bounds)) as channel:
+        told, replies = asked(channel, NAMES, question(job))
+        assert told["kind"] == "update" and told["lost"] == {} and set(replies) == set(NAMES)
+        refused = "refused: task not allowed"
+        assert told["words"] == {
+            "north": "",
+            "south": refused,
+            "east": refused,
+            "far": "refused: task does not fit the data",
+        }
+        assert asked(channel, NAMES[:1], question(job))[1] == {"north": replies["north"]}
+        told, _ = asked(channel, NAMES[:1], question(job, "describe"), no_update="not now")
+        assert told["kind"] == "describe" and told["words"] == {"north": ""}
+        assert asked(channel, NAMES[:1], question(job), no_update="not now")[0] == {"refused": "not now"}
+        channel.send({"op": "connected"})
+        assert channel.receive()[0] == {"connected": sorted(NAMES)}
+
+
+def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Path, job: Job) -> None:
+    assert job.federation is not None and job.federation.task.table is not None
+    schema = job.federation.task.table
+    other = job.federation.task.model_copy(
+        update={"table": schema.model_copy(update={"numeric": tuple(reversed(schema.numeric))})}
+    )
+    for _ in range(2):
+        answering = Answering({**about(place, ["north"]), "folder": str(place / "pinned")})
+        words = []
+        for payload in (question(job), question(job, task=other)):
+            checked = answering.check(payload, ["north"], {"no_update": "", "round": 0})
+            words.append(answering.ask(payload, ["north"], 30.0, *checked)[2])
+        assert words == [{"north": ""}, {"north": "refused: task not allowed"}]
+
+
+def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tmp_path: Path) -> None:
+    parties = SignedParties(tmp_path, ["bank1", "bank2"])
+    begin = {**about(place, ["bank1", "bank2"]), "files": {}, "federation": str(parties.market)}
+    answering = Answering(begin)
+    assert not isinstance(answering._transport, LocalTransport)
+    signed = ProviderWorker("bank1", lambda w: w + 1, signer=parties.signers["bank1"])
+    unsigned = ProviderWorker("bank2", lambda w: w + 1)
+    answering._transport = LocalTransport({"bank1": signed, "bank2": unsigned})
+    payload = question(job)
+    request, params = answering.check(payload, ["bank1", "bank2"], {"no_update": "", "round": 0})
+    replies, lost, words, _ = answering.ask(payload, ["bank1", "bank2"], 30.0, request, params)
+    assert set(replies) == {"bank1"} and lost == {"bank2": "provider error"}
+    assert words == {"bank1": "", "bank2": "provider error"}
+
+
+def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job: Job) -> None:
+    answering = Answering(about(place, ["north", "south", "east"]))
+    honest = ProviderWorker("north", lambda w: w + 1)
+    answering._transport = LocalTransport(
+        {
+            "north": lambda payload: honest(payload) + b"\0",
+            "south": ProviderWorker("south", lambda w: w[:-1]),
+            "east": ProviderWorker("elsewhere", lambda w: w),
+        }
+    )
+    payload = question(job)
+    names = ["north", "south", "east"]
+    request, params = answering.check(payload, names, {"no_update": "", "round": 0})
+    words = answering.ask(payload, names, 30.0, request, params)[2]
+    assert words["south"] == "failed at the provider: computation failed"
+    assert words["east"] == "the reply bears another provider's name"
+    assert words["north"] == "the message's vector is not valid"
+
+
+def test_the_terms_are_those_that_the_arbiter_writes(place: Path, job: Job) -> None:
+    opening = job.arbiter(engine=_NoEngine()).terms().body()
+    expected = expected_terms(settings_of(NAMES))
+    own = {"initial_model", "data", "layout"}
+    assert {**expected, **{name: opening[name] for name in own}} == opening
+    with pytest.raises(BazaarError, match="cannot be checked without its hold-out"):
+        expected_terms(settings_of(NAMES, defence={"kind": "standard"}))
+
+
+class _NoEngine(LoopEngine):
+    """For an arbiter that is asked for its terms alone."""
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
