@@ -30,11 +30,13 @@ class Person:
     context: BrowserContext
     page: Page
     address: str
-    troubles: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    troubles: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, browser: Browser, address: str, *, scripts: bool = True, dark: bool = False) -> Person:
+    def of(
+        cls, browser: Browser, address: str, *, seen: set[str] | None = None, scripts: bool = True, dark: bool = False
+    ) -> Person:
         context = browser.new_context(
             viewport=DESK,  # type: ignore[arg-type]
             java_script_enabled=scripts,
@@ -42,7 +44,7 @@ class Person:
             accept_downloads=True,
         )
         context.set_default_timeout(PATIENCE_MS)
-        person = cls(context, context.new_page(), address)
+        person = cls(context, context.new_page(), address, set() if seen is None else seen)
         person.page.on("console", person._note)
         person.page.on("pageerror", lambda error: person.troubles.append(str(error)))
         person.page.on("request", person._note_stranger)

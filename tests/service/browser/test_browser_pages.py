@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from looking import PHONE, Person
+from looking import PHONE, Person, assert_accessible
 from page_market import PageMarket, page_market
 from playwright.sync_api import Browser, expect
 from running_hub import RunningHub
@@ -27,6 +27,20 @@ def market(make_url: Callable[[str], str], tmp_path_factory: pytest.TempPathFact
     with RunningHub(home, url, page_market) as hub:
         assert isinstance(hub.market, PageMarket)
         yield hub.market
+
+
+def test_the_watch_itself_sees_what_is_wrong(browser: Browser) -> None:
+    person = Person.of(browser, "about:blank")
+    person.page.set_content(
+        '<title>t · databazaar</title><main><h1>One</h1><img src="x"><p style="width:2000px">wide</p>'
+    )
+    with pytest.raises(AssertionError, match="at 390"):
+        person.look()
+    with pytest.raises(AssertionError, match="image-alt"):
+        assert_accessible(person.page)
+    person.page.evaluate("console.error('oops')")
+    person.page.wait_for_timeout(50)
+    assert "oops" in person.troubles
 
 
 def signed_in(browser: Browser, market: PageMarket, slug: str, *, dark: bool = False, scripts: bool = True) -> Person:

@@ -31,9 +31,9 @@ def hub(make_url: object, tmp_path: Path) -> Iterator[RunningHub]:
         yield running
 
 
-def joined(browser: Browser, hub: RunningHub, link: str) -> Person:
+def joined(browser: Browser, hub: RunningHub, seen: set[str], link: str) -> Person:
     """Opens a one-time link, which a script posts, and sets a password."""
-    person = Person.of(browser, hub.address)
+    person = Person.of(browser, hub.address, seen=seen)
     page = person.goto(link)
     expect(page.get_by_role("heading", level=1)).to_have_text("Set your password")
     assert "#" not in page.url
@@ -79,15 +79,16 @@ def offered(provider: Person, name: str, slug: str, seed: int, approval: str) ->
 
 
 def test_a_market_from_invitation_to_payout(browser: Browser, hub: RunningHub) -> None:
-    operator = joined(browser, hub, hub.link(hub.market.secret))
+    seen: set[str] = set()
+    operator = joined(browser, hub, seen, hub.link(hub.market.secret))
     operator.goto("/operator")
     operator.look()
     operator.page.get_by_label("Fee in per cent").fill("2.5")
     operator.press("Set the fee")
     expect(operator.page.get_by_role("status")).to_contain_text("2.50 %")
-    north = joined(browser, hub, invited(operator, "North Deliveries", "north", "Provider"))
-    south = joined(browser, hub, invited(operator, "South Freight", "south", "Provider"))
-    buyer = joined(browser, hub, invited(operator, "Harbour Bank", "bank", "Consumer"))
+    north = joined(browser, hub, seen, invited(operator, "North Deliveries", "north", "Provider"))
+    south = joined(browser, hub, seen, invited(operator, "South Freight", "south", "Provider"))
+    buyer = joined(browser, hub, seen, invited(operator, "Harbour Bank", "bank", "Consumer"))
     offered(north, "Deliveries of the north", "rounds", 1, "by hand")
     offered(south, "Freight of the south", "freight", 2, "automatic")
 
@@ -215,6 +216,7 @@ def downloaded(buyer: Person) -> None:
 
 def paid_out(hub: RunningHub, north: Person, operator: Person) -> None:
     """The provider takes its receipt, checks it, and is paid out."""
+    north.seen.discard("Requests · Harbour market")
     for path in ("/", "/queue", "/account", "/who-sees-what", "/requests", "/earnings"):
         page = north.goto(path)
         north.look()

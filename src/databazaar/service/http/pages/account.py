@@ -1,4 +1,4 @@
-"""One's account: API tokens, issued and shown once, and revoked."""
+"""One's account: the people of one's organisation, and API tokens, issued and shown once, and revoked."""
 
 from __future__ import annotations
 
@@ -22,14 +22,36 @@ DAYS = ("7", "30", "90", "365")
 
 @router.get("/account")
 def account_page(visit: Visiting) -> Response:
-    return _page(visit, Form())
+    return _page(visit, Form(), Form())
 
 
-def _page(visit: Visit, form: Form, status: int = 200) -> Response:
+def _page(visit: Visit, form: Form, colleague: Form, status: int = 200) -> Response:
     with visit.read() as session:
         tokens = members.tokens(session, visit.caller)
+        people = members.people(session, visit.caller)
     scopes = [(scope, scope, MEANINGS[scope]) for scope in SCOPES if scope in visit.caller.scopes]
-    return visit.render("account", "Account", status, form=form, tokens=tokens, scopes=scopes)
+    given = {"form": form, "colleague": colleague, "tokens": tokens, "scopes": scopes, "people": people}
+    return visit.render("account", "Account", status, **given)
+
+
+@router.post("/account/people")
+def invite_colleague(visit: Visiting, posted: Posted) -> Response:
+    form, secret = Form(posted), ""
+    with form.trying(email="e-mail"), visit.begin() as session:
+        secret = members.invite_person(session, visit.caller, email=form.text("email")).secret
+    if form.faulty:
+        return _page(visit, Form(), form, 422)
+    link = f"{visit.settings.address.rstrip('/')}/join#{secret}"
+    return visit.see("/account", f"Pass this link on to {form.text('email').strip()}: it works once.", secret=link)
+
+
+@router.post("/account/people/{person_id}/disable")
+def shut_out(visit: Visiting, _: Posted, person_id: str) -> Response:
+    with visit.refusals() as refused, visit.begin() as session:
+        email = members.disable_person(session, visit.caller, person_id).email
+    if refused:
+        return visit.see("/account", refused[0], kind="bad")
+    return visit.see("/account", f"{email} can sign in no longer.")
 
 
 @router.post("/account/tokens")
@@ -46,7 +68,7 @@ def issue_token(visit: Visiting, posted: Posted) -> Response:
             with visit.begin() as session:
                 _, secret = members.issue_token(session, visit.caller, label=label, scopes=scopes, days=int(days))
     if form.faulty:
-        return _page(visit, form, 422)
+        return _page(visit, form, Form(), 422)
     return visit.see("/account", f"The token “{label}” is issued.", secret=secret)
 
 

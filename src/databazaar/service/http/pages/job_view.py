@@ -13,6 +13,7 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Visit
 from databazaar.service.hub import progress
+from databazaar.service.hub.settling import UNSOUND
 from databazaar.service.states import OVER, ContractState, JobState
 
 STEPS = (
@@ -57,9 +58,19 @@ def given_to_page(visit: Visit, session: Session, job: Job, form: Form) -> dict[
         "events_path": f"/v1/jobs/{job.id}/live",
         "live_words": LIVE_WORDS.get(state, "The run is over."),
         "over": state in OVER,
-        "reason": job.reason if state in OVER or job.attempts > 1 else "",
+        "reason": told_of(job),
     }
     return given | _of_state(visit, session, job, state, made)
+
+
+def stuck(job: Job) -> bool:
+    """Whether it cannot be settled by its ledger: the operator has to look at it."""
+    return job.state == JobState.SETTLING and job.reason.startswith(UNSOUND)
+
+
+def told_of(job: Job) -> str:
+    """Why it is where it is, as far as that is not plain."""
+    return job.reason if JobState(job.state) in OVER or job.attempts > 1 or stuck(job) else ""
 
 
 def _of_state(

@@ -17,12 +17,14 @@ from databazaar.service.database.tables import (
     Contract,
     Job,
     JournalHead,
-    Offer,
     Organisation,
     Person,
 )
 from databazaar.service.http.pages.forms import Form
+from databazaar.service.http.pages.job_view import stuck, told_of
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
+from databazaar.service.hub.settling import refund_unsound
+from databazaar.service.queues import queues as queues_of
 from databazaar.service.states import ContractState, JobState
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
@@ -180,7 +182,18 @@ def all_jobs(visit: Visiting, state: str = "") -> Response:
         found = session.scalars(query.where(Job.state == chosen) if chosen else query).all()
         names = names_of(session, visit.caller)
     here = f"/operator/jobs?state={chosen}" if chosen else "/operator/jobs"
-    return visit.render("operator/jobs", "Jobs of the market", jobs=found, names=names, chosen=chosen, here=here)
+    given = {"jobs": found, "names": names, "chosen": chosen, "here": here, "told_of": told_of, "stuck": stuck}
+    return visit.render("operator/jobs", "Jobs of the market", **given)
+
+
+@router.post("/jobs/{job_id}/refund")
+def refund(visit: Visiting, _: Posted, job_id: str) -> Response:
+    """For a job that its ledger cannot settle: the operator has looked, and the consumer gets all of it back."""
+    with visit.refusals() as refused, visit.begin() as session:
+        refund_unsound(session, visit.caller, job_id)
+    if refused:
+        return visit.see("/operator/jobs", refused[0], kind="bad")
+    return visit.see("/operator/jobs", "Refunded: the whole escrow is the consumer’s cash again.")
 
 
 @router.get("/queues")
@@ -188,30 +201,8 @@ def queues(visit: Visiting) -> Response:
     visit.caller.require_operator()
     with visit.read() as session:
         waiting = session.scalars(select(Job).where(Job.state.in_(LIVE)).order_by(Job.created_at)).all()
-        rows = session.execute(
-            select(Contract.offer_id, Contract.state, Job.state, func.count())
-            .join(Job, Job.id == Contract.job_id)
-            .group_by(Contract.offer_id, Contract.state, Job.state)
-        ).all()
-        counts = {(offer, contract, job): number for offer, contract, job, number in rows}
-        names = names_of(session, visit.caller)
-        open_offers = session.scalars(select(Offer).where(Offer.withdrawn_at.is_(None)).order_by(Offer.slug)).all()
-
-    def counted(offer: Offer, contract: str, *states: str) -> int:
-        return sum(number for (one, c, j), number in counts.items() if (one, c) == (offer.id, contract) and j in states)
-
-    lines = [
-        {
-            "name": offer.name,
-            "slug": offer.slug,
-            "provider": names[offer.organisation_id],
-            "running": counted(offer, ContractState.ACTIVE, JobState.RUNNING),
-            "waiting": counted(offer, ContractState.ACTIVE, JobState.FUNDED, JobState.QUEUED),
-            "requested": counted(offer, ContractState.REQUESTED, JobState.SUBMITTED),
-        }
-        for offer in open_offers
-    ]
-    return visit.render("operator/queues", "Queues", jobs=waiting, providers=lines)
+        lines = queues_of(session, visit.caller)
+    return visit.render("operator/queues", "Queues", jobs=waiting, queues=lines)
 
 
 def names_of(session: Session, caller: Caller) -> dict[str, str]:

@@ -14,6 +14,11 @@ addEventListener("DOMContentLoaded", () => {
     button.setAttribute("aria-expanded", "false");
     button.focus();
   });
+  // A part that renews itself waits while somebody is in it with the keyboard.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const here = document.activeElement;
+    if (here !== event.detail.target && event.detail.target.contains(here)) event.detail.shouldSwap = false;
+  });
   // What was said of a form that was sent is heard and reached first.
   document.querySelector("[data-first]")?.focus();
 });
