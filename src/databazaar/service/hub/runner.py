@@ -84,7 +84,9 @@ def attempt(settings: Settings, job_id: str) -> int:
         return 0
     print(reason, file=sys.stderr, flush=True)  # noqa: T201
     with suppress(BazaarError):  # a full disk, say
-        write_whole(folder / FAILURE, reason.replace(f"{settings.home}{os.sep}", "").encode(), mode=0o600)
+        for place in (folder, settings.home):  # where the hub has its files is nobody's business
+            reason = reason.replace(f"{place}{os.sep}", "")
+        write_whole(folder / FAILURE, reason.encode(), mode=0o600)
     return code
 
 
