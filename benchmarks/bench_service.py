@@ -50,7 +50,7 @@ WATCHED = 2.0
 @contextmanager
 def hub(settings: Settings, profile: str = "") -> Iterator[int]:
     """Its process, once it answers."""
-    given = {"home": str(settings.home), "database": settings.database, "address": settings.address}
+    given: dict[str, Any] = {"home": str(settings.home), "database": settings.database, "address": settings.address}
     given |= {"runners": settings.runners, "cash": settings.cash}
     command = [sys.executable, str(HERE / "service_hub.py"), json.dumps(given), profile]
     with (settings.home / "hub.log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
@@ -164,15 +164,19 @@ def from_shell(settings: Settings, bought: Sequence[Bought], folder: Path) -> di
     folder.mkdir()
     began, waiting, worked = time.monotonic(), list(bought), _children_cpu()
     running: list[subprocess.Popen[bytes]] = []
-    while waiting or running:
-        while waiting and len(running) < settings.runners:
-            one = waiting.pop(0)
-            market, times = settings.job_folder(one.job_id) / MARKET, folder / f"{one.job_id}.json"
-            out = ["run", str(market), "--out", str(folder / one.job_id), "--quiet"]
-            command = [sys.executable, str(HERE / "service_shell.py"), str(times), *out]
-            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        time.sleep(0.02)
-        running = [process for process in running if process.poll() is None]
+    try:
+        while waiting or running:
+            while waiting and len(running) < settings.runners:
+                one = waiting.pop(0)
+                market, times = settings.job_folder(one.job_id) / MARKET, folder / f"{one.job_id}.json"
+                out = ["run", str(market), "--out", str(folder / one.job_id), "--quiet"]
+                command = [sys.executable, str(HERE / "service_shell.py"), str(times), *out]
+                running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+            time.sleep(0.02)
+            running = [process for process in running if process.poll() is None]
+    finally:
+        for process in running:
+            process.kill()
     wall = time.monotonic() - began
     noted = [json.loads((folder / f"{one.job_id}.json").read_text()) for one in bought]
     told = {"cpu_s_a_job": round((_children_cpu() - worked) / len(bought), 2)}
@@ -283,6 +287,7 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     given = parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # the hub and its people end with it
     with tempfile.TemporaryDirectory(prefix="bench-service-") as home, database_url(given.database) as url:
         result = measure(given, Path(home), url)
     print(table(result))
