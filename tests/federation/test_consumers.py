@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 from dataclasses import dataclass, field
@@ -312,5 +313,11 @@ def test_the_operator_sets_a_capacity(kit: Path) -> None:
     market = kit.parent / "market"
     said = command("federation", "capacity", "bank1", "4", "--folder", market)
     assert said.startswith("bank1 is asked up to 4 questions at a time, once the server is up")
+    with (
+        (market / "server.lock").open("w") as up,
+        pytest.raises(BazaarError, match="has not taken it: run `bazaar fed"),
+    ):
+        fcntl.flock(up, fcntl.LOCK_EX)
+        command("federation", "capacity", "bank1", "2", "--folder", market)
     with pytest.raises(BazaarError, match="has no provider stranger: its providers are bank1, bank2"):
         command("federation", "capacity", "stranger", "4", "--folder", market)

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from databazaar import Arbiter, BazaarError, Memory
 from databazaar.engines import Beginning
@@ -30,96 +29,90 @@ from whole_answers import hand_in
 BANKS = ["bank1", "bank2", "bank3"]
 
 
-class LanesAlone(RuleBasedStateMachine):
-    """The lanes against what must hold of them, counted the obvious way."""
+class WatchedLanes:
+    """The lanes, and what must hold of them after every step, counted the obvious way."""
 
-    @initialize(capacities=st.lists(st.integers(1, 3), min_size=2, max_size=2))
-    def begin(self, capacities: list[int]) -> None:
-        self.capacities = dict(zip("ab", capacities, strict=True))
-        self.lanes = Lanes(self.capacities.__getitem__)
+    def __init__(self, capacities: dict[str, int]) -> None:
+        self.capacities = capacities
+        self.lanes = Lanes(capacities.__getitem__)
         self.places: list[Place] = []
         self.known: dict[Place, State] = {}
         self.passed_by: dict[Place, Counter[str]] = {}
 
-    def look(self) -> None:
-        """Notes who was asked meanwhile, for all who are first of their consumer and still wait."""
-        asked = [place for place in self.places if self.known[place] == "waiting" and place.state == "asked"]
-        for place in self.first_of_their_consumers():
-            others = [one.consumer for one in asked if one.provider == place.provider]
-            self.passed_by.setdefault(place, Counter()).update(others)
-        for place in self.places:
-            came = (self.known[place], place.state)
-            assert came[0] == came[1] or came in STEPS, f"{came}: every ask goes on, and ends once"
-            self.known[place] = place.state
+    def step(self, what: str, provider: str, consumer: str, which: int) -> None:
+        mine = [place for place in self.places if place.provider == provider]
+        under_way = [place for place in mine if place.state in ("asked", "late")]
+        if what == "join":
+            place = self.lanes.join(provider, consumer)
+            self.places.append(place)
+            self.known[place] = "waiting"
+        elif what == "answer":
+            for place in under_way[:1]:
+                self.lanes.leave(place)
+        elif what == "grow":
+            self.capacities[provider] = 3
+            self.lanes.take_turns(provider)
+        elif mine:  # one that has ended before, too: that changes nothing
+            (self.lanes.leave if what == "leave" else self.lanes.give_up)(mine[which % len(mine)])
+        self.look()
+        self.check_capacity()
+        self.check_queues()
 
-    def first_of_their_consumers(self) -> list[Place]:
+    def look(self) -> None:
+        """Every ask goes on and ends once; and whoever is first of its consumer sees nobody pass by twice."""
+        asked = [place for place in self.places if self.known[place] == "waiting" and place.state == "asked"]
         first: dict[tuple[str, str], Place] = {}
         for place in self.places:
             if place.state == "waiting":
                 first.setdefault((place.provider, place.consumer), place)
-        return [place for place in first.values() if place in self.known and self.known[place] == "waiting"]
+        for place in first.values():
+            passed = self.passed_by.setdefault(place, Counter())
+            passed.update(one.consumer for one in asked if one.provider == place.provider)
+            assert max(passed.values(), default=0) <= 1, "consumers take turns"
+        for place in self.places:
+            came = self.known[place], place.state
+            assert came[0] == came[1] or came in STEPS, came
+            self.known[place] = place.state
 
-    @rule(provider=st.sampled_from("ab"), consumer=st.sampled_from("xyz"))
-    def join(self, provider: str, consumer: str) -> None:
-        place = self.lanes.join(provider, consumer)
-        self.places.append(place)
-        self.known[place] = "waiting"
-        self.look()
-
-    @rule(which=st.integers(0, 1000), ends=st.booleans())
-    def end(self, which: int, ends: bool) -> None:
-        if self.places:
-            place = self.places[which % len(self.places)]
-            if ends:
-                self.lanes.leave(place)
-                assert place.state == "over"
-            else:
-                self.lanes.give_up(place)
-            self.look()
-
-    @rule(provider=st.sampled_from("ab"), capacity=st.integers(1, 3))
-    def grow(self, provider: str, capacity: int) -> None:
-        self.capacities[provider] = max(capacity, self.capacities[provider])
-        self.lanes.take_turns(provider)
-        self.look()
-
-    @invariant()
-    def capacity_is_kept_and_used(self) -> None:
-        for name, capacity in self.capacities.items() if self.places else ():
+    def check_capacity(self) -> None:
+        for name, capacity in self.capacities.items():
             mine = Counter(place.state for place in self.places if place.provider == name)
             assert mine["asked"] + mine["late"] <= capacity
-            assert not mine["waiting"] or mine["asked"] + mine["late"] == capacity
+            assert not mine["waiting"] or mine["asked"] + mine["late"] == capacity, "nobody waits without need"
 
-    @invariant()
-    def consumers_take_turns(self) -> None:
-        if self.places:
-            for place in self.first_of_their_consumers():
-                assert max(self.passed_by.get(place, Counter({"": 0})).values(), default=0) <= 1
-
-    @invariant()
-    def queues_tell_what_there_is(self) -> None:
+    def check_queues(self) -> None:
         found: dict[str, dict[str, Counter[str]]] = {}
         for place in self.places:
             if place.state != "over":
                 found.setdefault(place.provider, {}).setdefault(place.state, Counter())[place.consumer] += 1
-        told = self.lanes.queues() if self.places else {}
-        assert {
-            name: {state: getattr(queue, state) for state in ("waiting", "asked", "late") if getattr(queue, state)}
-            for name, queue in told.items()
-        } == found
-
-    def teardown(self) -> None:
-        """Whoever waits is asked in the end, if only those who are asked end."""
-        for _ in range(len(getattr(self, "places", ()))):
-            under_way = [place for place in self.places if place.state in ("asked", "late")]
-            if under_way:
-                self.lanes.leave(under_way[0])
-        assert all(place.state == "over" for place in getattr(self, "places", ()))
+        states = ("waiting", "asked", "late")
+        told = {
+            name: {state: getattr(queue, state) for state in states if getattr(queue, state)}
+            for name, queue in self.lanes.queues().items()
+        }
+        assert told == found
 
 
 STEPS = {("waiting", "asked"), ("waiting", "over"), ("asked", "late"), ("asked", "over"), ("late", "over")}
-LanesAlone.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestLanesAlone = LanesAlone.TestCase
+steps = st.tuples(
+    st.sampled_from(["join", "join", "join", "answer", "answer", "answer", "leave", "give up", "grow"]),
+    st.sampled_from("aaab"),
+    st.sampled_from("xxyz"),
+    st.integers(0, 50),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 2), st.lists(steps, min_size=20, max_size=40))
+def test_consumers_take_turns_capacity_is_kept_and_every_ask_ends_once(
+    capacity: int, steps: list[tuple[str, str, str, int]]
+) -> None:
+    watched = WatchedLanes({"a": capacity, "b": 1})
+    for what, provider, consumer, which in steps:
+        watched.step(what, provider, consumer, which)
+    for provider in "ab":
+        while any(place.provider == provider and place.state != "over" for place in watched.places):
+            watched.step("answer", provider, "", 0)
 
 
 def test_one_with_many_asks_delays_another_by_one_of_them() -> None:

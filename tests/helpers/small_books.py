@@ -15,6 +15,7 @@ from databazaar.service import journal
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry, Organisation
+from databazaar.service.database.upgrading import upgrade
 
 RUN_HEAD = "ab" * 32
 
@@ -80,6 +81,13 @@ def write_many(url: str, writer: int, count: int) -> None:
             moved = {"outside": 1, f"cash:{other}": -1}
             if journal.balance(session, f"cash:{other}"):
                 journal.post(session, "withdraw", f"withdraw:{writer}-{number}", moved)
+    database.dispose()
+
+
+def bring_up(url: str) -> None:
+    """A hub that upgrades its database when it starts."""
+    database = Database(url)
+    upgrade(database)
     database.dispose()
 
 

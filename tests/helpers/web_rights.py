@@ -76,6 +76,7 @@ def _of_operator(path: dict[str, str] | None = None, body: dict[str, Any] | None
 
 PUBLIC = {("GET", "/healthz"), ("GET", "/v1/key"), ("GET", "/v1/openapi.json")}
 """Anybody may ask for these."""
+PUBLIC_PAGES = ("/static/", "/sign-in", "/join", "/who-sees-what")
 OWN_KEY = {("POST", "/v1/jobs/{job_id}/entries"), ("POST", "/v1/jobs/{job_id}/ask")}
 """What an own arbiter sends is its own key: these take no other."""
 ENTRY = [0, "open", None, None, None, None, {}, "0" * 64]

@@ -440,6 +440,21 @@ def numbered(entries: Sequence[Entry], since: int) -> list[Entry]:
     return [replace(entry, seq=seq, hash=f"{seq:064x}") for seq, entry in enumerate(entries, since)]
 
 
+class Crowded(Mute):
+    """Everybody takes receipts, once it is its turn after others that are asked."""
+
+    def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Raw, Failures]:
+        self.now += 3 * acknowledging.LAST_PATIENCE
+        return LocalTransport.request(self, names, payload, timeout)
+
+
+def test_at_the_close_nobody_goes_without_because_others_ask_too(parties: SignedParties, tmp_path: Path) -> None:
+    transport = Crowded(parties.workers())
+    sender = ReceiptSender(ID, parties.keys, transport, RunEvidence(tmp_path, ID), clock=lambda: transport.now)
+    sender.witness(numbered([*entries_of(range(3)), Entry(0, "close", None, None, None, None, {})], 0))
+    assert [len(receipts_of(parties, name)) for name in ("bank1", "bank2")] == [1, 1]
+
+
 def test_whoever_takes_none_costs_less_and_less(parties: SignedParties, tmp_path: Path) -> None:
     transport = Mute(parties.workers())
     sender = ReceiptSender(ID, parties.keys, transport, RunEvidence(tmp_path, ID), clock=lambda: transport.now)

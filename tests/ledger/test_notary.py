@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -129,3 +130,12 @@ def test_what_an_audit_refuses_is_refused_at_the_same_entry_while_it_comes(
         assert notary.audit.book is None or notary.audit.book.spent <= 30
     else:
         assert audit.ok or "held-back" in str(audit.first_broken)
+
+
+def test_a_store_that_cannot_be_read_to_its_end_is_said() -> None:
+    def torn() -> Iterator[Entry]:
+        yield from LEDGERS[0][:3]
+        raise RuntimeError("a bad disk")
+
+    audit = audit_entries(torn())
+    assert audit.entries == 3 and "a bad disk" in str(audit.first_broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,13 +47,10 @@ class Buying(Watching):
 
     def draft_from_market(self, market: Path, mode: str = "hosted") -> answers.Job:
         """A new job from a market.toml, whose providers name offers by slug, with the files that it names."""
-        from databazaar.config.market_file import read_settings
-
-        settings = read_settings(market)
+        text, settings = read_market(market)
         paths = named_files(settings) if mode == "hosted" else []
         with ExitStack() as stack:
             sent: Files = [("file", (path.name, stack.enter_context(opened(market.parent / path)))) for path in paths]
-            text = market.read_bytes().decode("utf-8-sig")
             return cast(answers.Job, self._send("/v1/jobs/from-market", {"market": text, "mode": mode}, sent))
 
     def change(
@@ -96,6 +94,16 @@ class Buying(Watching):
     def download(self, job_id: str, what: Download, target: Path) -> Path:
         """Of a job that is over: the model as a zip, the statement, or the report."""
         return self._download(place("jobs", job_id, what), target)
+
+
+def read_market(path: Path) -> tuple[str, dict[str, Any]]:
+    """A market.toml as text, and what it holds; whether that makes a job, the hub says."""
+    try:
+        with opened(path) as file:
+            text: str = file.read().decode("utf-8-sig")
+        return text, tomllib.loads(text)
+    except (ValueError, RecursionError) as fault:
+        raise BazaarError(f"{path}: the file is not valid TOML: {fault}: correct that line") from None
 
 
 def named_files(settings: Mapping[str, Any]) -> list[Path]:

@@ -72,13 +72,13 @@ class Sender:
 
     def _get(self, path: str, **params: Any) -> Any:
         given = {name: value for name, value in params.items() if value is not None}
-        return self._answer("GET", path, params=given).json()
+        return told(self._answer("GET", path, params=given))
 
     def _post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Any:
-        return self._answer("POST", path, json=body, headers=_named(key)).json()
+        return told(self._answer("POST", path, json=body, headers=_named(key)))
 
     def _send(self, path: str, data: Mapping[str, str], files: Files, key: str | None = None) -> Any:
-        return self._answer("POST", path, data=dict(data), files=files, headers=_named(key)).json()
+        return told(self._answer("POST", path, data=dict(data), files=files, headers=_named(key)))
 
     def _items(self, path: str, **params: Any) -> Iterator[Any]:
         """All of a list, page by page."""
@@ -146,11 +146,23 @@ def refuse(response: httpx.Response) -> None:
     if response.is_success:
         return
     try:
-        told = response.json()
-        sentence, code = str(told["error"]), str(told["code"])
+        answer = response.json()
+        sentence, code = str(answer["error"]), str(answer["code"])
     except (ValueError, KeyError, TypeError):
-        sentence, code = f"the hub answered {response.status_code} and no sentence: is the address a hub's?", ""
+        raise no_hub(response) from None
     raise HubError(sentence, response.status_code, code)
+
+
+def told(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        raise no_hub(response) from None
+
+
+def no_hub(response: httpx.Response) -> HubError:
+    sentence = f"the hub answered {response.status_code} and nothing that a hub says: is the address right?"
+    return HubError(sentence, response.status_code)
 
 
 def unreachable(address: str, failure: Exception) -> HubError:

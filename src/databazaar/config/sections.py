@@ -252,7 +252,9 @@ class EngineSettings(Section):
 
 class FederationSettings(Section):
     folder: FilePath = Field(description="the folder that `bazaar federation init` made")
-    deadline: Seconds = Field(default=30.0, description="the seconds that a provider has for an answer, from when it is asked")
+    deadline: Seconds = Field(
+        default=30.0, description="the seconds that a provider has for an answer, from when it is asked"
+    )
     wait: Seconds = Field(default=60.0, description="the seconds that a run waits for providers to connect")
 
 

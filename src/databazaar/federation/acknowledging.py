@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 EVERY = 10
 """Rounds from one receipt to the next."""
 PATIENCE, LAST_PATIENCE = 2.0, 10.0
-"""Seconds for all receipts that are sent at one time; and at the end of a run, when nobody waits for the next round."""
+"""Seconds for all receipts that are sent at one time; and at the end of a run, when nobody waits for the next round,
+for all that are not taken."""
 SHARE = 0.25
 """How much of them one provider may take."""
 log = logging.getLogger(__name__)
@@ -96,6 +97,9 @@ class ReceiptSender:
                 if (now := self._clock()) < until:
                     taken = self._send(name, min(until, now + SHARE * patience))
                     self._silent.note(name, self._turn, None if taken else "it took no receipt")
+                    if self._closed:  # only silence is charged then: it is the last receipt, and others ask, too
+                        took = self._clock() - now
+                        until += took if taken else max(0.0, took - SHARE * patience)
             if self._sent != before:
                 self._evidence.note_receipts_sent(self._sent)
         except Exception:

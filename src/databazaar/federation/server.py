@@ -104,7 +104,7 @@ def status(folder: Path, wait: float = 10.0) -> Status:
         members=onboarding.members(folder),
         connected=[str(name) for name in found["connected"]] if found is not None else [],
         revoked=sorted(onboarding.revoked(folder)),
-        queues={name: Queue(**queue) for name, queue in found["queues"].items()} if found is not None else {},
+        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()} if found is not None else {},
     )
 
 

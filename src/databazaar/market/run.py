@@ -37,7 +37,7 @@ class Progress(Displayed):
     `spent`, `asked` and `budget` are money in minor units, and so is `pay`: what each provider has earned so far.
     `paid` are the ids of those whom this round paid, now or what was held back of them. `utility` and `loss` are those
     of the model now, of whose parameters `params` is a copy; `loss` is None where the utility says nothing about one.
-    `flagged` are the ids of those whom the market's defence has flagged so far.
+    `flagged` are the ids of those whom the market's defence has flagged so far, `drawn` of those whom this round asked.
 
     It is told once the round is committed: whoever reads the ledger then finds the round in it.
     """
@@ -52,6 +52,7 @@ class Progress(Displayed):
     loss: float | None = None
     pay: Mapping[str, int] = field(default_factory=dict)
     flagged: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
 
     def _facts(self) -> dict[str, str]:
         losses = {} if self.loss is None else {"loss": f"{self.loss:.4g}"}
@@ -191,7 +192,8 @@ class MarketRun:
             money = book.spent, book.asked, book.budget
             params, pay = state.params.clone(), dict(book.pay)
             flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
-            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged)
+            asked = tuple(ids[i] for i in drawn.draws.tolist())
+            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged, asked)
 
     def _tell(self) -> None:
         """Reports the last round, which the transaction that was just made holds."""

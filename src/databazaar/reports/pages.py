@@ -29,12 +29,13 @@ JOINER = "\u200d"
 def page(template: str, **given: object) -> str:
     """The page that the template makes of what it is given. The same arguments give the same bytes."""
     package = template.partition("/")[0]
-    return _environment(package).get_template(template).render(given)
+    return environment(package, package).get_template(template).render(given)
 
 
 @cache
-def _environment(package: str) -> Environment:
-    packages = {package: package, OURS: "databazaar.reports"}
+def environment(prefix: str, package: str) -> Environment:
+    """Where templates are found: the package's own under `prefix`, and ours. A server makes its pages with one too."""
+    packages = {prefix: package, OURS: "databazaar.reports"}
     made = Environment(
         loader=PrefixLoader({prefix: PackageLoader(name) for prefix, name in packages.items()}),
         autoescape=True,

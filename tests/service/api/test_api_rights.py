@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import func, select
 
 from databazaar.service import members
 from databazaar.service.caller import allowed_scopes
+from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Table
+from databazaar.service.http.security_callers import cookie_name, csrf_token
 from web_market import MakeMarket, WebMarket
-from web_rights import PUBLIC, RIGHTS, Row
+from web_rights import PUBLIC, PUBLIC_PAGES, RIGHTS, Row
 
 ROUTES = list(RIGHTS.items())
 NAMES = [f"{method} {path}" for method, path in RIGHTS]
@@ -83,6 +87,42 @@ def test_whoever_may_is_let_in(used_market: WebMarket, route: tuple[str, str], r
 
 def test_the_public_routes_answer_anybody(market: WebMarket) -> None:
     assert {market.ask("", method, path).status_code for method, path in PUBLIC} == {200}
+
+
+def pages_of(market: WebMarket) -> list[tuple[str, str]]:
+    """The routes for people, but for those that anybody may see, or that let somebody in."""
+    return [
+        (method, re.sub(r"{.*?}", "some", str(route.path)))
+        for route in iter_route_contexts(market.app.routes)
+        for method in (route.methods or ())
+        if method != "HEAD" and not str(route.path).startswith(("/v1/", "/healthz", "/metrics", *PUBLIC_PAGES))
+    ]
+
+
+def test_pages_lead_strangers_to_where_they_sign_in(market: WebMarket) -> None:
+    spoilt = market.session_of("hub"), market.session_of("hub")
+    market.spoil(spoilt[0], revoked_at=now())
+    market.spoil(spoilt[1], expires_at=now())
+    for secret in ("", "no-session", *spoilt):
+        with market.client() as client:
+            client.cookies.set(cookie_name(market.settings), secret)
+            for method, path in pages_of(market):
+                answer = client.request(method, path, follow_redirects=False)
+                led = answer.status_code == 303 and answer.headers["location"].startswith("/sign-in")
+                assert led, f"{method} {path}: {answer.status_code}"
+
+
+def test_no_page_takes_a_form_of_another_session(market: WebMarket) -> None:
+    before = rows_of(market)
+    with market.client() as client:
+        client.cookies.set(cookie_name(market.settings), market.session_of("hub"))
+        for method, path in pages_of(market):
+            if method == "POST":
+                answer = client.post(path, data={"csrf": csrf_token("another")}, follow_redirects=False)
+                assert answer.status_code == 403, f"{path}: {answer.status_code}"
+    after = rows_of(market)
+    del before["tokens"], after["tokens"]
+    assert after == before
 
 
 def test_a_suspended_organisation_is_unknown(market: WebMarket) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import json
 import os
 import re
@@ -17,9 +15,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner, Result
 
 from databazaar.cli import connecting
@@ -30,7 +25,7 @@ from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
 from desk_market import table
-from web_server import bound, until
+from web_server import bound, certificate, until
 
 MARKET = """
 [market]
@@ -66,24 +61,6 @@ class Story:
 
     def shell(self, *args: str, slug: str = "buyer") -> Result:
         return CliRunner().invoke(app, args, env={"BAZAAR_HUB": self.address, "BAZAAR_TOKEN": self.tokens[slug]})
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    moment = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(moment - dt.timedelta(days=1))
-        .not_valid_after(moment + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=True)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert, private = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
-    return cert, private
 
 
 def signed_in(home: Path, link: str) -> dict[str, str]:
@@ -174,6 +151,7 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         quote = buyer.quote(job["id"])
         assert (quote["escrow"], quote["most_fee"]) == (44, 4)
         assert "0.44 EUR" in story.shell("jobs", "quote", job["id"]).output
+        assert json.loads(story.shell("jobs", "quote", job["id"], "--json").output)["escrow"] == 44
         with pytest.raises(HubError, match=r"deposit 0\.44 EUR more") as refused:
             buyer.fund(job["id"])
         assert (refused.value.status, refused.value.code) == (409, "conflict")
@@ -185,6 +163,9 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         rounds = [one["round"] for one in seen if one["event"] == "round"]
         assert rounds == list(range(1, len(rounds) + 1)) and rounds
         assert seen[-1]["state"] == "settled"
+        lines = story.shell("jobs", "watch", job["id"]).output.splitlines()
+        assert lines[0].startswith("round 1  utility 0.") and lines[-1].startswith("settled")
+        assert json.loads(story.shell("jobs", "show", job["id"], "--json").output)["contracts"][0]["paid"] is not None
         assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
         assert list(buyer.watch(job["id"], since=rounds[-1])) == []
         over = buyer.job(job["id"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -93,10 +91,3 @@ def test_whoever_only_reads_sees_one_moment(database: Database) -> None:
         assert journal.balance(reader, "cash:acme") == 0 and journal.audit(reader).entries == 0
     with database.read() as reader:
         assert journal.balance(reader, "cash:acme") == 5
-
-
-def test_hubs_that_upgrade_at_once_queue(database: Database) -> None:
-    downgrade(database)
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda _: upgrade(database), range(4))) == [newest()] * 4
-    assert differences(database) == []

@@ -13,7 +13,8 @@ from sqlalchemy import select
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from small_books import close_and_die, deposit, forked, fund, join, new_job, write_many
+from databazaar.service.database.upgrading import downgrade, require_current
+from small_books import bring_up, close_and_die, deposit, forked, fund, join, new_job, write_many
 
 WRITERS, ROUNDS = 8, 6
 
@@ -27,6 +28,12 @@ def parent() -> Iterator[Executor]:
 
 def address(database: Database) -> str:
     return database.engine.url.render_as_string(hide_password=False)
+
+
+def test_hubs_that_upgrade_at_once_queue(database: Database, parent: Executor) -> None:
+    downgrade(database)
+    assert parent.submit(forked, bring_up, [(address(database),)] * 4).result(120) == [0] * 4
+    require_current(database)
 
 
 def test_eight_writers_at_once(database: Database, parent: Executor) -> None:

@@ -198,6 +198,8 @@ def test_the_last_operator_stays(market: DeskMarket) -> None:
     with market.database.begin() as session:
         with pytest.raises(ConflictError, match="last operator"):
             members.suspend(session, market["hub"], market["hub"].organisation_id)
+        with pytest.raises(MissingError, match="list of organisations"):
+            members.suspend(session, market["hub"], "0" * 32)
         other = members.make_operator(session, "Second", "second", "bo@second.example")
         second = members.redeem_link(session, other.secret).caller
     barrier, outcomes = threading.Barrier(2), []

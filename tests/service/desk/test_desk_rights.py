@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 from databazaar.service import contracts, files, jobs, members, offers, outbox
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job
-from databazaar.service.errors import DeniedError, MissingError
+from databazaar.service.database.tables import Job, Market
+from databazaar.service.errors import DeniedError, InvalidError, MissingError
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
 
@@ -328,6 +328,21 @@ def test_what_is_anothers_looks_as_if_it_were_not_there(world: World, name: str)
     assert str(none).replace("0" * 32, "ID") == str(theirs).replace(world.ids["holdout"], "ID").replace(
         world.ids["table"], "ID"
     )
+
+
+def test_an_id_that_no_database_keeps_is_refused_and_no_fault_of_the_hub(market: DeskMarket) -> None:
+    asked: list[Callable[[Session, str], Any]] = [
+        lambda s, id: jobs.own_job(s, market["buyer"], id),
+        lambda s, id: files.own_file(s, market["buyer"], id),
+        lambda s, id: offers.listing(s, market["buyer"], id),
+        lambda s, id: contracts.own_contract(s, market["buyer"], id),
+    ]
+    for ask in asked:
+        for id in ("\0", "\ud800", "x" * 10_000):
+            with pytest.raises((MissingError, InvalidError)), market.database.read() as session:
+                ask(session, id)
+    with pytest.raises(InvalidError, match="no database keeps"), market.database.begin() as session:
+        session.get_one(Market, 1).fee_basis_points = 10**30
 
 
 def test_the_operator_looks_at_every_job_and_changes_none(world: World) -> None:

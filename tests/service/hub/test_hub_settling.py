@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class _EnoughError(Exception):
 
 
 @pytest.fixture
-def market(database: Database, settings: Settings) -> Iterator[HubMarket]:
+def market(database: Database, settings: Settings) -> HubMarket:
     """One funded job, with a fee of 2.5 %."""
     made = hub_market(database, settings, ())
     with database.begin() as session:
@@ -66,9 +65,7 @@ def to_settling(market: HubMarket, name: str = "plain", stopped: bool = False) -
 def balances(market: HubMarket) -> dict[str, int]:
     names = ("cash:buyer", "earned:north", "earned:south", "fees", journal.escrow(market.jobs["plain"]))
     with market.database.read() as session:
-        return {name.partition(":")[0]: 0 for name in names} | {
-            name: journal.balance(session, name) for name in names
-        }
+        return {name: journal.balance(session, name) for name in names}
 
 
 def test_a_run_that_ended_is_paid_as_its_ledger_says(market: HubMarket) -> None:
@@ -78,16 +75,16 @@ def test_a_run_that_ended_is_paid_as_its_ledger_says(market: HubMarket) -> None:
     assert settle(market.database, market.settings, market.jobs["plain"]) == JobState.SETTLED  # nothing happens twice
     assert balances(market) == before and wrong_with_books(market) is None
     job, report = market.job("plain"), RunFolder(market.run("plain")).report()
-    assert (job.paid, job.fee) == (report.spent, -(-report.spent * 250 // 10_000)) and job.paid > 0
+    assert (job.paid, job.fee) == (report.spent, -(-report.spent * 250 // 10_000)) and report.spent > 0
     assert (job.run_head, job.model_hash, job.reason) == (report.ledger_head, report.model_hash, report.message)
-    assert before["fees"] == job.fee and before["cash:buyer"] == 100_000 - job.paid - job.fee
+    assert before["fees"] == job.fee and before["cash:buyer"] == 100_000 - report.spent - before["fees"]
     with market.database.read() as session:
         contracts = session.scalars(select(Contract)).all()
         receipts = session.scalars(select(Receipt)).all()
     key = HubKey.of(market.settings).public
-    assert {c.paid: c.accesses for c in contracts} == {p.paid: p.accesses for p in report.payouts}
-    assert len(receipts) == 2 and all(verify({"body": r.body, "signature": r.signature}, key) for r in receipts)
-    assert {receipt.body["run_head"] for receipt in receipts} == {report.ledger_head}
+    assert {(c.paid, c.accesses) for c in contracts} == {(p.pay, p.accesses) for p in report.payouts}
+    bodies = [verify({"body": receipt.body, "signature": receipt.signature}, key) for receipt in receipts]
+    assert len(bodies) == 2 and {body["run_head"] for body in bodies} == {report.ledger_head}
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -98,8 +95,7 @@ def test_an_open_run_is_closed_and_its_posts_are_paid(market: HubMarket, stopped
     assert settler.attempt(market.settings, market.jobs["plain"]) == 0
     job = market.job("plain")
     assert job.state == ("settled" if stopped else "failed")
-    assert 0 < job.paid < job.budget and job.refunded == job.escrow - job.paid - (job.fee or 0)
-    assert job.reason.startswith("the consumer closed" if stopped else "given up after 5") or stopped
+    assert 0 < (job.paid or 0) < job.budget and (stopped or job.reason.startswith("given up after 5"))
     assert wrong_with_books(market) is None and RunFolder(market.run("plain")).audit().ok
     assert (market.run("plain") / "report.html").exists()
 
@@ -148,7 +144,7 @@ def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(mark
 def test_the_operator_refunds_a_ledger_that_is_lost(market: HubMarket) -> None:
     play(market, 2)
     shutil.copyfile(market.run("plain") / "run.json", market.run("plain") / "ledger.sqlite")
-    with pytest.raises(Exception, match="ledger"):
+    with pytest.raises(UnsoundError, match="ledger"):
         settle(market.database, market.settings, market.jobs["plain"])
     with market.database.begin() as session:
         refunded = refund_unsound(session, market.desk["hub"], market.jobs["plain"])

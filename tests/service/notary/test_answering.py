@@ -16,7 +16,7 @@ from databazaar.config.jobs import Job, job_of
 from databazaar.engines import LoopEngine
 from databazaar.errors import BazaarError
 from databazaar.federation.frames import Channel
-from databazaar.federation.messages import Request, TaskMessage, encode_request
+from databazaar.federation.messages import Reply, Request, TaskMessage, encode_reply, encode_request
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
@@ -115,6 +115,33 @@ def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Pat
         assert channel.receive()[0] == {"connected": sorted(NAMES)}
 
 
+def test_questions_that_were_not_agreed_are_not_passed_on(place: Path, job: Job) -> None:
+    assert job.federation is not None and job.federation.task.table is not None
+    answering, task = Answering(about(place, ["north"])), job.federation.task
+    now: dict[str, Any] = {"no_update": "", "round": 0}
+    others: dict[str, bytes] = {
+        "cannot be read": b"DBZ1",
+        "names another run": question(job, contract="0" * 32),
+        "round 0 is under way": question(job, seed=4),
+        "other work": question(job, round=0, task=_with_oracle(task, epochs=50)),
+        "another model": question(job, task=task.model_copy(update={"model": None})),
+        "another target": question(
+            job, task=task.model_copy(update={"table": job.federation.task.table.model_copy(update={"target": "x"})})
+        ),
+    }
+    for why, payload in others.items():
+        with pytest.raises(BazaarError, match=why):
+            answering.check(payload, ["north"], now)
+    with pytest.raises(BazaarError, match="is no provider of this job"):
+        answering.check(question(job), ["west"], now)
+    with pytest.raises(BazaarError, match="not now"):
+        answering.check(question(job), ["north"], {**now, "no_update": "not now"})
+
+
+def _with_oracle(task: TaskMessage, **other: Any) -> TaskMessage:
+    return task.model_copy(update={"oracle": task.oracle.model_copy(update=other)})
+
+
 def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Path, job: Job) -> None:
     assert job.federation is not None and job.federation.task.table is not None
     schema = job.federation.task.table
@@ -157,6 +184,13 @@ def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job
     )
     payload = question(job)
     names = ["north", "south", "east"]
+    told = Reply(
+        protocol=2, run=RUN, round=0, provider="north", status="ok", code="", epsilon=0.5, delta=1e-5, question=""
+    )
+    checked = answering.check(payload, names, {"no_update": "", "round": 0})
+    private = Answering(about(place, ["north", "south", "east"]))
+    private._transport = LocalTransport({"north": lambda payload: encode_reply(told, checked[1])})
+    assert private.ask(payload, ["north"], 30.0, *checked)[2:] == ({"north": ""}, {"north": (0.5, 1e-5)})
     request, params = answering.check(payload, names, {"no_update": "", "round": 0})
     words = answering.ask(payload, names, 30.0, request, params)[2]
     assert words["south"] == "failed at the provider: computation failed"

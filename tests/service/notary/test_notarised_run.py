@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from databazaar.market.driver import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub import progress
 from databazaar.service.notary.handed import HANDED
+from databazaar.service.notary.held import HeldRuns
 from databazaar.service.notary.run import MOST_ENTRIES, NotarisedRun, close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from small_markets import torch_market
@@ -284,3 +288,39 @@ def test_a_note_that_cannot_be_read_is_said(new_run: NotarisedRun, steps: Steps)
     run.dispose()
     with pytest.raises(BazaarError, match="cannot be read: put the old file back"):
         NotarisedRun(run.folder.path)
+
+
+def test_only_so_many_runs_are_at_hand_and_one_that_was_closed_is_not(steps: Steps, tmp_path: Path) -> None:
+    held, opened = HeldRuns(1), list[NotarisedRun]()
+
+    def open_run(name: str) -> NotarisedRun:
+        opened.append(NotarisedRun.begin(tmp_path / name / "run", ID, "Own"))
+        return opened[-1]
+
+    for name in ("a", "a", "b"):
+        with held.of(name, partial(open_run, name)) as run:
+            run.take(steps[0])
+    assert list(held) == ["b"] and len(opened) == 2
+    refused, ready = list[Exception](), threading.Event()
+
+    def waits() -> None:
+        ready.set()
+        try:
+            with held.of("b", lambda: open_run("b")):
+                pass
+        except ConflictError as reason:
+            refused.append(reason)
+
+    threads = [threading.Thread(target=waits), threading.Thread(target=held.drop, args=("b",))]
+    with held.of("b", lambda: open_run("b")):
+        threads[0].start()
+        ready.wait()
+        while held._held["b"].users < 2:
+            time.sleep(0.001)
+        threads[1].start()
+        while "b" in list(held):
+            time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert "has just been closed" in str(refused[0]) and list(held) == []
+    NotarisedRun(tmp_path / "b" / "run").dispose()

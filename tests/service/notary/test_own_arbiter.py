@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from cli_markets import bazaar
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.client.own_arbiter import HubEngine, Notary
+from databazaar.client.own_arbiter import HubEngine, HubTransport, Notary
 from databazaar.client.sending import HubError
 from databazaar.config.playing import Playing
 from databazaar.engines import Ask, Replies
 from databazaar.federation.messages import encode_request
 from databazaar.federation.work import width
 from databazaar.ledger import Entry
+from databazaar.reports.written import write_report
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
 from databazaar.service.database.connection import Database
+from databazaar.service.errors import ConflictError, TooManyError
 from databazaar.service.hub import runner
 from databazaar.service.hub.settling import settle
+from databazaar.service.notary.answerers import Answerers, Answers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
@@ -77,6 +84,7 @@ def test_it_buys_what_the_hub_would_have_bought_and_is_settled_like_any_other(
     assert settle(own.market.database, own.market.settings, job) == JobState.SETTLED
     found = own.found(job)
     assert (found.paid, found.run_head, found.model_hash) == (mine.spent, mine.ledger_head, mine.model_hash)
+    assert write_report(theirs).exists()
     there_files = [path.name for path in own.market.settings.job_folder(job).rglob("*") if path.is_file()]
     assert not any("holdout" in name or "safetensors" in name for name in there_files)
 
@@ -122,6 +130,10 @@ def engine_width(engine: HubEngine) -> int:
     model = engine._task.model
     assert model is not None
     return width(model)
+
+
+def test_nothing_to_tell_is_not_told(begun: tuple[str, HubEngine, list[Entry]]) -> None:
+    begun[1].witness([])
 
 
 def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
@@ -255,7 +267,9 @@ def test_who_stops_pays_for_what_was_passed_on(own: OwnMarket, tmp_path: Path) -
         assert notary.standing()["closed"] and notary.standing()["head"] == own.found(job).run_head
 
 
-def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(own: OwnMarket, tmp_path: Path) -> None:
+def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
+    own: OwnMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job, idle = own.job(name="Silent"), own.job(name="Never opened")
     with own.playing(job, tmp_path) as playing, pytest.raises(_EnoughError):
         _stop_before_asking(playing)
@@ -263,15 +277,116 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(own: OwnMarket,
     own.notaries.close()
     now = [time.time()]
     notaries = Notaries(settings, own.market.database, clock=lambda: now[0])
+    monkeypatch.setattr("databazaar.service.notary.deeds.EVERY", 0.01)
     try:
         assert job not in notaries.close_due() and own.found(job).state == JobState.RUNNING
+        assert notaries.standing(own.market["buyer"], job).entries
+        assert list(notaries._held) == [job]
         now[0] += 2000.0
-        closed = notaries.close_due()
-        assert job in closed and idle not in closed and own.found(job).state == JobState.SETTLING
+        notaries.start()
+        until = time.monotonic() + 60
+        while own.found(job).state == JobState.RUNNING and time.monotonic() < until:
+            time.sleep(0.01)
+        assert own.found(job).state == JobState.SETTLING and own.found(idle).state == JobState.FUNDED
+        with notaries._run(own.found(job)):
+            pass
+        while list(notaries._held) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
+            time.sleep(0.01)
+        assert not list(notaries._held)
     finally:
         notaries.close()
     assert settle(own.market.database, own.market.settings, job) == JobState.FAILED
     assert "was not heard of" in own.found(job).reason and own.found(job).paid == 0
+
+
+class _Telling:
+    """In the place of a process: a site that keeps count of its privacy."""
+
+    @contextmanager
+    def of(self, job_id: str, about: object) -> Iterator[_Telling]:
+        yield self
+
+    def ask(self, names: list[str], *_: object) -> Answers:
+        return Answers("update", {names[0]: b"a reply"}, {}, {names[0]: ""}, {names[0]: (0.5, 1e-5)})
+
+
+def test_what_a_site_says_of_its_privacy_is_noted_and_a_database_that_is_away_ends_nothing(
+    own: OwnMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = own.job(name="Private")
+    with own.playing(job, tmp_path) as playing, pytest.raises(_EnoughError):
+        _stop_before_asking(playing)
+    name = next(entry.provider or "" for entry in playing.folder.entries() if entry.kind == "reserve")
+    monkeypatch.setattr(own.notaries, "_answerers", _Telling())
+    own.notaries.ask(own.market["buyer"], job, [name], b"a question", 1.0)
+    assert own.hub_folder(job).privacy() == {name: (0.5, 1e-5)}
+    with own.market.database.begin() as session:
+        jobs.stop(session, own.market["buyer"], own.market.settings, job)
+    monkeypatch.undo()
+    assert job in own.notaries.close_due() and own.found(job).state == JobState.SETTLING
+    lost = Notaries(own.market.settings, Database(f"sqlite:///{tmp_path}/no/where.sqlite"))
+    monkeypatch.setattr("databazaar.service.notary.deeds.EVERY", 0.01)
+    lost.start()
+    while "could not be looked at" not in caplog.text:
+        time.sleep(0.01)
+    lost.close()
+
+
+class _Odd(Notary):
+    """A hub that answers something else."""
+
+    def _answer(self, method: str, path: str, **given: Any) -> Any:
+        return SimpleNamespace(content=b"hello", json=lambda: {"connected": ["north"]})
+
+
+def test_a_hub_that_answers_something_else_is_not_believed() -> None:
+    with _Odd("http://127.0.0.1:9", "x" * 20, "0" * 32) as odd:
+        with pytest.raises(HubError, match="cannot be read"):
+            odd.ask(["north"], b"", 1.0)
+        assert HubTransport(odd).wait_for(["north"], 0.0) == []
+        assert HubTransport(odd).wait_for(["north", "south"], 0.0) == ["south"]
+        assert HubTransport(odd).request([], b"", 1.0) == ({}, {})
+
+
+def test_the_command_plays_a_job_and_shows_it_again(
+    own: OwnMarket, undisturbed: tuple[str, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = own.job()
+    monkeypatch.setenv("BAZAAR_HUB", own.address)
+    monkeypatch.setenv("BAZAAR_TOKEN", own.token)
+    (tmp_path / "holdout.csv").write_bytes(HOLDOUT)
+    told = bazaar("jobs", "run", job, "--holdout", "holdout.csv", "--json", cwd=tmp_path)
+    assert told.code == 0, told
+    assert json.loads(told.out)["ledger_head"] == undisturbed[1].report().ledger_head
+    assert bazaar("jobs", "run", job, "--quiet", cwd=tmp_path).out.strip().endswith("report.html")
+    assert bazaar("audit", f"runs/{job}", cwd=tmp_path).code == 0
+
+
+def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: OwnMarket) -> None:
+    first, second = own.found(own.job()), own.found(own.job())
+    answerers = Answerers(1, 2**20)
+    try:
+        with answerers.of(first.id, lambda: own.notaries._about(first)) as one:
+            with (
+                pytest.raises(TooManyError, match="ask again in a second"),
+                answerers.of(second.id, lambda: own.notaries._about(second)),
+            ):
+                pass
+            assert one.connected() == ["north-sales", "south-sales"]
+        with answerers.of(first.id, dict) as again:
+            assert again is one
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as two:
+            assert not one.alive
+            two._process.kill()
+            with pytest.raises(ConflictError, match="another one does"):
+                two.connected()
+        answerers.drop(first.id)
+        with answerers.of(second.id, lambda: own.notaries._about(second)) as three:
+            assert three is not two and three.alive
+        answerers.drop(second.id)
+        assert not three.alive
+    finally:
+        answerers.close()
 
 
 def test_killed_arbiters_and_killed_hubs_end_in_the_same_ledger(

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DataError
 from sqlalchemy.orm import Session, sessionmaker
 
 from databazaar.errors import BazaarError
+from databazaar.service.errors import InvalidError
 
 PATIENCE_MS = 30_000
 _READING = {"databazaar_read": True}
@@ -22,6 +23,7 @@ class Database:
 
     def __init__(self, url: str, pool: int = 10) -> None:
         self.engine = _engine(url, pool)
+        event.listen(self.engine, "handle_error", _refuse_unfit)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @property
@@ -73,6 +75,13 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", f"busy_timeout = {PATIENCE_MS}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _refuse_unfit(context: ExceptionContext) -> None:
+    """A zero byte in an id, a number of 30 digits: whoever has sent it can mend it, and it is no fault of the hub."""
+    unfit = isinstance(context.sqlalchemy_exception, DataError)
+    if unfit or isinstance(context.original_exception, UnicodeEncodeError | OverflowError):
+        raise InvalidError("what was sent holds a text or a number that no database keeps: correct it")
 
 
 def _begin_sqlite(connection: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Table
 
 _LOCK = 0x62617A61  # one number for all hubs: two that upgrade at once queue
+_ONE_THREAD = threading.Lock()  # Alembic's operations are the process's
 
 
 def upgrade(database: Database, to: str = "head") -> str:
@@ -74,6 +76,7 @@ def _scripts() -> tuple[Config, ScriptDirectory]:
 def _go(database: Database, steps: Callable[[Any, ScriptDirectory], Any], to: str) -> None:
     config, scripts = _scripts()
     with (
+        _ONE_THREAD,
         database.engine.begin() as connection,
         EnvironmentContext(
             config, scripts, fn=lambda revision, _: steps(revision, scripts), destination_rev=to

@@ -21,8 +21,8 @@ AT_ONCE = 2**20
 
 
 def rounds(settings: Settings, job_id: str, after: int = 0, most: int | None = None) -> list[dict[str, Any]]:
-    """The rounds of a job that come after this one, at most so many: round, spent, asked, budget, utility, loss, paid
-    and flagged, as `market.run.Progress` has them. None are there before the first is committed."""
+    """The rounds of a job that come after this one, at most so many: round, spent, asked, budget, utility, loss, paid,
+    flagged and drawn, as `market.run.Progress` has them. None are there before the first is committed."""
     with _lock:
         lines = _follow(settings, job_id).lines(max(0, after), most)
     found = []

@@ -6,12 +6,14 @@ the job's state let it happen once. What is paid comes from the replayed ledger,
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.runs.closing import close_run
@@ -28,13 +30,13 @@ from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
 
-UNSOUND = "the run's ledger does not hold, so nobody is paid until the operator has looked at it: "
+UNSOUND = "the run cannot be settled by its ledger, so nobody is paid until the operator has looked at it: "
 GIVEN_UP = "its runs kept failing"
 BASIS_POINTS = 10_000
 
 
 class UnsoundError(ServiceError):
-    """The ledger of a run does not hold: nothing is paid from it, and nothing is refunded before the operator says."""
+    """The ledger of a run does not hold, or cannot be read: nothing is paid or refunded before the operator says so."""
 
     status = 500
 
@@ -77,7 +79,7 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         if job.state != JobState.SETTLING:
             return JobState(job.state)
     try:
-        outcome = outcome_of(settings.run_folder(job_id))
+        outcome = outcome_of(settings.run_folder(job_id), own=job.mode == "own")
         with database.begin() as session:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
@@ -86,30 +88,32 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         raise
 
 
-def outcome_of(run_folder: Path) -> Outcome:
+def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
     """Closes a run that is open, and audits it. A run without a round has come to nothing.
 
-    Of a run whose arbiter is its consumer's own, the hub has the ledger and no model.
+    Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
     """
-    if not run_folder.exists():
-        return Outcome()
+    try:
+        return _outcome_of(run_folder, own) if run_folder.exists() else Outcome()
+    except BazaarError as broken:
+        raise UnsoundError(UNSOUND + str(broken).replace(f"{run_folder.parent}{os.sep}", "")) from None
+
+
+def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     folder = RunFolder(run_folder)
-    own = is_notarised(folder)
+    own = own or is_notarised(folder)
     if not folder.finished:
         found = None if folder.need_rules() is None else folder.replay(record=False)
-        if found is None or (found.ok and not found.rounds and not own):
-            return Outcome()
-        if not found.ok:
-            raise UnsoundError(UNSOUND + found.message)
-        if own:
+        if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
             close_notarised(run_folder)
-        else:
+            found = folder.replay(record=False)
+        if found is None or (found.ok and not found.rounds):
+            return Outcome()
+        if found.ok and not own:
             close_run(folder)
-    found = RunFolder(run_folder).audit()
-    if own and found.ok and not found.rounds:
-        return Outcome()
+    found = folder.replay(record=False) if own else RunFolder(run_folder).audit()
     if not found.ok or not found.closed:
-        raise UnsoundError(UNSOUND + found.message)
+        raise LedgerError(found.message)
     return Outcome(found, folder.id, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
 
 
@@ -134,7 +138,8 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     state, reason = _end_of(job, outcome)
     enter(session, job, state, reason)
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
-    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
+    ran = {"run_head": job.run_head} if job.run_head else {}
+    entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
     key, name = HubKey.of(settings), market(session).name
     for contract in contracts.values():
         if contract.accesses:
@@ -174,13 +179,13 @@ def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:
     caller.require_operator()
     job = locked_job(session, job_id)
     if job.state != JobState.SETTLING or not job.reason.startswith(UNSOUND):
-        raise ConflictError("only a job whose run's ledger does not hold is refunded by hand: others settle themselves")
+        raise ConflictError("only a job that its ledger cannot settle is refunded by hand: others settle themselves")
     consumer = session.get_one(Organisation, job.organisation_id)
     for contract in contracts_of(session, job, lock=True):
         if contract.state == ContractState.ACTIVE:
             contract.accesses = contract.paid = 0
     job.paid, job.fee, job.refunded = 0, 0, job.escrow
-    enter(session, job, JobState.REFUNDED, "the run's ledger did not hold: the operator has refunded all of it")
+    enter(session, job, JobState.REFUNDED, "its ledger could not settle it: the operator has refunded all")
     moved = {journal.escrow(job.id): -job.escrow, journal.cash(consumer.slug): job.escrow}
     journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
     return job

@@ -45,6 +45,7 @@ class Teller:
                 "loss": progress.loss,
                 "paid": progress.paid,
                 "flagged": progress.flagged,
+                "drawn": progress.drawn,
             }
         )
 
@@ -91,4 +92,5 @@ def told_by(audit: Audit) -> Iterator[dict[str, Any]]:
             "loss": loss,
             "paid": list(dict.fromkeys(earning)),
             "flagged": [ids[place] for place in sorted(flagged)],
+            "drawn": [ids[access.provider] for access in round.accesses],
         }

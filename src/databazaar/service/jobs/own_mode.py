@@ -38,7 +38,7 @@ def for_own_arbiter(settings: Mapping[str, Any]) -> dict[str, Any]:
 def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
     from databazaar.aggregators import AGGREGATORS
-    from databazaar.config.jobs import sampler_of, stops_of
+    from databazaar.config.chosen_rules import sampler_of, stops_of
     from databazaar.learning.utilities import BUILT_IN
     from databazaar.ledger import Terms
     from databazaar.market.arbiter import settings_of_rules

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from databazaar.errors import BazaarError
 from databazaar.service.caller import Caller
-from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.errors import ConflictError
 from databazaar.service.jobs.composing import market_of
 from databazaar.service.jobs.funding import escrow_of
 from databazaar.service.jobs.looking import own_job
@@ -51,10 +50,7 @@ def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> 
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}: a quote is for one that is not funded yet")
     market = market_of(session, settings, job)
-    try:
-        quoted = quote_of(market.parsed, settings.job_folder(job.id), "job")
-    except BazaarError as fault:
-        raise InvalidError(str(fault)) from None
+    quoted = quote_of(market.parsed, settings.job_folder(job.id), "job")
     rate = the_market(session).fee_basis_points
     escrow = escrow_of(job.budget, rate)
     return JobQuote(quoted, job.budget, rate, escrow - job.budget, escrow, expected_wait(session, settings))

@@ -6,10 +6,9 @@ import hashlib
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -28,6 +27,7 @@ from databazaar.service.jobs.own_mode import expected_terms
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.notary.about import about_job
 from databazaar.service.notary.answerers import Answerers, Answers
+from databazaar.service.notary.held import HeldRuns
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
@@ -54,13 +54,6 @@ class Standing:
     closed: bool = False
 
 
-@dataclass
-class _Held:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    run: NotarisedRun | None = None
-    users: int = 0
-
-
 class Notaries:
     """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
     them. Those of different jobs do not wait for each other."""
@@ -68,9 +61,8 @@ class Notaries:
     def __init__(
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
     ) -> None:
-        self._settings, self._database, self._most, self._clock = settings, database, most, clock
-        self._held: OrderedDict[str, _Held] = OrderedDict()
-        self._lock = threading.Lock()
+        self._settings, self._database, self._clock = settings, database, clock
+        self._held = HeldRuns(most)
         self._stopping = threading.Event()
         self._sweeper: threading.Thread | None = None
         self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
@@ -202,39 +194,16 @@ class Notaries:
         with self._database.read() as session:
             return about_job(session, self._settings, job)
 
-    @contextmanager
-    def _run(self, job: Job, begin: bool = False) -> Iterator[NotarisedRun]:
+    def _run(self, job: Job, begin: bool = False) -> AbstractContextManager[NotarisedRun]:
         """The job's run, for one thread at a time."""
-        with self._lock:
-            held = self._held.setdefault(job.id, _Held())
-            held.users += 1
-            self._held.move_to_end(job.id)
-            spare = [name for name, one in self._held.items() if not one.users][: len(self._held) - self._most]
-            dropped = [self._held.pop(name) for name in spare]
-        for one in dropped:
-            if one.run is not None:
-                one.run.dispose()
-        try:
-            with held.lock:
-                if self._held.get(job.id) is not held:
-                    raise ConflictError("the run has just been closed: look at the job again")
-                if held.run is None:
-                    path = self._settings.run_folder(job.id)
-                    held.run = NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
-                yield held.run
-        finally:
-            with self._lock:
-                held.users -= 1
+        path = self._settings.run_folder(job.id)
+        return self._held.of(
+            job.id, lambda: NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
+        )
 
     def _drop(self, job_id: str) -> None:
         """Lets go of a run that is over, so that it can be settled."""
-        with self._lock:
-            held = self._held.pop(job_id, None)
-        if held is not None:
-            with held.lock:
-                if held.run is not None:
-                    held.run.dispose()
-                    held.run = None
+        self._held.drop(job_id)
         self._answerers.drop(job_id)
 
     def start(self) -> None:
@@ -253,7 +222,7 @@ class Notaries:
         self._stopping.set()
         if self._sweeper is not None:
             self._sweeper.join()
-        for job_id in list(self._held):
+        for job_id in self._held:
             self._drop(job_id)
         self._answerers.close()
 

@@ -1,0 +1,135 @@
+"""What somebody has typed: read field by field, with what is wrong kept beside each, so that nothing is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from starlette.datastructures import FormData, UploadFile
+
+from databazaar.errors import BazaarError
+from databazaar.money import Currency
+from databazaar.service.database.tables import File
+from databazaar.service.errors import ConflictError, InvalidError, ServiceError
+
+LONGEST = 10_000
+
+
+class Form:
+    """Empty before anything was sent. `faults` are by field, `fault` is what no field alone is to blame for, and `kept`
+    are files that were received with a form that had a mistake."""
+
+    def __init__(self, posted: FormData | None = None, values: Mapping[str, str] | None = None) -> None:
+        self.sent = posted is not None
+        self._posted = posted if posted is not None else FormData(list((values or {}).items()))
+        self.faults: dict[str, str] = {}
+        self.fault = ""
+        self.kept: dict[str, File] = {}
+
+    @property
+    def faulty(self) -> bool:
+        return bool(self.fault or self.faults)
+
+    @property
+    def first_fault(self) -> str:
+        return next(iter(self.faults), "")
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self._posted.get(name, default)
+        return value[:LONGEST] if isinstance(value, str) else default
+
+    def all(self, name: str) -> list[str]:
+        return [value for value in self._posted.getlist(name) if isinstance(value, str)]
+
+    def uploads(self, name: str) -> list[tuple[str, BinaryIO]]:
+        """The files that were chosen in this field, by name."""
+        sent = [value for value in self._posted.getlist(name) if isinstance(value, UploadFile)]
+        return [(one.filename, one.file) for one in sent if one.filename]
+
+    def without(self, name: str) -> Form:
+        """The same for showing it again, but for what is no longer to be shown."""
+        self._posted = FormData([(key, value) for key, value in self._posted.multi_items() if key != name])
+        return self
+
+    def blame(self, name: str, sentence: str) -> None:
+        self.faults.setdefault(name, _sentence(sentence))
+
+    def needed(self, name: str, what: str) -> str:
+        value = self.text(name).strip()
+        if not value:
+            self.blame(name, f"this is empty: {what}")
+        return value
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        value = self.text(name, allowed[0])
+        if value not in allowed:
+            self.blame(name, f"choose one of {', '.join(allowed)}")
+        return value
+
+    def amount(self, name: str, currency: Currency) -> int | None:
+        """Minor units of what a person writes; None where nothing was written or it is no amount."""
+        value = self.text(name).strip().replace(" ", "")
+        if not value:
+            return None
+        try:
+            return currency.parse(value.replace(",", ""), "this")
+        except BazaarError as error:
+            self.blame(name, str(error))
+            return None
+
+    def needed_amount(self, name: str, currency: Currency) -> int:
+        value = self.amount(name, currency)
+        if value is None:
+            self.blame(name, f"write an amount such as {currency.amount(1050 * 10**currency.decimals // 100)}")
+        elif value == 0:
+            self.blame(name, "write an amount above zero")
+        return value or 0
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        value = self.text(name).strip().replace(",", "")
+        if not value:
+            return None
+        if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) < least:
+            self.blame(name, f"write a whole number, {least} or more")
+            return None
+        return int(value)
+
+    def number(self, name: str) -> float | None:
+        value = self.text(name).strip()
+        if not value:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.blame(name, "write a number such as 0.9")
+            return None
+        return number
+
+    @contextmanager
+    def trying(self, **places: str) -> Iterator[None]:
+        """What a deed refuses is told in the form: beside the field that it names first, by its words in `places`."""
+        try:
+            yield
+        except BazaarError as error:
+            if isinstance(error, ServiceError) and not isinstance(error, InvalidError | ConflictError):
+                raise
+            sentence = str(error)
+            named = [name for name, words in places.items() if words in sentence]
+            if named:
+                self.blame(min(named, key=lambda name: sentence.index(places[name])), sentence)
+            else:
+                self.fault = _sentence(sentence)
+
+
+def _sentence(text: str) -> str:
+    """As a page writes it: from a capital letter to a full stop.
+
+    >>> _sentence("this is empty: write a name")
+    'This is empty: write a name.'
+    """
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

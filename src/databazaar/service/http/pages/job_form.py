@@ -1,0 +1,103 @@
+"""A new job as a form has it, or as a market.toml that is sent with its files."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.money import Currency
+from databazaar.service import files, jobs
+from databazaar.service.errors import InvalidError
+from databazaar.service.http.pages.forms import Form
+from databazaar.service.http.pages.visits import Visit
+
+ROLES = ("holdout", "train", "audit")
+TASKS = ("classification", "regression")
+DEFENCES = ("standard", "strict", "none")
+MODES = ("hosted", "own")
+MOST_TOML = 2**20
+WORDS_OF_MODELS = {
+    "mlp": "mlp: a small neural network",
+    "logistic": "logistic regression, for classes",
+    "linear": "linear regression, for numbers",
+    "cnn": "cnn: a small network for images",
+}
+MODELS = [(kind, words) for kind, words in WORDS_OF_MODELS.items() if kind in MODEL_KINDS]
+PLACES = {
+    "name": "name must",
+    "budget": "market.budget",
+    "per_round": "per_round",
+    "seed": "market.seed",
+    "target": "data.target",
+    "task": "data.task",
+    "model": "model.kind",
+    "offers": "offer",
+    "most_per_access": "most_per_access",
+    "target_utility": "stops",
+    "holdout": "hold-out",
+}
+"""The words by which a refused job names a field."""
+
+
+def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
+    """The sections of market.toml that the form speaks of; what is wrong stands in the form. The rest has defaults."""
+    market: dict[str, Any] = {"budget": currency.amount(form.needed_amount("budget", currency))}
+    market["per_round"] = form.count("per_round") or 10
+    market["seed"] = form.count("seed", 0) or 0
+    most = form.amount("most_per_access", currency)
+    if most is not None:
+        market["most_per_access"] = currency.amount(most)
+    spec: dict[str, Any] = {
+        "market": market,
+        "data": {
+            "target": form.needed("target", "write the name of the column"),
+            "task": form.choice("task", TASKS),
+        },
+        "model": {"kind": form.choice("model", [kind for kind, _ in MODELS])},
+        "defence": {"kind": form.choice("defence", DEFENCES)},
+    }
+    wanted = form.number("target_utility")
+    if wanted is not None:
+        spec["stops"] = [{"kind": "target-utility", "utility": wanted}]
+    return spec
+
+
+def draft_from_file(visit: Visit, form: Form) -> str:
+    """Drafts what a market.toml says, of the files that came with it; the job's id, or what is wrong in the form."""
+    sent = form.uploads("market")
+    if not sent:
+        form.blame("market", "no file was chosen: choose a market.toml")
+        return ""
+    tables = {PurePath(name).name: (name, stream) for name, stream in form.uploads("tables")}
+    job_id = ""
+    with form.trying(market="market.toml"):
+        posted = jobs.from_market_toml(_text(sent[0][1].read(MOST_TOML + 1)))
+        for file in posted.files.values():
+            if PurePath(file).name not in tables:
+                raise InvalidError(f"market.toml names {file!r}, which was not sent: choose it with the other files")
+        kept = {}
+        for role, file in posted.files.items():
+            with visit.begin() as session:
+                kept[role] = files.keep(session, visit.caller, visit.settings, *tables[PurePath(file).name]).id
+        with visit.begin() as session:
+            job = jobs.draft(
+                session,
+                visit.caller,
+                visit.settings,
+                name=posted.name,
+                spec=posted.spec,
+                files=kept,
+                offers=posted.offers,
+            )
+            job_id = job.id
+    return job_id
+
+
+def _text(content: bytes) -> str:
+    if len(content) > MOST_TOML:
+        raise InvalidError(f"market.toml has more than {MOST_TOML:,} bytes: send one that a person has written")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"market.toml: byte {error.start} is not UTF-8: save the file as UTF-8") from None
