@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 import bench_service
+import service_load
 import service_shell
 from databazaar import Arbiter
 from databazaar.config.playing import Playing
@@ -65,3 +67,9 @@ def test_the_shell_notes_its_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Playing.settle(None)  # type: ignore[arg-type]
     times = json.loads((tmp_path / "times.json").read_text())
     assert times["rounds"] > 1 and times["first"] < times["last"]
+
+
+def test_the_examples_hold() -> None:
+    for module in (bench_service, service_load):
+        found = doctest.testmod(module)
+        assert found.attempted and not found.failed
