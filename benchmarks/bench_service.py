@@ -7,7 +7,7 @@ played at the hub alone (`quiet`), the same by `bazaar run`, as many at once (`s
 once while people watch and call (`load`), and then those of the shell once more, so that a machine that gets slower
 shows in both. `while playing` is the pace of one job from its first round to its last; `in all` counts everything from
 the first job's start to the last one's end, settled and with its page. Viewers and callers work on the same cores as
-the hub. Their times are in milliseconds; memory is in MiB.
+the hub. Their times are in milliseconds; memory is in MiB. `bench_journal.py` has the journal's transfers a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from service_market import Bought, make_market
 HERE = Path(__file__).parent
 PATIENCE = 900.0
 WATCHED = 2.0
-"""Seconds that people look on before the first job is funded, and after the last is over."""
+"""Seconds that people look on after the last job is over."""
 
 
 @contextmanager
@@ -103,8 +103,7 @@ def at_hub(
         memory, ids = Memory(pid), [one.job_id for one in bought]
         seen = stack.enter_context(viewers(settings.address, bought, people)) if people else None
         callers = stack.enter_context(Callers(settings.address, bought, per_second)) if per_second else None
-        if people:
-            time.sleep(WATCHED)
+        _wait(memory.loaded, "the hub is not ready", every=1.0)
         funded, cpu, began = fund(settings.address, bought), memory.cpu(), time.monotonic()
 
         def over() -> bool:

@@ -110,6 +110,12 @@ class Memory:
         self._hub = psutil.Process(hub)
         self.held: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._first: dict[str, int] = {}
+        self._loading = 0.0
+
+    def loaded(self) -> bool:
+        """Whether the process that forks has worked no more since it was last asked: it has loaded everything then."""
+        before, self._loading = self._loading, sum(sum(one.cpu_times()[:2]) for one in self._hub.children())
+        return 0.0 < self._loading == before
 
     def look(self) -> None:
         with suppress(psutil.Error):
