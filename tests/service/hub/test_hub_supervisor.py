@@ -39,9 +39,10 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     market.settings = Settings(**{**vars(market.settings), "attempts": 2, "lease": 60.0, "runners": 4})
     whole = {name: run_alone(market, name, tmp_path / name) for name in market.jobs}
     market.add("long", LONG, "rival")
-    lost = market.add("lost", content=table(7, rows=50))
+    lost = market.add("lost", LONG, content=table(7, rows=50))
     with database.begin() as session:
         path = jobs.write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
+    path.chmod(0o600)
     path.write_text("distance,weight,vehicle,late\n")  # the kept file, by its other name
     hub = Supervisor(market.settings, database)
     hub.start()
