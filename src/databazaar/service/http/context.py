@@ -42,4 +42,9 @@ def web_of(request: HTTPConnection) -> Web:
     return web
 
 
-InWeb = Annotated[Web, Depends(web_of)]
+async def _web(request: HTTPConnection) -> Web:
+    """Async, because FastAPI takes what is not through a thread, and that costs more than what is done here."""
+    return web_of(request)
+
+
+InWeb = Annotated[Web, Depends(_web)]

@@ -120,7 +120,7 @@ def answered(shown: BaseModel, status: int) -> Response:
     return Response(shown.model_dump_json().encode(), status, media_type="application/json")
 
 
-def _asking(request: Request, web: InWeb, caller: CallerOf) -> Call:
+async def _asking(request: Request, web: InWeb, caller: CallerOf) -> Call:
     return Call(web, caller, _credentials(request))
 
 

@@ -1,0 +1,75 @@
+"""The benchmark of the hub on a small market: all jobs settle and the books hold, and its figures are all there."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+import bench_service
+import service_load
+import service_shell
+from databazaar import Arbiter
+from databazaar.config.playing import Playing
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from small_markets import vector_market
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture(scope="module")
+def result(home: Path) -> dict[str, Any]:
+    asked = ["--jobs", "2", "--viewers", "4", "--consumers", "2", "--calls", "5", "--shell", "0", "--accesses", "12"]
+    return bench_service.measure(bench_service.parsed(asked), home, "")
+
+
+def test_every_job_is_settled_and_the_books_hold(result: dict[str, Any], home: Path) -> None:
+    database = Database(f"sqlite:///{home / 'hub' / 'hub.sqlite'}")
+    with database.read() as session:
+        states = list(session.scalars(select(Job.state)))
+    database.dispose()
+    assert states == ["settled"] * 2 and result["load"]["states"] == {"settled": 2}
+    assert result["books"]["ok"] and result["books"]["escrow_left"] == 0
+    assert result["books"]["entries"] == 6  # a deposit, a fund and a close each
+
+
+def test_people_got_their_answers_and_their_rounds(result: dict[str, Any]) -> None:
+    load = result["load"]
+    assert load["jobs"] == 2 and load["rounds"] >= 2 * 3
+    assert load["api"]["refused"] == 0 and load["api"]["count"] == sum(
+        one["count"] for one in load["api"]["by"].values()
+    )
+    assert load["viewers"]["lost"] == 0 and load["viewers"]["rounds"] > 0
+    assert load["fund_ms"]["count"] == load["start_ms"]["count"] == load["settle_ms"]["count"] == 2
+    assert load["memory_mib"]["hub"]["rss"] >= load["memory_mib"]["hub"]["uss"] > 0
+
+
+def test_the_table_compares_with_the_shell(result: dict[str, Any]) -> None:
+    assert "| load |" in bench_service.table(result)
+    shell = {**result["load"], "while_playing": 2 * result["load"]["while_playing"]}
+    compared = bench_service.table({**result, "shell": shell, "shell again": shell})
+    assert "| 0.50, 1.00 |" in compared
+
+
+def test_the_shell_notes_its_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Playing, "settle", lambda self, tell=None: Arbiter(*vector_market(), engine="loop").run(tell=tell)
+    )
+    service_shell.note_rounds(tmp_path / "times.json")
+    Playing.settle(None)  # type: ignore[arg-type]
+    times = json.loads((tmp_path / "times.json").read_text())
+    assert times["rounds"] > 1 and times["first"] < times["last"]
+
+
+def test_the_examples_hold() -> None:
+    for module in (bench_service, service_load):
+        found = doctest.testmod(module)
+        assert found.attempted and not found.failed
