@@ -52,9 +52,7 @@ def refuse_plain(address: str, has_tls: bool, proxy: str | None) -> None:
     if parts.scheme == "http" and has_tls:
         raise BazaarError("with --tls-cert the address begins with https://: give it with --address")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise BazaarError(
-            f"{address} would show passwords to all on the way: use https://, or 127.0.0.1 alone"
-        )
+        raise BazaarError(f"{address} would show passwords to all on the way: use https://, or 127.0.0.1 alone")
 
 
 @contextmanager
