@@ -32,8 +32,8 @@ needs in a shell.
 - **Lists** come in pages: `{"items": […], "next": …}`; ask again with `after` (`before`, for the journal and the
   statement) until `next` is null.
 - **Live.** `/v1/jobs/{job_id}/live` is a stream of server-sent events: `rounds`, whose id is the last round's number,
-  and `state`. `Last-Event-ID` goes on after that round. It ends when the job is over (afterwards: 204) or the token is not
-  valid any more.
+  and `state`. `Last-Event-ID` goes on after that round. It ends when the job is over (afterwards: 204), and when the
+  token holds no longer.
 - `/metrics` wants a token with the scope `operate`; `/healthz` answers anybody, with 503 where something is wrong.
 """
 HIDDEN = {"Idempotency-Key", "after", "before", "limit"}

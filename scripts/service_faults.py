@@ -75,7 +75,11 @@ def play(stage: Stage, database: str, count: int, each: int, seed: int) -> list[
     chosen = points(count, database, seed)
     for begin in range(0, count, each):
         started = time.monotonic()
-        struck = stage.play(chosen[begin : begin + each])
+        these = chosen[begin : begin + each]
+        try:
+            struck = stage.play(these)
+        except AssertionError as failed:  # it hangs, or the hub does not start
+            struck = [Struck(point, False, str(failed)) for point in these]
         found += struck
         hits, wrong = sum(one.hit for one in struck), struck[0].wrong
         took = time.monotonic() - started

@@ -91,11 +91,13 @@ class HubMarket:
         logs = [path.read_text()[-1500:] for path in self.settings.home.glob("jobs/*/runner.log")]
         return "\n".join([*found, *logs])
 
-    def add(self, name: str, spec: Mapping[str, Any] | None = None, buyer: str = "buyer") -> str:
-        """One more job, funded and in the queue."""
+    def add(
+        self, name: str, spec: Mapping[str, Any] | None = None, buyer: str = "buyer", content: bytes | None = None
+    ) -> str:
+        """One more job, funded and in the queue; its hold-out has this `content`, or that of all."""
         desk = self.desk
         with self.database.begin() as session:
-            holdout = desk.upload(session, buyer, table(99, rows=80))
+            holdout = desk.upload(session, buyer, content or table(99, rows=80))
             offers = [f"{provider}-sales" for provider in PROVIDERS]
             caller, settings = desk[buyer], self.settings
             made = jobs.draft(

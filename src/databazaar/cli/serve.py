@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -191,12 +192,14 @@ def audit(
 
 def need_packages() -> None:
     """One sentence where the packages of the service are not installed."""
-    from importlib.util import find_spec
-
     wanted = ("fastapi", "uvicorn", "alembic", "sse_starlette", "python_multipart", "argon2", "authlib", "httpx")
-    missing = [name for name in (*wanted, "cryptography") if find_spec(name) is None]
-    if missing:
-        raise BazaarError(f"{missing[0]} is not installed: pip install 'databazaar[service]'")
+    for name in (*wanted, "cryptography"):
+        try:
+            found = find_spec(name)
+        except ValueError:  # it was imported, and is none
+            found = None
+        if found is None:
+            raise BazaarError(f"{name} is not installed: pip install 'databazaar[service]'")
 
 
 def _url(given: str | None) -> str:

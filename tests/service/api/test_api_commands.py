@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import http.server
 import json
+import logging
+import os
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from sse_starlette.sse import AppStatus
 from typer.testing import CliRunner, Result
 
+from databazaar.cli import serving
 from databazaar.cli.app import app
+from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError
 from databazaar.client.buying import named_files
 from databazaar.errors import BazaarError
@@ -21,7 +30,7 @@ from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Organisation
 from databazaar.service.settings import Settings
-from web_server import certificate
+from web_server import bound, certificate, until
 
 
 def serve(*args: str) -> Result:
@@ -59,7 +68,6 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(home: str) -> None
         (["--database", "mysql://x"], "no database for a hub"),
         (["--database", "postgresql://127.0.0.1:1/none"], "does not answer"),
         ([], "there is no market in this database yet"),
-        (["--demo"], "no demo market yet"),
     ],
     ids=str,
 )
@@ -107,6 +115,49 @@ def test_an_audit_that_fails_has_its_exit_code(home: str) -> None:
     database.dispose()
     broken = serve("audit", "--home", home)
     assert broken.exit_code == 1 and "BROKEN: cash:operator" in broken.output
+
+
+def test_a_hub_serves_until_it_is_interrupted(home: str) -> None:
+    """In this process: what stops it is what Ctrl-C sends."""
+    serve("operator", "ann@x.example", "--market", "Harbour", "--home", home)
+    with bound() as (_, address):
+        pass
+
+    def interrupt() -> None:
+        until(lambda: _healthy(address))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    stopping = threading.Thread(target=interrupt)
+    loggers = [logging.getLogger(name) for name in ("databazaar", "uvicorn")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    with catching_interrupts():
+        stopping.start()
+        outcome = serve("--home", home, "--port", address.rpartition(":")[2], "--runners", "0")
+    stopping.join()
+    AppStatus.should_exit = False  # streams of later tests go on
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate, logger.level = handlers, propagate, level
+    assert outcome.exit_code == 0 and f"Harbour is at {address}" in outcome.output
+    assert "goes on when the hub is started again" in outcome.output
+
+
+def _healthy(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/healthz").json()["supervisor"] is None
+    except httpx.TransportError:
+        return False
+
+
+def test_a_demo_has_a_folder_of_its_own() -> None:
+    with ExitStack() as stack:
+        home = serving.demo_home(stack)
+        assert home.is_dir()
+    assert not home.exists()
+
+
+def test_without_the_packages_it_is_said_what_to_install(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "argon2", None)
+    assert "pip install 'databazaar[service]'" in refused("audit", "--home", home)
 
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]

@@ -151,6 +151,7 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         quote = buyer.quote(job["id"])
         assert (quote["escrow"], quote["most_fee"]) == (44, 4)
         assert "0.44 EUR" in story.shell("jobs", "quote", job["id"]).output
+        assert json.loads(story.shell("jobs", "quote", job["id"], "--json").output)["escrow"] == 44
         with pytest.raises(HubError, match=r"deposit 0\.44 EUR more") as refused:
             buyer.fund(job["id"])
         assert (refused.value.status, refused.value.code) == (409, "conflict")
@@ -162,6 +163,9 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         rounds = [one["round"] for one in seen if one["event"] == "round"]
         assert rounds == list(range(1, len(rounds) + 1)) and rounds
         assert seen[-1]["state"] == "settled"
+        lines = story.shell("jobs", "watch", job["id"]).output.splitlines()
+        assert lines[0].startswith("round 1  utility 0.") and lines[-1].startswith("settled")
+        assert json.loads(story.shell("jobs", "show", job["id"], "--json").output)["contracts"][0]["paid"] is not None
         assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
         assert list(buyer.watch(job["id"], since=rounds[-1])) == []
         over = buyer.job(job["id"])

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
@@ -58,9 +59,9 @@ async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> Asyn
                 yield {"event": "state", "data": json.dumps(told)}
             if over:
                 return
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), max(0.0, check_at - time.monotonic()))
-            except TimeoutError:
+            if time.monotonic() >= check_at:
                 try:
                     await run_in_threadpool(_may_still_see, call, job_id)
                 except ServiceError:

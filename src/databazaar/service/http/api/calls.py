@@ -61,7 +61,7 @@ class Call:
 
     def do(
         self,
-        deed: Callable[[Session], BaseModel | None],
+        deed: Callable[[Session], BaseModel],
         status: int = 200,
         *,
         secret: bool = False,
@@ -116,9 +116,7 @@ class _Repeated(Exception):  # noqa: N818
         self.response = response
 
 
-def answered(shown: BaseModel | None, status: int) -> Response:
-    if shown is None:
-        return Response(status_code=204)
+def answered(shown: BaseModel, status: int) -> Response:
     return Response(shown.model_dump_json().encode(), status, media_type="application/json")
 
 

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -44,12 +45,14 @@ def download_model(job_id: str, call: Asking) -> Response:
     folder = _run(call, job) / "model"
     if not (folder / WEIGHTS).is_file():
         raise ConflictError("this job has no model: it ended before its first round")
-    packed = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in (WEIGHTS, CARD, SCHEMA, README):
-            _pack(archive, folder, name)
-    size = packed.tell()
-    packed.seek(0)
+    with ExitStack() as stack:
+        packed = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=IN_MEMORY))
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in (WEIGHTS, CARD, SCHEMA, README):
+                _pack(archive, folder, name)
+        size = packed.tell()
+        packed.seek(0)
+        stack.pop_all()  # whoever sends it closes it
     headers = {"Content-Disposition": f'attachment; filename="model-{job.id}.zip"', "Content-Length": str(size)}
     return StreamingResponse(_pieces(packed), media_type="application/zip", headers=headers)
 

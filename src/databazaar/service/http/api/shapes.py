@@ -31,12 +31,6 @@ class Shown(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class Done(Shown):
-    """It is done, and there is nothing to show."""
-
-    done: bool = True
-
-
 class Refusal(Shown):
     error: str = Field(description="One sentence, with the remedy.")
     code: str = Field(description="The kind of refusal, for programs.")

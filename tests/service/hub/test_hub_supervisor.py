@@ -1,0 +1,164 @@
+"""Jobs in real processes, several at once: they come to what `bazaar run` of their market.toml comes to alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from databazaar.runs.folder import RunFolder
+from databazaar.service import jobs
+from databazaar.service.database.columns import now
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from databazaar.service.hub import progress, runner, supervisor
+from databazaar.service.hub.supervisor import Supervisor
+from databazaar.service.hub.telling import told_by
+from databazaar.service.lives import enter
+from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
+from desk_market import table
+from hub_market import PLUGIN, SPEC, HubMarket, hub_market, outcome_of_run, run_alone, wrong_with_books
+
+LONG = {**SPEC, "market": {"budget": "500.00", "per_round": 2, "seed": 6}}
+
+
+@pytest.fixture(autouse=True)
+def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PLUGIN))
+
+
+def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
+    database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three consumers' jobs, one of which draws from torch's global random state; one that is stopped early, and one
+    whose table is not what it was."""
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.1)
+    market = hub_market(database, settings)
+    market.settings = Settings(**{**vars(market.settings), "attempts": 2, "lease": 60.0, "runners": 4})
+    whole = {name: run_alone(market, name, tmp_path / name) for name in market.jobs}
+    market.add("long", LONG, "rival")
+    lost = market.add("lost", LONG, content=table(7, rows=50))
+    with database.begin() as session:
+        path = jobs.write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
+    path.chmod(0o600)
+    path.write_text("distance,weight,vehicle,late\n")  # the kept file, by its other name
+    hub = Supervisor(market.settings, database)
+    hub.start()
+    try:
+        hub.wake()
+        market.wait(lambda: progress.played(market.settings, market.jobs["long"]) > 2, "the long job does not run")
+        running = market.job("long")
+        assert running.id in hub.running and running.lease_owner == hub.id
+        assert running.lease_until is not None and running.lease_until > now() + dt.timedelta(seconds=10)
+        with database.begin() as session:
+            jobs.stop(session, market.desk["rival"], market.settings, running.id)
+        market.wait(market.over, "not all jobs are over")
+    finally:
+        hub.stop()
+    assert not hub.alive and hub.running == []
+    for name in whole:
+        assert market.job(name).state == "settled" and outcome_of_run(market.run(name)) == whole[name], name
+        found = RunFolder(market.run(name))
+        assert progress.rounds(market.settings, market.jobs[name]) == list(told_by(found.replay()))
+        assert found.audit().ok and found.worth() is not None and (market.run(name) / "report.html").exists()
+    assert wrong_with_books(market) is None
+    _assert_stopped(market)
+    failed = market.job("lost")
+    assert failed.state == "failed" and failed.attempts == 2 and failed.refunded == failed.escrow
+    assert (
+        failed.reason.startswith("given up after 2 attempts: data/holdout.csv") and str(tmp_path) not in failed.reason
+    )
+
+
+def _assert_stopped(market: HubMarket) -> None:
+    stopped = market.job("long")
+    assert stopped.state == "settled" and 0 < (stopped.paid or 0) < stopped.budget / 10
+    assert stopped.refunded == stopped.escrow - (stopped.paid or 0)
+    assert RunFolder(market.run("long")).audit().ok and RunFolder(market.run("long")).worth() is None
+
+
+def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Database, settings: Settings) -> None:
+    """A job that was running when its hub was killed, and one that its consumer has stopped since; then the hub stops
+    while they are under way."""
+    market = hub_market(sqlite_database, settings, ())
+    market.add("left", LONG)
+    market.add("stopped", LONG)
+    with market.database.begin() as session:
+        for name, stops in (("left", False), ("stopped", True)):
+            job = session.get_one(Job, market.jobs[name])
+            enter(session, job, JobState.RUNNING)
+            job.lease_owner, job.stop_requested = "0" * 32, stops
+    hub = Supervisor(market.settings, market.database)
+    hub.start()
+    market.wait(lambda: progress.played(market.settings, market.jobs["left"]) > 1)
+    market.wait(lambda: market.job("stopped").state == "refunded")
+    hub.stop()
+    left = market.job("left")
+    assert (left.state, left.attempts, left.lease_owner, left.reason) == ("queued", 0, None, "the hub was stopped")
+    with market.database.read() as session:
+        told = [event.detail for event in jobs.events_of(session, market.desk["buyer"], left.id)]
+    assert "its runner was lost" in told
+
+
+def test_a_job_whose_files_are_gone_is_given_up(
+    sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.05)
+    market = hub_market(sqlite_database, settings, ("plain",))
+    for file in market.settings.files.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    hub = Supervisor(Settings(**{**vars(market.settings), "attempts": 3}), market.database)
+    hub.start()
+    market.wait(market.over)
+    hub.stop()
+    job = market.job("plain")
+    assert (job.state, job.refunded) == ("failed", job.escrow) and "cannot be prepared" in job.reason
+
+
+def test_no_process_no_run(sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that can start no process gives the job another chance, and then up."""
+    market = hub_market(sqlite_database, settings, ("plain",))
+    hub = Supervisor(market.settings, market.database)
+
+    def refuse(*_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(hub._runners, "start", refuse)
+    assert hub._begin_next()
+    job = market.job("plain")
+    assert (job.state, job.attempts) == ("queued", 1) and "could not start its runner" in job.reason
+    assert not hub._begin_next()
+
+
+def test_a_runner_says_why_it_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(home=tmp_path)
+    folder = settings.job_folder("job")
+    folder.mkdir(parents=True)
+    assert runner.attempt(settings, "job") == 2
+    why = runner.why_failed(settings, "job", 2)
+    assert "market.toml" in why and str(tmp_path) not in why
+    settings.run_folder("job").mkdir()
+    (settings.run_folder("job") / "run.json").write_text("{}")
+    assert runner.attempt(settings, "job") == 2 and "is not a run's folder" in runner.why_failed(settings, "job", 2)
+    (folder / "stop").touch()
+    assert runner.attempt(settings, "job") == 0 and not (folder / "failure.txt").exists()
+    assert runner.why_failed(settings, "job", 9) == "its runner ended with 9"
+    assert "signal 9" in runner.why_failed(settings, "job", -9)
+    capfd.readouterr()
+
+
+def test_a_fault_of_ours_is_in_the_log_and_not_in_the_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a secret of the machine")
+
+    settings = Settings(home=tmp_path)
+    settings.job_folder("job").mkdir(parents=True)
+    monkeypatch.setattr(runner, "play", fail)
+    assert runner.attempt(settings, "job") == runner.OUR_FAULT
+    assert "secret" not in runner.why_failed(settings, "job", runner.OUR_FAULT)
+    assert "a secret of the machine" in capfd.readouterr().err
