@@ -130,8 +130,8 @@ def _quoted(visit: Visit, session: Session, job: Job, made: list[contracts.Contr
 
 def wait_in_words(seconds: float | None) -> str:
     """
-    >>> wait_in_words(None), wait_in_words(0), wait_in_words(90), wait_in_words(7000)
-    ('not known yet', 'none: a runner is free', 'about 2 minutes', 'about 2 hours')
+    >>> wait_in_words(None), wait_in_words(0), wait_in_words(30), wait_in_words(90), wait_in_words(7000)
+    ('not known yet', 'none: a runner is free', 'about 30 seconds', 'about 2 minutes', 'about 2 hours')
     """
     if seconds is None:
         return "not known yet"

@@ -182,8 +182,16 @@ def all_jobs(visit: Visiting, state: str = "") -> Response:
         found = session.scalars(query.where(Job.state == chosen) if chosen else query).all()
         names = names_of(session, visit.caller)
     here = f"/operator/jobs?state={chosen}" if chosen else "/operator/jobs"
-    given = {"jobs": found, "names": names, "chosen": chosen, "here": here, "told_of": told_of, "stuck": stuck}
-    return visit.render("operator/jobs", "Jobs of the market", **given)
+    return visit.render(
+        "operator/jobs",
+        "Jobs of the market",
+        jobs=found,
+        names=names,
+        chosen=chosen,
+        here=here,
+        told_of=told_of,
+        stuck=stuck,
+    )
 
 
 @router.post("/jobs/{job_id}/refund")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from databazaar.errors import BazaarError
 from databazaar.service import files
-from databazaar.service.errors import MissingError, ServiceError
+from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Visit
 
@@ -23,7 +22,5 @@ def receive(visit: Visit, form: Form, name: str, *, needed: bool = False) -> Non
             form.blame(name, "no file was chosen: choose a CSV or Parquet file")
     except MissingError:
         form.blame(name, "the file is not here any more: choose it again")
-    except BazaarError as error:
-        if isinstance(error, ServiceError) and error.status not in (409, 422):
-            raise
+    except (InvalidError, ConflictError) as error:
         form.blame(name, str(error))
