@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from httpx import Response
-from page_market import PageMarket
-from visitor import Visitor
 
 from databazaar.service import members
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
 from desk_market import table
+from page_market import PageMarket
+from visitor import Visitor
 
 INVITED = {"name": "A", "slug": "a", "email": "a@b", "roles": "provides"}
 JOB = {"name": "Job", "target": "late", "budget": "4"}

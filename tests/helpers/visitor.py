@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from httpx import Response
-from page_market import PageMarket
 
 from databazaar.service.http.security_callers import cookie_name, csrf_token
+from page_market import PageMarket
 from web_market import TestClient
 
 

@@ -20,7 +20,7 @@ SHOTS = os.environ.get("SCREENSHOTS", "")
 
 @cache
 def axe() -> str:
-    return (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+    return (Path(__file__).parents[1] / "service" / "browser" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @dataclass
