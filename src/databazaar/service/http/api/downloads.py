@@ -22,6 +22,7 @@ from databazaar.service import jobs
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError, MissingError
 from databazaar.service.http.api.calls import Asking, Call
+from databazaar.service.hub import page
 from databazaar.service.states import OVER, JobState
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -111,7 +112,7 @@ def _written(
 
 def _write_pages(folder: Path) -> None:
     """In a process of its own: figures take memory, and more than one thread may not draw."""
-    command = [sys.executable, "-m", "databazaar", "report", str(folder)]
+    command = [sys.executable, "-m", page.__name__, str(folder)]
     subprocess.run(command, check=False, capture_output=True, timeout=600)  # noqa: S603
 
 
