@@ -244,7 +244,7 @@ def test_stopping(small: DeskMarket) -> None:
         jobs.enter(session, running, JobState.RUNNING)
         for job in (queued, own, running, running):
             jobs.stop(session, buyer, hub, job.id)
-        assert (queued.state, own.state, running.state) == ("settling", "settling", "running")
+        assert (queued.state, own.state, running.state) == ("settling", "funded", "running")
         assert all(job.stop_requested for job in (queued, own, running))
         assert [event.detail for event in jobs.events_of(session, buyer, running.id, 5)][1:] == [
             "the consumer asked to stop"
