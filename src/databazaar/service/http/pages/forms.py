@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -15,6 +16,7 @@ from databazaar.service.database.tables import File
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 
 LONGEST = 10_000
+_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?", re.ASCII)
 
 
 class Form:
@@ -70,11 +72,11 @@ class Form:
 
     def amount(self, name: str, currency: Currency) -> int | None:
         """Minor units of what a person writes; None where nothing was written or it is no amount."""
-        value = self.text(name).strip().replace(" ", "")
+        value = self.text(name).strip()
         if not value:
             return None
         try:
-            return currency.parse(value.replace(",", ""), "this")
+            return currency.parse(_ungrouped(value) if currency.decimals < len("000") else value, "this")
         except BazaarError as error:
             self.blame(name, str(error))
             return None
@@ -88,7 +90,7 @@ class Form:
         return value or 0
 
     def count(self, name: str, least: int = 1) -> int | None:
-        value = self.text(name).strip().replace(",", "")
+        value = _ungrouped(self.text(name).strip())
         if not value:
             return None
         if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) < least:
@@ -123,6 +125,15 @@ class Form:
                 self.blame(min(named, key=lambda name: sentence.index(places[name])), sentence)
             else:
                 self.fault = _sentence(sentence)
+
+
+def _ungrouped(written: str) -> str:
+    """Without the signs between thousands. A comma elsewhere may be meant as a point, which is for the writer to say.
+
+    >>> _ungrouped("1,000,000.50"), _ungrouped("10 000"), _ungrouped("1,50")
+    ('1000000.50', '10000', '1,50')
+    """
+    return written.replace(",", "").replace(" ", "") if _GROUPED.fullmatch(written) else written
 
 
 def _sentence(text: str) -> str:
