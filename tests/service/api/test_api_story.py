@@ -218,6 +218,11 @@ def test_the_rest_of_what_one_does(story: Story) -> None:
         assert buyer.contract(next(buyer.contracts(job["id"]))["id"])["price"] == 8
         assert "refunded" in story.shell("jobs", "stop", job["id"]).output
         assert buyer.rounds(job["id"]) == [] and len(buyer.events(job["id"])) == 4
+        (story.folder / "own.toml").write_text(MARKET.replace("south-sales", "north-spare"))
+        own = json.loads(
+            story.shell("jobs", "new", str(story.folder / "own.toml"), "--own", "--draft", "--json").output
+        )
+        assert (own["mode"], own["state"], own["files"]) == ("own", "draft", {})
         assert "Renamed" in story.shell("jobs", "list").output
         assert {one["id"] for one in json.loads(story.shell("jobs", "list", "--json").output)} == {
             one["id"] for one in operator.jobs(everybodys=True)
