@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from looking import PHONE, Person, assert_accessible
-from page_market import PageMarket, page_market
 from playwright.sync_api import Browser, expect
-from running_hub import RunningHub
 
 from browsing import NEEDS_CHROMIUM
 from databazaar.service import members
 from databazaar.service.database.tables import Job, Offer
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
+from looking import PHONE, Person, assert_accessible
+from page_market import PageMarket, page_market
+from running_hub import RunningHub
 
 pytestmark = NEEDS_CHROMIUM
 OVERRIDE = "\u202eetad\u202c \u2067 right to left"
