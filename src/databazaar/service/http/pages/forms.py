@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -15,6 +16,7 @@ from databazaar.service.database.tables import File
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 
 LONGEST = 10_000
+_GROUPED = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?")
 
 
 class Form:
@@ -74,7 +76,7 @@ class Form:
         if not value:
             return None
         try:
-            return currency.parse(value.replace(",", ""), "this")
+            return currency.parse(ungrouped(value), "the amount")
         except BazaarError as error:
             self.blame(name, str(error))
             return None
@@ -88,7 +90,7 @@ class Form:
         return value or 0
 
     def count(self, name: str, least: int = 1) -> int | None:
-        value = self.text(name).strip().replace(",", "")
+        value = ungrouped(self.text(name).strip())
         if not value:
             return None
         if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) < least:
@@ -123,6 +125,16 @@ class Form:
                 self.blame(min(named, key=lambda name: sentence.index(places[name])), sentence)
             else:
                 self.fault = _sentence(sentence)
+
+
+def ungrouped(written: str) -> str:
+    """Without the commas between thousands, as the pages write them. Any other comma stays, and is refused: who writes
+    1,5 means no fifteen.
+
+    >>> ungrouped("12,500.50"), ungrouped("1,5"), ungrouped("1,50,000")
+    ('12500.50', '1,5', '1,50,000')
+    """
+    return written.replace(",", "") if _GROUPED.fullmatch(written) else written
 
 
 def _sentence(text: str) -> str:
