@@ -15,6 +15,7 @@ from databazaar.cli import federation as federation_commands
 from databazaar.cli import jobs as jobs_commands
 from databazaar.cli import ledger as ledger_commands
 from databazaar.cli import provider as provider_commands
+from databazaar.cli import receipts as receipts_commands
 from databazaar.cli import serve as serve_commands
 from databazaar.cli import using
 from databazaar.cli.attack import EXAMPLES as ATTACK_EXAMPLES
@@ -66,6 +67,7 @@ app.add_typer(provider_commands.app, name="provider")
 app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(serve_commands.app, name="serve")
 app.add_typer(jobs_commands.app, name="jobs")
+app.add_typer(receipts_commands.app, name="receipts")
 
 
 @app.command(epilog=example("bazaar demo", "bazaar demo --budget 3000 --out runs/fraud", "bazaar audit runs/fraud"))

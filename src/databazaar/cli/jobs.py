@@ -19,7 +19,7 @@ from databazaar.money import Currency
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
-    from databazaar.client.answers import JobSummary
+    from databazaar.client.answers import JobSummary, Quote
 
 app = typer.Typer(
     help="Jobs at a hub, a market that somebody operates. The hub and your token are read from $BAZAAR_HUB and "
@@ -102,7 +102,12 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
         say(line(job, currency))
         for contract in contracts:
             reason = f": {contract['reason']}" if contract["reason"] else ""
-            say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}")
+            paid = (
+                ""
+                if contract["paid"] is None
+                else f"  {contract['accesses']} accesses, {currency.format(contract['paid'])}"
+            )
+            say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}{paid}")
         for event in events:
             say(f"  {event['at'][:19]}  {event['state']}  {event['detail']}".rstrip())
 
@@ -137,15 +142,28 @@ def quote(job_id: JobId, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(json.dumps(found))
             return
-        money = _currency(hub).format
-        say(
-            f"to be locked: {money(found['escrow'])} = budget {money(found['budget'])} + fee {money(found['most_fee'])}"
-        )
-        wait = "not known yet" if found["wait"] is None else f"about {found['wait']:.0f} s"
-        say(f"wait before it starts: {wait}; what is not spent comes back")
-        for name, value in found["quote"].items():
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                say(f"  {name}: {value}")
+        for told in quoted(found, _currency(hub)):
+            say(told)
+
+
+def quoted(found: Quote, currency: Currency) -> Iterator[str]:
+    """A quote, line by line."""
+    money, run = currency.format, found["quote"]
+    fee = f"fee {money(found['most_fee'])} at the most ({found['fee_basis_points'] / 100:.2f} % of pay)"
+    yield f"into escrow: {money(found['escrow'])} = budget {money(found['budget'])} + {fee}"
+    yield "what is not spent comes back"
+    for name in ("accesses", "rounds"):
+        span = run[name]
+        bounds = f"{span['least']:,} to {span['most']:,}"
+        yield f"{name}: about {span['even']:,} where each gets as much of the money; {bounds}"
+    yield f"a round has {run['per_round']} accesses or fewer"
+    wait = "not known yet" if found["wait"] is None else f"about {found['wait']:.0f} s"
+    yield f"wait before it starts: {wait}"
+    for provider in run["providers"]:
+        yield f"  {provider['id']}  {money(provider['price'])} an access  {provider['status']}"
+    if run["defence"]:
+        yield f"defence: {run['defence']}"
+    yield from (f"- {warning}" for warning in run["warnings"])
 
 
 @app.command(epilog=example("bazaar jobs fund 3f0c…"))
@@ -172,8 +190,11 @@ def watch(
 
 
 def _round(told: dict[str, Any], currency: Currency) -> str:
-    spent, budget = currency.format(told["spent"]), currency.format(told["budget"])
-    return f"round {told['round']}  utility {told['utility']:.4f}  spent {spent} of {budget}  {', '.join(told['paid'])}"
+    spent, budget = currency.format(told["asked"]), currency.format(told["budget"])
+    held = told["asked"] - told["spent"]
+    waits = f" ({currency.format(held)} held back)" if held else ""
+    paid = ", ".join(told["paid"])
+    return f"round {told['round']}  utility {told['utility']:.4f}  spent {spent} of {budget}{waits}  {paid}"
 
 
 def _state(told: dict[str, Any]) -> str:

@@ -135,7 +135,7 @@ def operator(
     """Makes the market, if there is none yet, and somebody who operates it. Prints a link that signs them in, once."""
     with _at(home, database) as (_, opened):
         from databazaar.service import members
-        from databazaar.service.errors import MissingError
+        from databazaar.service.errors import ConflictError, MissingError
 
         with opened.begin() as session:
             try:
@@ -144,7 +144,13 @@ def operator(
                 if market is None:
                     raise BazaarError("there is no market yet: name it with --market") from None
                 members.create_market(session, market, currency, decimals)
-            invited = members.make_operator(session, name, slug, email)
+            try:
+                invited = members.make_operator(session, name, slug, email)
+            except ConflictError as taken:
+                raise BazaarError(
+                    f"{taken}, with --slug; a new link for somebody who is here makes `bazaar serve link EMAIL`, and "
+                    "colleagues are invited under Account"
+                ) from None
         _say_link(email, address, invited.secret)
 
 
@@ -156,6 +162,8 @@ def link(
     database: Url = None,
 ) -> None:
     """A new one-time link for somebody who takes part already: an operator who cannot sign in any more, say."""
+    need_packages()
+    _need_hub(home, database)
     with _at(home, database) as (_, opened):
         from sqlalchemy import select
 
@@ -177,6 +185,8 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
 ) -> None:
     """Replays the journal: its chain, its sums and every balance. Exit code 1 where something is off."""
+    need_packages()
+    _need_hub(home, database)
     with _at(home, database) as (_, opened):
         from databazaar.service import journal
 
@@ -200,6 +210,12 @@ def need_packages() -> None:
             found = None
         if found is None:
             raise BazaarError(f"{name} is not installed: pip install 'databazaar[service]'")
+
+
+def _need_hub(home: Path, database: str | None) -> None:
+    """One sentence where a hub is looked for and none was made; nothing is made on the way."""
+    if not _url(database) and not home.is_dir():
+        raise BazaarError(f"there is no hub in {home}: give its folder with --home, or its database with --database")
 
 
 def _url(given: str | None) -> str:

@@ -110,7 +110,10 @@ def serve(
     from databazaar.service.demo import make_demo
     from databazaar.service.http.app import create_app
     from databazaar.service.http.logs import write_logs
+    from databazaar.service.hub.alone import Alone
 
+    if settings.runners > 0:
+        Alone(settings, database).release()  # a second hub is told so here: where uvicorn starts it is a traceback
     links = make_demo(settings, database) if demo else []
     with database.read() as session:
         market = members.market(session)
@@ -132,4 +135,5 @@ def serve(
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except InterruptedByUser:
-        say("stopped; what runs goes on when the hub is started again", err=True)
+        later = "the demo is over" if demo else "what runs goes on when the hub is started again"
+        say(f"stopped; {later}", err=True)

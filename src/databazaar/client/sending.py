@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import time
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 LONGEST_WAIT = 30.0
-Files = list[tuple[str, tuple[str, BinaryIO]]]
+Files = list[tuple[str, tuple[str | None, BinaryIO]]]
 
 
 class HubError(BazaarError):
@@ -78,7 +79,9 @@ class Sender:
         return told(self._answer("POST", path, json=body, headers=_named(key)))
 
     def _send(self, path: str, data: Mapping[str, str], files: Files, key: str | None = None) -> Any:
-        return told(self._answer("POST", path, data=dict(data), files=files, headers=_named(key)))
+        """A form in parts, also where no file goes with it."""
+        fields: Files = [(name, (None, io.BytesIO(value.encode()))) for name, value in data.items()]
+        return told(self._answer("POST", path, files=[*fields, *files], headers=_named(key)))
 
     def _items(self, path: str, **params: Any) -> Iterator[Any]:
         """All of a list, page by page."""

@@ -29,6 +29,7 @@ from databazaar.errors import BazaarError
 from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Organisation
+from databazaar.service.hub.alone import Alone
 from databazaar.service.settings import Settings
 from web_server import bound, certificate, until
 
@@ -71,7 +72,7 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(home: str) -> None
         (["--federation", "nowhere"], "bazaar federation init"),
         (["--database", "mysql://x"], "no database for a hub"),
         (["--database", "postgresql://127.0.0.1:1/none"], "does not answer"),
-        ([], "there is no market in this database yet"),
+        ([], "bazaar serve operator EMAIL --market NAME"),
     ],
     ids=str,
 )
@@ -113,7 +114,23 @@ def test_the_first_operator_is_made_at_the_machine(home: str) -> None:
     with database.begin() as session, pytest.raises(BazaarError):
         members.redeem_link(session, link.rpartition("#")[2])
     database.dispose()
-    assert "taken" in refused("operator", "bob@x.example", "--home", home)
+    assert "bazaar serve link" in refused("operator", "bob@x.example", "--home", home)
+
+
+def test_a_hub_that_is_not_there_is_not_made_by_looking(home: str) -> None:
+    for command in (["audit"], ["link", "ann@x.example"]):
+        assert "--home" in refused(*command, "--home", home)
+    assert not Path(home).exists()
+
+
+def test_a_second_hub_is_one_sentence(home: str) -> None:
+    serve("operator", "ann@x.example", "--market", "Harbour", "--home", home)
+    settings = Settings(Path(home))
+    database = Database(settings.database_url)
+    first = Alone(settings, database)
+    assert "another hub works" in refused("--home", home, "--port", "0")
+    first.release()
+    database.dispose()
 
 
 def test_an_audit_that_fails_has_its_exit_code(home: str) -> None:

@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -150,7 +151,9 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         south.decide(request["id"], True)
         quote = buyer.quote(job["id"])
         assert (quote["escrow"], quote["most_fee"]) == (44, 4)
-        assert "0.44 EUR" in story.shell("jobs", "quote", job["id"]).output
+        told = story.shell("jobs", "quote", job["id"]).output
+        assert "into escrow: 0.44 EUR = budget 0.40 EUR + fee 0.04 EUR at the most (10.00 % of pay)" in told
+        assert "accesses: about 8 " in told and "south-sales  0.05 EUR an access  open" in told
         assert json.loads(story.shell("jobs", "quote", job["id"], "--json").output)["escrow"] == 44
         with pytest.raises(HubError, match=r"deposit 0\.44 EUR more") as refused:
             buyer.fund(job["id"])
@@ -178,7 +181,9 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         assert audit["ok"] and audit["entries"] == len(list(operator.journal()))
         assert {one["running"] + one["waiting"] for one in operator.queues()} == {0}
         told = story.shell("jobs", "show", job["id"]).output
-        assert "settled" in told and "south-sales" in told and "paid 0.40 EUR" in told
+        assert "settled" in told and re.search(r"south-sales  0.05 EUR  ended  \d accesses", told)
+        assert "paid 0.40 EUR" in told
+        _checked_without_the_hub(story, receipt, operator.public_key(), south.export_journal(story.folder / "lines"))
         got = story.shell("jobs", "download", job["id"], "--out", str(story.folder / "got"))
         assert got.exit_code == 0, got.output
     with zipfile.ZipFile(story.folder / "got" / f"{job['id']}-model.zip") as model:
@@ -186,6 +191,21 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
     statement = json.loads((story.folder / "got" / f"{job['id']}-statement.json").read_text())
     assert statement["closed"] and (story.folder / "got" / f"{job['id']}-statement.csv").read_text()
     assert "<html" in (story.folder / "got" / f"{job['id']}-report.html").read_text()
+
+
+def _checked_without_the_hub(story: Story, receipt: Any, key: str, lines: Path) -> None:
+    """`bazaar receipts check`, on files alone: what holds, what was changed, and what is none."""
+    kept, public, other = (story.folder / name for name in ("receipt.json", "key.json", "other.json"))
+    kept.write_text(json.dumps(receipt))
+    public.write_text(json.dumps({"key": key}))
+    check = ("receipts", "check", str(kept), "--key", str(public))
+    assert "with --journal" in story.shell(*check).output
+    assert "south was paid" in story.shell(*check, "--journal", str(lines)).output
+    lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
+    assert "the journal ends before" in str(story.shell(*check, "--journal", str(lines)).exception)
+    other.write_text(json.dumps({**receipt, "body": {**receipt["body"], "paid": 999}}))
+    assert "not signed with that key" in str(story.shell("receipts", "check", str(other), *check[3:]).exception)
+    assert "as JSON" in str(story.shell("receipts", "check", str(lines), *check[3:]).exception)
 
 
 def test_the_rest_of_what_one_does(story: Story) -> None:
@@ -218,6 +238,11 @@ def test_the_rest_of_what_one_does(story: Story) -> None:
         assert buyer.contract(next(buyer.contracts(job["id"]))["id"])["price"] == 8
         assert "refunded" in story.shell("jobs", "stop", job["id"]).output
         assert buyer.rounds(job["id"]) == [] and len(buyer.events(job["id"])) == 4
+        (story.folder / "own.toml").write_text(MARKET.replace("south-sales", "north-spare"))
+        own = json.loads(
+            story.shell("jobs", "new", str(story.folder / "own.toml"), "--own", "--draft", "--json").output
+        )
+        assert (own["mode"], own["state"], own["files"]) == ("own", "draft", {})
         assert "Renamed" in story.shell("jobs", "list").output
         assert {one["id"] for one in json.loads(story.shell("jobs", "list", "--json").output)} == {
             one["id"] for one in operator.jobs(everybodys=True)

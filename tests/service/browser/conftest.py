@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from page_market import NAMES, PageMarket, page_market
 from playwright.sync_api import Browser, sync_playwright
-from visitor import Visitor
 
 from browsing import CHROMIUM
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
 from databazaar.service.settings import Settings
+from page_market import NAMES, PageMarket, page_market
+from visitor import Visitor
 from web_market import ENDLESS
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from looking import PHONE, Person, assert_accessible
-from page_market import PageMarket, page_market
 from playwright.sync_api import Browser, expect
-from running_hub import RunningHub
 
 from browsing import NEEDS_CHROMIUM
 from databazaar.service import members
 from databazaar.service.database.tables import Job, Offer
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
+from looking import PHONE, Person, assert_accessible
+from page_market import PageMarket, page_market
+from running_hub import RunningHub
 
 pytestmark = NEEDS_CHROMIUM
 OVERRIDE = "\u202eetad\u202c \u2067 right to left"
@@ -142,7 +142,8 @@ def test_pages_work_without_scripts(browser: Browser, market: PageMarket) -> Non
     expect(page.get_by_role("navigation", name="Main")).to_be_visible()
     page.goto(f"{buyer.address}/jobs/{market.jobs[JobState.RUNNING]}")
     expect(page.locator("#rounds-body tr")).to_have_count(50)
-    expect(page.locator("#now-spent")).to_have_text("3.00")
+    expect(page.locator("#now-spent")).to_have_text("4.80")
+    expect(page.locator("#now-held")).to_contain_text("1.80 of it is held back")
     buyer.press("Stop early")
     expect(page.get_by_text("It ends after the round under way.")).to_be_visible()
     assert Path(market.settings.job_folder(market.jobs[JobState.RUNNING]) / "stop").exists()

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from looking import Person
 from playwright.sync_api import Browser, Page, expect
-from running_hub import RunningHub
 
 from browsing import NEEDS_CHROMIUM
 from databazaar.client.receipts import verify
 from databazaar.service import journal
 from databazaar.service.journal.receipts import HubKey
 from desk_market import table
+from looking import Person
+from running_hub import RunningHub
 
 pytestmark = NEEDS_CHROMIUM
 PASSWORD = "four words are enough"

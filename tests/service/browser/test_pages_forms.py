@@ -43,6 +43,8 @@ MISTAKES = [
     ("buyer", "/jobs", {"name": "Job", "budget": "4", "holdout_id": "gone"}, "holdout", "choose it again"),
     ("buyer", "/jobs/from-file", {}, "market", "choose a market.toml"),
     ("north", "/offers", {"name": "N", "slug": "two", "price": "12.345"}, "price", "is not an amount"),
+    ("north", "/offers", {"name": "N", "slug": "two", "price": "1,5"}, "price", "is not an amount"),
+    ("north", "/offers", {"name": "N", "slug": "two", "price": "1", "most_accesses": "1,5"}, "most_accesses", "whole"),
     ("north", "/offers", {"name": "N", "slug": "two", "price": "1"}, "file", "choose a CSV"),
 ]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from page_market import PageMarket
-from visitor import Visitor
-
 from databazaar.service import cash, journal
 from databazaar.service.database.tables import Job
 from databazaar.service.hub.settling import UNSOUND
 from databazaar.service.states import JobState
+from page_market import PageMarket
+from visitor import Visitor
 
 
 def test_the_operator_invites_suspends_and_lets_in_again(visit: Callable[..., Visitor]) -> None:

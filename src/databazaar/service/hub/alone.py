@@ -26,7 +26,7 @@ KEY = 0x6261_7A61_6172
 """The number under which PostgreSQL keeps a hub's hold on its database."""
 PATIENCE = 10.0
 """Seconds until PostgreSQL has surely noticed that a hub was killed."""
-TAKEN = "another hub works {where}: stop that one first, or serve pages beside it without supervising jobs"
+TAKEN = "another hub works {where}: stop that one first, or serve pages beside it with --runners 0"
 
 
 class TakenError(BazaarError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 
@@ -14,12 +15,16 @@ from databazaar.service.hub.runner import OUR_FAULT, become_a_child
 from databazaar.service.hub.settling import UnsoundError, outcome_of, settle
 from databazaar.service.settings import Settings
 
+BEHIND = 5
+"""How nice a settler is: rounds that are being played go before."""
+
 
 def run(settings: Settings, job_id: str) -> None:
     """Ends the process with 0 once the job is settled, and else with what makes the hub try it again."""
     folder = settings.job_folder(job_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     become_a_child(folder)
+    os.nice(BEHIND)
     with alone(folder / LOCK):  # a runner may still be dying
         sys.exit(attempt(settings, job_id))
 

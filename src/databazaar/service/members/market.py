@@ -31,7 +31,9 @@ def create_market(session: Session, name: str, currency: str, decimals: int = 2)
 def market(session: Session) -> Market:
     found = session.get(Market, 1)
     if found is None:
-        raise MissingError("there is no market in this database yet: make it with `bazaar serve operator`")
+        raise MissingError(
+            "there is no market in this database yet: make it with `bazaar serve operator EMAIL --market NAME`"
+        )
     return found
 
 

@@ -196,7 +196,9 @@ class Notaries:
             self._end(job)
             raise ConflictError("the job was stopped: the hub has settled it")
         if job.state not in PLAYED:
-            raise ConflictError(f"the job is {job.state}: an arbiter plays a job that is funded")
+            raise ConflictError(
+                f"the job is {job.state}: an arbiter plays one that is funded and not over, so fund it first"
+            )
         return job
 
     def _about(self, job: Job) -> dict[str, Any]:

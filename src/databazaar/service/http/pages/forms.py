@@ -16,7 +16,7 @@ from databazaar.service.database.tables import File
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 
 LONGEST = 10_000
-_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?", re.ASCII)
+_GROUPED = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?")
 
 
 class Form:
@@ -72,11 +72,11 @@ class Form:
 
     def amount(self, name: str, currency: Currency) -> int | None:
         """Minor units of what a person writes; None where nothing was written or it is no amount."""
-        value = self.text(name).strip()
+        value = self.text(name).strip().replace(" ", "")
         if not value:
             return None
         try:
-            return currency.parse(_ungrouped(value) if currency.decimals < len("000") else value, "this")
+            return currency.parse(ungrouped(value), "the amount")
         except BazaarError as error:
             self.blame(name, str(error))
             return None
@@ -90,7 +90,7 @@ class Form:
         return value or 0
 
     def count(self, name: str, least: int = 1) -> int | None:
-        value = _ungrouped(self.text(name).strip())
+        value = ungrouped(self.text(name).strip())
         if not value:
             return None
         if not (value.isascii() and value.isdigit()) or len(value) > 12 or int(value) < least:
@@ -127,13 +127,14 @@ class Form:
                 self.fault = _sentence(sentence)
 
 
-def _ungrouped(written: str) -> str:
-    """Without the signs between thousands. A comma elsewhere may be meant as a point, which is for the writer to say.
+def ungrouped(written: str) -> str:
+    """Without the commas between thousands, as the pages write them. Any other comma stays, and is refused: who writes
+    1,5 means no fifteen.
 
-    >>> _ungrouped("1,000,000.50"), _ungrouped("10 000"), _ungrouped("1,50")
-    ('1000000.50', '10000', '1,50')
+    >>> ungrouped("12,500.50"), ungrouped("1,5"), ungrouped("1,50,000")
+    ('12500.50', '1,5', '1,50,000')
     """
-    return written.replace(",", "").replace(" ", "") if _GROUPED.fullmatch(written) else written
+    return written.replace(",", "") if _GROUPED.fullmatch(written) else written
 
 
 def _sentence(text: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from databazaar.reports.wording import count
+from databazaar.runs.folder import RunFolder
+from databazaar.runs.worth import Worth
 from databazaar.service import cash, contracts, jobs, journal
 from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.pages.forms import Form
@@ -53,6 +56,7 @@ def given_to_page(visit: Visit, session: Session, job: Job, form: Form) -> dict[
         "events": events,
         "rounds": rounds,
         "asked": asked,
+        "best": max((one for one in rounds if one["utility"] is not None), key=itemgetter("utility"), default=None),
         "held": rounds[-1]["asked"] - rounds[-1]["spent"] if rounds and state not in OVER else 0,
         "most_asked": max(asked.values(), default=1),
         "events_path": f"/v1/jobs/{job.id}/live",
@@ -84,7 +88,7 @@ def _of_state(
     if state == JobState.AGREED:
         return _quoted(visit, session, job, made)
     if state in OVER:
-        return {"downloads": _downloads(visit, job)}
+        return {"downloads": _downloads(visit, job), "worth": _worth(visit, job)}
     return {}
 
 
@@ -142,6 +146,12 @@ def wait_in_words(seconds: float | None) -> str:
     if seconds < 3600:
         return f"about {count(round(seconds / 60), 'minute')}"
     return f"about {count(round(seconds / 3600), 'hour')}"
+
+
+def _worth(visit: Visit, job: Job) -> Worth | None:
+    """What the purchase was worth. It is not judged where a job was stopped, nor here where an arbiter is elsewhere."""
+    folder = visit.settings.run_folder(job.id)
+    return RunFolder(folder).worth() if job.run_head is not None and (folder / "run.json").is_file() else None
 
 
 def _downloads(visit: Visit, job: Job) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 const byId = (id) => document.getElementById(id);
 const rounds = [], utilities = [], spends = [], committed = [], asked = new Map();
 const MOST_ROWS = 50;
+let best;
 const over = "over" in live.dataset;
 
 function curve(place, written, ...lines) {
@@ -40,15 +41,16 @@ function bars() {
 function tell(last) {
   if (over) return;
   byId("now-round").textContent = last.round.toLocaleString("en");
-  byId("now-spent").textContent = money(last.spent);
+  byId("now-spent").textContent = money(last.asked);
   const held = last.asked - last.spent;
-  byId("now-held").textContent = held > 0 ? `${money(held)} more held back, ` : "";
+  byId("now-held").textContent = held > 0 ? `; ${money(held)} of it is held back` : "";
   byId("now-utility").textContent = figure(last.utility);
+  if (best) byId("now-best").textContent = `the best: ${figure(best.utility)} after round ${best.round.toLocaleString("en")}`;
 }
 
 function row(round) {
   const line = document.createElement("tr");
-  const cells = [round.round, figure(round.utility), money(round.spent), (round.drawn ?? round.paid).length, round.flagged?.length ?? 0];
+  const cells = [round.round, figure(round.utility), money(round.asked), (round.drawn ?? round.paid).length, round.flagged?.length ?? 0];
   cells.forEach((words, place) => {
     const cell = document.createElement(place ? "td" : "th");
     if (!place) { cell.scope = "row"; cell.className = "text"; }
@@ -65,6 +67,7 @@ function take(news) {
   if (!rounds.length) table.replaceChildren();
   for (const one of fresh) {
     rounds.push(one.round); utilities.push(one.utility); spends.push(one.spent); committed.push(one.asked);
+    if (Number.isFinite(one.utility) && !(best && best.utility >= one.utility)) best = one;
     for (const offer of one.drawn ?? one.paid) asked.set(offer, (asked.get(offer) ?? 0) + 1);
   }
   for (const one of fresh.slice(-MOST_ROWS)) table.prepend(row(one));

@@ -1,0 +1,76 @@
+"""`bazaar receipts`: what a hub has signed for a provider, checked without the hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from databazaar.cli.examples import example
+from databazaar.cli.screen import say
+from databazaar.errors import LedgerError, UncheckableError
+from databazaar.files import read_plain
+
+app = typer.Typer(
+    help="Receipts of a hub: what it has signed for a provider about its pay.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def receipts() -> None:
+    """Receipts of a hub: what it has signed for a provider about its pay."""
+
+
+@app.command(
+    epilog=example(
+        "bazaar receipts check receipt-3f0c.json --key hub-key.json",
+        "bazaar receipts check receipt-*.json --key hub-key.json --journal journal.jsonl",
+    )
+)
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Receipts, as downloaded under Earnings.", show_default=False)],
+    key: Annotated[
+        Path, typer.Option(help="The hub's public key, as you have kept it from /v1/key.", show_default=False)
+    ],
+    journal: Annotated[
+        Path | None, typer.Option(help="The journal's lines, exported from the hub now.", show_default=False)
+    ] = None,
+) -> None:
+    """Whether the hub has signed these receipts, and with --journal whether it has rewritten the books since. It asks
+    nobody. Exit code 1 where something is off."""
+    from databazaar.client.journal import read_journal
+    from databazaar.client.receipts import rewritten, verify
+
+    public = _read(key).get("key", "")
+    kept = []
+    for path in files:
+        receipt = _read(path)
+        try:
+            body = verify(receipt, public)
+        except LedgerError as fault:
+            raise LedgerError(f"{path}: {fault}") from None
+        say(
+            f"{path}: signed {body['at'][:19]}: {body['provider']} was paid {body['paid']} minor units for "
+            f"{body['accesses']} accesses to {body['offer']} in job {body['job']}"
+        )
+        kept.append(receipt)
+    if journal is None:
+        say(f"ok: {len(kept)} signed by this hub; with --journal it is checked that no books were rewritten since")
+        return
+    if found := rewritten(kept, read_journal(journal)):
+        raise LedgerError("; ".join(found))
+    say(f"ok: {len(kept)} signed by this hub, and {journal} is the journal that they were signed for")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_plain(path))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UncheckableError(f"{path} cannot be read as JSON: give the file as the hub has sent it")
+    return found
