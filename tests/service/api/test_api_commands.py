@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for home in ("file", "file/hub"):
         for command in (["--port", "0"], ["audit"]):
-            assert "give another folder with --home" in refused(*command, "--home", str(tmp_path / home))
+            assert "folder with --home" in refused(*command, "--home", str(tmp_path / home))
 
 
 def test_a_certificate_needs_an_address_with_https(home: str, tmp_path: Path) -> None:
