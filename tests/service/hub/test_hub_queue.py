@@ -16,7 +16,7 @@ from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Answered, Contract, Job, Token
 from databazaar.service.hub.alone import Alone, TakenError
-from databazaar.service.hub.queue import expected_wait, next_queued
+from databazaar.service.hub.queue import expected_wait, next_queued, who_makes_room
 from databazaar.service.hub.supervisor import Supervisor
 from databazaar.service.hub.sweeper import Sweeper, sweep
 from databazaar.service.settings import Settings
@@ -64,6 +64,20 @@ def test_the_one_who_runs_less_is_next_also_for_a_hub_that_was_started_anew(desk
     queue(desk, "buyer", "waits")
     queue(desk, "rival", "is next")
     assert begun(desk, 2) == ["is next", "waits"]
+
+
+def test_who_has_had_a_turn_makes_room_for_one_who_runs_less(desk: DeskMarket) -> None:
+    queue(desk, "buyer", "long 1", "long 2", state="running")
+    with desk.database.read() as session:
+        ids = dict(session.execute(select(Job.name, Job.id)).all())
+        had = [ids["long 2"], ids["long 1"]]
+        assert who_makes_room(session, had) is None  # nobody waits
+    queue(desk, "buyer", "own")
+    with desk.database.read() as session:
+        assert who_makes_room(session, had) is None  # the one who waits runs as many
+    queue(desk, "rival", "waits")
+    with desk.database.read() as session:
+        assert who_makes_room(session, had) == ids["long 2"] and who_makes_room(session, []) is None
 
 
 def test_what_is_not_due_or_not_hosted_is_not_started(desk: DeskMarket) -> None:

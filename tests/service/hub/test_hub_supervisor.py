@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,26 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
     with market.database.read() as session:
         told = [event.detail for event in jobs.events_of(session, market.desk["buyer"], left.id)]
     assert "its runner was lost" in told
+
+
+def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
+    sqlite_database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    """One runner, and at first a turn that is over as soon as a round is."""
+    market = hub_market(sqlite_database, settings, ())
+    market.add("long", {**SPEC, "market": {"budget": "20.00", "per_round": 2, "seed": 6}})
+    alone = run_alone(market, "long", tmp_path / "long")
+    market.add("network", buyer="rival")
+    market.settings = replace(market.settings, runners=1, turn=0.0)
+    hub = Supervisor(market.settings, market.database)
+    hub.start()
+    market.wait(lambda: market.job("long").reason.startswith("it has had its turn"))
+    hub.settings = replace(market.settings, turn=600.0)
+    market.wait(market.over)
+    hub.stop()
+    assert market.job("network").state == "settled"
+    assert market.job("long").attempts == 0 and outcome_of_run(market.run("long")) == alone
+    assert wrong_with_books(market) is None
 
 
 def test_a_job_whose_files_are_gone_is_given_up(

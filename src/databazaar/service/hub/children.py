@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -36,11 +37,12 @@ Work = Callable[[Settings, str], None]
 
 @dataclass(frozen=True)
 class Child:
-    """A process that works for a job. `rounds` had been played when it was started."""
+    """A process that works for a job. `rounds` had been played when it was started, at `since` on the clock."""
 
     job_id: str
     process: BaseProcess
     rounds: int = 0
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def code(self) -> int:
@@ -90,15 +92,19 @@ class Children:
         child.process.close()
         del self._alive[child.job_id]
 
-    def kill(self) -> list[str]:
-        """Ends all of them at once, wherever they are: whatever they do can be done again. The jobs that they were
-        for."""
-        jobs = self.jobs
-        for child in list(self._alive.values()):
+    def older_than(self, seconds: float) -> list[Child]:
+        """Those that were started so long ago, the oldest first."""
+        return [child for child in self._alive.values() if time.monotonic() - child.since > seconds]
+
+    def kill(self, *jobs: str) -> list[str]:
+        """Ends those of these jobs, or all, at once and wherever they are: whatever they do can be done again. The jobs
+        that they were for."""
+        ended = list(jobs) or self.jobs
+        for child in [self._alive[job_id] for job_id in ended]:
             child.process.kill()
             child.process.join()
             self.forget(child)
-        return jobs
+        return ended
 
 
 def wait_for(children: list[Children], bell: int, seconds: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from databazaar.service.database.tables import Job
 from databazaar.service.jobs import expected_wait
 from databazaar.service.states import JobState
 
-__all__ = ["expected_wait", "hosted", "is_due", "next_queued"]
+__all__ = ["expected_wait", "hosted", "is_due", "next_queued", "who_makes_room"]
 
 
 def hosted(state: JobState) -> ColumnElement[bool]:
@@ -43,3 +43,15 @@ def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
         if job is not None:
             return job
     return None
+
+
+def who_makes_room(session: Session, had_turn: Sequence[str]) -> str | None:
+    """Of the running jobs that have had their turn, the first whose consumer runs more of them than one who waits."""
+    owners = dict(session.execute(select(Job.id, Job.organisation_id).where(hosted(JobState.RUNNING))).all())
+    running = Counter(owners.values())
+    fewest = min(
+        (running[whose] for whose in session.scalars(select(Job.organisation_id).where(is_due()))), default=None
+    )
+    if fewest is None:
+        return None
+    return next((job_id for job_id in had_turn if running[owners.get(job_id, "")] > fewest), None)

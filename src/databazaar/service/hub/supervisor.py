@@ -21,13 +21,14 @@ from sqlalchemy.orm import Session
 
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
+from databazaar.runs.names import SUMMARY
 from databazaar.service.database.columns import new_id, now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.hub import progress, runner, settler
 from databazaar.service.hub.alone import Alone, TakenError
 from databazaar.service.hub.children import Child, Children, wait_for
-from databazaar.service.hub.queue import hosted, is_due, next_queued
+from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_room
 from databazaar.service.hub.sweeper import Sweeper
 from databazaar.service.jobs import write_market
 from databazaar.service.jobs.stopping import STOP
@@ -132,6 +133,8 @@ class Supervisor:
         running, settling, waiting = self._look()
         self._look_after(running)
         self._settle(settling)
+        if waiting and len(self._runners) >= self.settings.runners:
+            self._make_room()
         while waiting and len(self._runners) < self.settings.runners:
             waiting = self._begin_next()
 
@@ -169,6 +172,22 @@ class Supervisor:
                 if job.state == JobState.RUNNING:
                     job.lease_owner = job.lease_until = None
                     enter(session, job, JobState.SETTLING if job.stop_requested else JobState.QUEUED, why)
+
+    def _make_room(self) -> None:
+        """Where a consumer waits and another has had its turn, the job of that one goes on later, from where its ledger
+        stands. Each turn brings a round at the least, and a run that has ended is not taken away."""
+        had_turn = [
+            child.job_id
+            for child in self._runners.older_than(self.settings.turn)
+            if progress.played(self.settings, child.job_id) > child.rounds
+            and not (self.settings.run_folder(child.job_id) / SUMMARY).exists()
+        ]
+        if not had_turn:
+            return
+        with self.database.read() as session:
+            job_id = who_makes_room(session, had_turn)
+        if job_id is not None:
+            self._put_back(self._runners.kill(job_id), "it has had its turn, others wait, and it goes on after them")
 
     def _begin_next(self) -> bool:
         """Starts the job whose turn it is; False where none waits."""
