@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def write_report(folder: RunFolder, out: Path | None = None) -> Path:
+def write_report(folder: RunFolder, out: Path | None = None, *, others_tables: bool = True) -> Path:
     """The HTML report, the figures as PNG, and the statement as CSV and JSON; of an unfinished run, so far. With `out`,
-    the page alone is written there, and nothing into the run's folder.
+    the page alone is written there, and nothing into the run's folder. Without `others_tables` the page says nothing of
+    what providers' tables are like: they may not be the reader's to know.
 
     Where the audit fails the page says so, and the statement that is there is left alone.
     """
     report, found = folder.report_and_audit()
     drawn = draw_all(report)
-    page = page_of(folder, report, found, folder.title, drawn)
+    page = page_of(folder, report, found, folder.title, drawn, others_tables)
     if out is not None:
         write_whole(out, page.encode())
     else:
@@ -50,8 +51,15 @@ def statements_of(report: Report) -> dict[str, str]:
 
 
 def page_of(
-    folder: RunFolder, report: Report, found: Audit, title: str, drawn: Mapping[str, Figure] | None = None
+    folder: RunFolder,
+    report: Report,
+    found: Audit,
+    title: str,
+    drawn: Mapping[str, Figure] | None = None,
+    others_tables: bool = True,
 ) -> str:
     """The page of a run whose report and audit are these."""
-    view = AuditView(found.ok, found.entries, found.message)
-    return render(report, title=title, audit=view, profile=folder.profile(), drawn=drawn)
+    view, profile = AuditView(found.ok, found.entries, found.message), folder.profile()
+    if profile is not None and not others_tables:
+        profile = profile.model_copy(update={"providers": ()})
+    return render(report, title=title, audit=view, profile=profile, drawn=drawn)

@@ -7,18 +7,18 @@ import hashlib
 import os
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from databazaar.errors import BazaarError
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import File
 from databazaar.service.errors import DeniedError, InvalidError, MissingError
+from databazaar.service.outlines import Outline, columns_of, outline, remember
 from databazaar.service.settings import Settings
 
+__all__ = ["Outline", "columns_of", "keep", "outline", "outline_of", "own_file", "path_of", "shown_name", "suffix_of"]
 PIECE = 2**20
 STALE = 24 * 3600.0
 """Seconds after which an upload that nobody finished is removed."""
@@ -27,14 +27,6 @@ LONGEST_NAME = 200
 
 class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What is shown of a table: how many rows, and each column's name and kind. Never a value."""
-
-    rows: int
-    columns: list[dict[str, Any]]
 
 
 def keep(session: Session, caller: Caller, settings: Settings, name: str, stream: Readable) -> File:
@@ -47,12 +39,13 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         suffix = suffix_of(draft)
         table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
         draft = table
-        _readable(table, shown)
         kept = settings.file(digest, suffix)
-        kept.parent.mkdir(mode=0o700, exist_ok=True)
         if not kept.exists():
+            shape = outline(table, shown, caller.organisation_id)
+            kept.parent.mkdir(mode=0o700, exist_ok=True)
             table.rename(kept)
             _sync(kept.parent)
+            remember(kept, shape)
     finally:
         draft.unlink(missing_ok=True)
     file = File(organisation_id=caller.organisation_id, name=shown, digest=digest, suffix=suffix, size=size)
@@ -131,37 +124,9 @@ def path_of(settings: Settings, file: File) -> Path:
     return settings.file(file.digest, file.suffix)
 
 
-def columns_of(path: Path) -> list[dict[str, Any]]:
-    """The names and kinds of a table's columns."""
-    return outline(path).columns
-
-
-def outline(path: Path, name: str = "") -> Outline:
-    """What is shown of a table; what is none is refused as databazaar.data does it, under the `name` it came with."""
-    frame = _readable(path, name)
-    columns = [{"name": str(column), "kind": _kind(frame[column])} for column in frame.columns]
-    return Outline(len(frame), columns)
-
-
-def _readable(path: Path, name: str) -> Any:
-    from databazaar.data.tables import read_table
-
-    try:
-        return read_table(path)
-    except BazaarError as fault:
-        raise InvalidError(str(fault).replace(str(path), name or path.name)) from None
-
-
-def _kind(column: Any) -> str:
-    """number, date, category, text (too many different ones, or none of these) or empty."""
-    from databazaar.data.encoders import CategoricalColumn, DateColumn, NumericColumn
-    from databazaar.data.holdout import LeftOut, fit_column
-
-    try:
-        fitted = fit_column(column, categorical=False, wanted=False, day_first=None, where="")
-    except BazaarError:  # its sentence would show a value
-        return "text"
-    kinds = {NumericColumn: "number", DateColumn: "date", CategoricalColumn: "category"}
-    if isinstance(fitted, LeftOut):
-        return {"empty": "empty", "constant": "date", "identifier": "text"}[fitted.why]
-    return kinds.get(type(fitted), "text")
+def outline_of(settings: Settings, file: File) -> Outline:
+    """What is shown of a kept table, which is read once for all who ask."""
+    path = path_of(settings, file)
+    found = outline(path, file.name, file.organisation_id)
+    remember(path, found)
+    return found

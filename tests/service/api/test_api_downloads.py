@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from databazaar.service.http.api import downloads
 from databazaar.service.http.app import create_app
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.states import JobState
@@ -75,6 +76,17 @@ def test_before_the_end_and_without_a_run_there_is_nothing(market: WebMarket, jo
     market.settings.run_folder(job).mkdir(parents=True)
     assert "no model" in market.ask("buyer", "GET", f"/v1/jobs/{job}/model").json()["error"]
     assert "could not be made" in market.ask("buyer", "GET", f"/v1/jobs/{job}/report.html").json()["error"]
+
+
+def test_nobody_waits_for_anothers_report(market: WebMarket, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run_folder(market, job)
+    with downloads._drawing:
+        assert status(market, "buyer", job, "report.html") == 200
+        (folder / "report.html").unlink()
+        assert status(market, "buyer", job, "report.html") == 429
+    monkeypatch.setattr(downloads, "PATIENCE", 0.0)
+    assert "too long" in market.ask("buyer", "GET", f"/v1/jobs/{job}/report.html").json()["error"]
+    assert not downloads._drawing.locked()
 
 
 def test_an_own_arbiters_run_is_with_it(market: WebMarket) -> None:

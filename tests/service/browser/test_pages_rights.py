@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Callable
@@ -95,7 +96,8 @@ def test_what_is_not_there_and_what_goes_wrong(market: PageMarket, visit: Callab
 
 
 def test_a_cookie_that_is_no_notice_is_none(visit: Callable[..., Visitor]) -> None:
-    for kept in ("%", "bm90aGluZw==", "eyJ0ZXh0IjogMX0=", "eyJ0ZXh0IjoiYSIsImtpbmQiOiJiIiwic2VjcmV0IjoiYyJ9"):
+    deep = base64.b64encode(b"[" * 3000).decode()
+    for kept in ("%", "bm90aGluZw==", "eyJ0ZXh0IjogMX0=", "eyJ0ZXh0IjoiYSIsImtpbmQiOiJiIiwic2VjcmV0IjoiYyJ9", deep):
         stranger = visit()
         stranger.client.cookies.set("notice", kept)
         answer = stranger.get("/sign-in")

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import stat
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.service import files
-from databazaar.service.errors import InvalidError
+from databazaar.service import files, outlines
+from databazaar.service.errors import InvalidError, TooManyError
 from desk_market import DeskMarket, table
 
 
@@ -124,3 +125,51 @@ def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
 def test_names_are_shown_safely(name: str) -> None:
     shown = files.shown_name(name)
     assert shown and shown.isprintable() and len(shown) <= 200 and "/" not in shown and "\\" not in shown
+
+
+def test_a_table_is_read_once_for_all_who_ask(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlines, "_known", outlines._known.__class__())
+    monkeypatch.setattr(outlines, "REMEMBERED", 1)
+    with small.database.begin() as session:
+        kept = [files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(table(n))) for n in (1, 2)]
+    last = files.path_of(small.settings, kept[1])
+    assert list(outlines._known) == [last]
+    last.write_bytes(b"")
+    assert len(files.outline_of(small.settings, kept[1]).columns) == 4
+    assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in outlines._known
+
+
+def test_only_a_few_tables_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlines, "PATIENCE", 0.0)
+    path, held, go = tmp_path / "t.csv", threading.Semaphore(0), threading.Event()
+    path.write_bytes(table(1))
+
+    def slow(path: Path, name: str) -> pd.DataFrame:
+        held.release()
+        go.wait()
+        return pd.DataFrame({"a": [1]})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outlines, "_readable", slow)
+        threads = [threading.Thread(target=files.outline, args=(path, "", whose)) for whose in ("a", "a", "b")]
+        for thread in threads:
+            thread.start()
+            held.acquire()
+    for whose, words in {
+        "a": "2 tables of yours are being read",
+        "b": "as many tables at once",
+        "c": "as many",
+    }.items():
+        with pytest.raises(TooManyError, match=words):
+            files.outline(path, "", whose)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert files.outline(path, "", "a").rows == 60 and not outlines._reading
+
+
+def test_a_table_has_no_more_columns_than_an_offer_may_have(small: DeskMarket) -> None:
+    names = ",".join(f"c{number}" for number in range(10_001))
+    content = f"{names}\n{'1,' * 10_000}1\n".encode()
+    with pytest.raises(InvalidError, match=r"t\.csv has 10,001 columns"), small.database.begin() as session:
+        files.keep(session, small["north"], small.settings, "t.csv", io.BytesIO(content))

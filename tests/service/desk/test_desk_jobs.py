@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from databazaar.service import contracts, jobs, journal, members, offers
+from databazaar.service import cash, contracts, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
@@ -191,6 +191,20 @@ def test_funding_locks_all_of_it_and_fixes_the_fee(market: DeskMarket) -> None:
         assert journal.audit(session).ok
 
 
+def test_cash_that_was_asked_back_funds_nothing(market: DeskMarket) -> None:
+    by_hand = replace(market.settings, cash="manual")
+    with market.database.begin() as session:
+        job = agreed(market, session)
+        market.pay_in(session, "buyer", 50)
+        asked = cash.request_withdrawal(session, market["buyer"], by_hand, 11)
+        with pytest.raises(ConflictError, match=r"0\.39 EUR are there: deposit 0\.01 EUR more"):
+            jobs.fund(session, market["buyer"], job.id)
+        market.pay_in(session, "buyer", 1)
+        jobs.fund(session, market["buyer"], job.id)
+        assert cash.confirm(session, market["hub"], asked.id).state == "done"
+        assert journal.balance(session, "cash:buyer") == 0
+
+
 def test_money_is_locked_once_whoever_funds_at_once(market: DeskMarket) -> None:
     with market.database.begin() as session:
         market.pay_in(session, "buyer", 60)
@@ -230,7 +244,7 @@ def test_stopping(small: DeskMarket) -> None:
         jobs.enter(session, running, JobState.RUNNING)
         for job in (queued, own, running, running):
             jobs.stop(session, buyer, hub, job.id)
-        assert (queued.state, own.state, running.state) == ("settling", "settling", "running")
+        assert (queued.state, own.state, running.state) == ("settling", "funded", "running")
         assert all(job.stop_requested for job in (queued, own, running))
         assert [event.detail for event in jobs.events_of(session, buyer, running.id, 5)][1:] == [
             "the consumer asked to stop"

@@ -17,13 +17,14 @@ from databazaar.service import jobs, journal, members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Receipt
 from databazaar.service.errors import ConflictError, DeniedError
-from databazaar.service.hub import settler
+from databazaar.service.hub import runner, settler
 from databazaar.service.hub.settling import UNSOUND, UnsoundError, outcome_of, refund_unsound, settle
 from databazaar.service.journal.receipts import HubKey, verify
 from databazaar.service.lives import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
-from hub_market import HubMarket, hub_market, wrong_with_books
+from desk_market import table
+from hub_market import SPECS, HubMarket, hub_market, wrong_with_books
 
 
 class _EnoughError(Exception):
@@ -170,3 +171,20 @@ def test_a_run_of_the_consumers_own_arbiter_needs_no_model(market: HubMarket) ->
     shutil.rmtree(run / "model")
     found = outcome_of(run, own=True)
     assert found.audit is not None and found.audit.closed and found.by_itself and sum(found.pay.values()) > 0
+
+
+def test_a_report_shows_nothing_of_providers_tables(sqlite_database: Database, settings: Settings) -> None:
+    """Against a hold-out without ships the profile names them, and says how many of its rows a provider has."""
+    market = hub_market(sqlite_database, settings, ())
+    short = {**SPECS["plain"], "market": {"budget": "0.20", "per_round": 2, "seed": 3}}
+    job_id = market.add("plain", short, content=table(0, rows=80).replace(b"ship", b"van"))
+    with market.database.begin() as session:
+        jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+    assert runner.attempt(market.settings, job_id) == 0
+    page, by_runner = market.run("plain") / "report.html", (market.run("plain") / "report.html").read_text()
+    page.unlink()
+    to_settling(market)
+    assert settler.attempt(market.settings, job_id) == 0
+    assert "ship" in (market.run("plain") / "profile.json").read_text()
+    for shown in (by_runner, page.read_text()):
+        assert "north-sales" in shown and "ship" not in shown and "hold-out rows are in this table" not in shown

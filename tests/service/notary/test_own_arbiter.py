@@ -267,6 +267,35 @@ def test_who_stops_pays_for_what_was_passed_on(own: OwnMarket, tmp_path: Path) -
         assert notary.standing()["closed"] and notary.standing()["head"] == own.found(job).run_head
 
 
+def test_nothing_is_passed_on_unpaid_while_a_job_is_stopped(
+    own: OwnMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that were let in just before the stop: an answer that is passed on is paid, and then there is none."""
+    buyer, notaries, late = own.market["buyer"], own.notaries, own.job(name="Opened late")
+    job = own.job(name="Stopped at once")
+    let_in = {name: own.found(name) for name in (job, late)}
+    with own.playing(job, tmp_path) as playing, pytest.raises(_EnoughError):
+        _stop_before_asking(playing)
+    entries, engine = list(playing.folder.entries()), playing.arbiter.engine
+    assert isinstance(engine, HubEngine)
+    names = [entry.provider or "" for entry in entries if entry.kind == "reserve"]
+    with own.market.database.begin() as session:
+        for name in (job, late):
+            jobs.locked_job(session, name).state = "funded"  # whoever opened it has not said so yet
+        for name in (job, late):
+            jobs.stop(session, buyer, own.market.settings, name)
+    monkeypatch.setattr(notaries, "_going", lambda _, name: let_in[name])
+    asked(own, job, engine, names[:1])
+    assert {job, late} <= set(notaries.close_due())
+    assert own.found(job).state == own.found(late).state == JobState.SETTLING
+    with pytest.raises(HubError, match="the hub has settled it"):
+        asked(own, job, engine, names)
+    with pytest.raises(ConflictError, match="the hub has settled it"):
+        notaries.take(buyer, late, entries)
+    assert settle(own.market.database, own.market.settings, job) == JobState.SETTLED and own.found(job).paid
+    assert settle(own.market.database, own.market.settings, late) == JobState.REFUNDED
+
+
 def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     own: OwnMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

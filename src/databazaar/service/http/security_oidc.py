@@ -47,7 +47,7 @@ class Attempt:
     def read(cls, kept: str) -> Attempt:
         try:
             return cls(**json.loads(kept))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise UnknownCallerError(AGAIN) from None
 
 

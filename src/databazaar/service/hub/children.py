@@ -26,6 +26,7 @@ LOADED = [
     "pyarrow.parquet",
     "safetensors.numpy",
     "sqlalchemy.dialects.sqlite",
+    "databazaar.service.hub.frozen",
 ]
 """What the server imports before it forks, torch among it. It computes nothing, so that it has no threads to lose."""
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
 from databazaar.service.hub.folders import FAILURE, LOCK, LOG
+from databazaar.service.hub.page import write_page
 from databazaar.service.hub.telling import Teller
 from databazaar.service.jobs.folder import MARKET
 from databazaar.service.jobs.stopping import STOP
@@ -106,7 +107,6 @@ def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
     from databazaar.config.check import market_profile
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.playing import begun, is_over, resumed
-    from databazaar.reports.written import write_report
     from databazaar.runs.folder import RunFolder
 
     if (job_folder / STOP).exists():
@@ -126,7 +126,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
                 closing(_teller_of(job_folder, folder, begun=terms is not None)) as teller,
             ):
                 _finish(playing, teller, job_folder / STOP)
-    write_report(RunFolder(run_folder))
+    write_page(run_folder)
 
 
 def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 
 from databazaar.files import alone
-from databazaar.runs.folder import RunFolder
 from databazaar.runs.names import PAGE
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.folders import LOCK
+from databazaar.service.hub.page import write_page
 from databazaar.service.hub.runner import OUR_FAULT, become_a_child
 from databazaar.service.hub.settling import UnsoundError, outcome_of, settle
 from databazaar.service.settings import Settings
+
+BEHIND = 5
+"""How nice a settler is: rounds that are being played go before."""
 
 
 def run(settings: Settings, job_id: str) -> None:
@@ -20,6 +24,7 @@ def run(settings: Settings, job_id: str) -> None:
     folder = settings.job_folder(job_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     become_a_child(folder)
+    os.nice(BEHIND)
     with alone(folder / LOCK):  # a runner may still be dying
         sys.exit(attempt(settings, job_id))
 
@@ -43,11 +48,9 @@ def attempt(settings: Settings, job_id: str) -> int:
 
 def _report(settings: Settings, job_id: str) -> None:
     """The page of a run that no runner has finished. Money does not wait for it where it cannot be made."""
-    from databazaar.reports.written import write_report
-
     run_folder = settings.run_folder(job_id)
     try:
         if not (run_folder / PAGE).exists() and outcome_of(run_folder).audit is not None:
-            write_report(RunFolder(run_folder))
+            write_page(run_folder)
     except Exception:
         traceback.print_exc()

@@ -19,15 +19,17 @@ STOP = "stop"
 
 def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
     """Ends a job early; what is not spent comes back. One that runs ends after the round under way, and one that does
-    not is settled at once. To ask twice does nothing more."""
+    not is settled at once. That of an own arbiter the notary ends, who knows whether an answer is being passed on. To
+    ask twice does nothing more."""
     job = held_job(session, caller, job_id)
     if job.state not in (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING):
         raise ConflictError(f"the job is {job.state}: only one that is funded and not over can be stopped")
-    if job.state == JobState.RUNNING:
+    if job.state == JobState.RUNNING or job.mode == "own":
         if not job.stop_requested:
             job.stop_requested = True
             noted(session, job, "the consumer asked to stop")
-        write_whole(settings.job_folder(job.id) / STOP, b"", mode=0o600)
+        if job.mode == "hosted":
+            write_whole(settings.job_folder(job.id) / STOP, b"", mode=0o600)
         return job
     job.stop_requested = True
     enter(session, job, JobState.SETTLING, "the consumer asked to stop")

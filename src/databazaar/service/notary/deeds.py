@@ -63,6 +63,7 @@ class Notaries:
     ) -> None:
         self._settings, self._database, self._clock = settings, database, clock
         self._held = HeldRuns(most)
+        self._ended: set[str] = set()
         self._stopping = threading.Event()
         self._sweeper: threading.Thread | None = None
         self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
@@ -90,6 +91,7 @@ class Notaries:
         """Takes the entries that the arbiter's ledger has written; they are kept for good before this returns."""
         job = self._going(caller, job_id)
         with self._run(job, begin=True) as run:
+            self._refuse_ended(job)
             if not run.entries:
                 _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
             run.take(entries)
@@ -106,6 +108,7 @@ class Notaries:
             answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
+            self._refuse_ended(job)
             known = run.handed.answers if run.handed.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
             no_update = _why_not(run, names, question)
@@ -150,7 +153,13 @@ class Notaries:
         places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
         return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
 
+    def _refuse_ended(self, job: Job) -> None:
+        """For whoever has waited for the run while it ended, or has opened it just then: nothing more is passed on."""
+        if job.id in self._ended:
+            raise ConflictError("the job was stopped: the hub has settled it")
+
     def _end(self, job: Job) -> bool:
+        self._ended.add(job.id)  # before the look for its folder, which others make before they look here
         if self._settings.run_folder(job.id).exists():
             with self._run(job) as run:
                 run.close()

@@ -20,12 +20,15 @@ from databazaar.files import open_plain, read_plain
 from databazaar.runs.model_folder import CARD, README, SCHEMA, WEIGHTS
 from databazaar.service import jobs
 from databazaar.service.database.tables import Job
-from databazaar.service.errors import ConflictError, MissingError
+from databazaar.service.errors import ConflictError, MissingError, TooManyError
 from databazaar.service.http.api.calls import Asking, Call
+from databazaar.service.hub import page
 from databazaar.service.states import OVER, JobState
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 PIECE, IN_MEMORY, LARGEST_PAGE = 2**18, 2**22, 2**28
+PATIENCE = 600.0
+"""Seconds in which a report is drawn."""
 LONG_AGO = (2000, 1, 1, 0, 0, 0)
 """The same model gives the same bytes."""
 ALONE = (
@@ -98,9 +101,8 @@ def _written(
 ) -> Response:
     """A page of the run's folder. Its runner writes it; where that could not, it is written now."""
     folder = _run(call, _finished(call, job_id))
-    with _drawing:
-        if not (folder / name).is_file():
-            _write_pages(folder)
+    if not (folder / name).is_file():
+        _write_pages(folder)
     try:
         content = read_plain(folder / name, folder, LARGEST_PAGE)
     except FileNotFoundError:
@@ -110,9 +112,16 @@ def _written(
 
 
 def _write_pages(folder: Path) -> None:
-    """In a process of its own: figures take memory, and more than one thread may not draw."""
-    command = [sys.executable, "-m", "databazaar", "report", str(folder)]
-    subprocess.run(command, check=False, capture_output=True, timeout=600)  # noqa: S603
+    """In a process of its own, and one at a time: figures take memory. Nobody waits for another's."""
+    if not _drawing.acquire(blocking=False):
+        raise TooManyError("the hub is drawing another report: try again in a minute")
+    command = [sys.executable, "-m", page.__name__, str(folder)]
+    try:
+        subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise ConflictError("the report takes too long to draw: ask the operator for it") from None
+    finally:
+        _drawing.release()
 
 
 def _pack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:

@@ -65,5 +65,5 @@ def file_columns(file_id: str, call: Asking) -> FileColumns:
     call.caller.require("read")
     with call.read() as session:
         file = files.own_file(session, call.caller, file_id)
-    outline = files.outline(files.path_of(call.settings, file), file.name)
+    outline = files.outline_of(call.settings, file)
     return FileColumns(**FileShown.model_validate(file).model_dump(), rows=outline.rows, columns=outline.columns)

@@ -135,7 +135,7 @@ def _noticed(request: Request, settings: Settings) -> dict[str, str]:
     try:
         notice = json.loads(base64.urlsafe_b64decode(request.cookies.get(_cookie(settings), "")))
         words = {name: str(notice[name]) for name in ("text", "kind", "secret")}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return words if words["kind"] in ("good", "bad", "info") else {}
 
