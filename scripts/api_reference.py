@@ -34,7 +34,8 @@ needs in a shell.
 - **Live.** `/v1/jobs/{job_id}/live` is a stream of server-sent events: `rounds`, whose id is the last round's number,
   and `state`. `Last-Event-ID` goes on after that round. It ends when the job is over (afterwards: 204), and when the
   token holds no longer.
-- `/metrics` wants a token with the scope `operate`; `/healthz` answers anybody, with 503 where something is wrong.
+- `/metrics` wants a token of the operator's organisation, with the scope `read`; `/healthz` answers anybody, with 503
+  where something is wrong.
 """
 HIDDEN = {"Idempotency-Key", "after", "before", "limit"}
 """Parameters that the top of the page explains."""

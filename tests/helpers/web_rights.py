@@ -82,7 +82,7 @@ OWN_KEY = {("POST", "/v1/jobs/{job_id}/entries"), ("POST", "/v1/jobs/{job_id}/as
 ENTRY = [0, "open", None, None, None, None, {}, "0" * 64]
 OFFER = {"name": "Sales", "slug": "more", "policy": policy()}
 RIGHTS: dict[tuple[str, str], Row] = {
-    ("GET", "/metrics"): _of_operator(),
+    ("GET", "/metrics"): Row("hub", wrong="buyer"),
     ("GET", "/v1/me"): Row("buyer"),
     ("GET", "/v1/market"): Row("buyer"),
     ("POST", "/v1/market/fee"): _of_operator(body={"basis_points": 100}),

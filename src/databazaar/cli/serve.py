@@ -91,8 +91,8 @@ def serve(
         shown = (address or f"http://127.0.0.1:{listening.getsockname()[1]}").rstrip("/")
         tls = serving.tls(tls_cert, tls_key)
         serving.refuse_plain(shown, tls is not None, proxy)
-        if (oidc_issuer is None) != (oidc_client is None):
-            raise BazaarError("--oidc-issuer and --oidc-client go together: give both, or neither")
+        serving.refuse_unfit(cash, federation, proxy)
+        serving.refuse_issuer(oidc_issuer, oidc_client)
         settings = Settings(
             home=serving.demo_home(stack) if demo and home == Path("hub") else home.absolute(),
             database=_url(database),
@@ -244,7 +244,12 @@ def _opened(settings: Settings, check: bool = True) -> Iterator[Database]:
     from databazaar.service.database import upgrading
     from databazaar.service.database.connection import Database
 
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as reason:
+        raise BazaarError(
+            f"{settings.home} cannot be made ({reason.strerror}): give another folder with --home"
+        ) from None
     database = Database(settings.database_url)
     try:
         if check:

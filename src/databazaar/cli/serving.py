@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import ssl
 import tempfile
@@ -53,6 +54,33 @@ def refuse_plain(address: str, has_tls: bool, proxy: str | None) -> None:
         raise BazaarError("with --tls-cert the address begins with https://: give it with --address")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise BazaarError(f"{address} would show passwords to all on the way: use https://, or 127.0.0.1 alone")
+
+
+def refuse_unfit(cash: str, federation: Path | None, proxy: str | None) -> None:
+    """What would be noticed only when somebody pays, asks a site or signs in."""
+    from databazaar.service.cash import CASHIERS
+
+    CASHIERS.build({"kind": cash})
+    if federation is not None:
+        from databazaar.federation.onboarding import operator_folder
+
+        operator_folder(federation)
+    for one in (proxy or "127.0.0.1").split(","):
+        try:
+            ipaddress.ip_network(one.strip(), strict=False)
+        except ValueError:
+            raise BazaarError(
+                f"--proxy {proxy} must be an IP address or network such as 10.0.0.2: correct it"
+            ) from None
+
+
+def refuse_issuer(issuer: str | None, client: str | None) -> None:
+    """Whoever could change what the identity provider says could sign in as anybody."""
+    if (issuer is None) != (client is None):
+        raise BazaarError("--oidc-issuer and --oidc-client go together: give both, or neither")
+    parts = urlsplit(issuer or "https://none")
+    if not parts.hostname or (parts.scheme != "https" and parts.hostname not in LOOPBACK):
+        raise BazaarError(f"--oidc-issuer {issuer} must begin with https://: correct it")
 
 
 @contextmanager

@@ -38,6 +38,11 @@ class Caller:
         granted = allowed if scopes is None else scopes & allowed
         return cls(organisation.id, organisation.slug, *roles, granted, person_id, token_id)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may look at everybody's: the operator, with that right. A token that only reads sees its own."""
+        return self.operates and "operate" in self.scopes
+
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:
             raise DeniedError(f"this needs the right {scope!r}: use a token or an account that has it")

@@ -110,7 +110,7 @@ def records(session: Session, caller: Caller, *, state: str | None = None, most:
     """The caller's records, the newest first; the operator's are everybody's."""
     caller.require("read")
     found = select(CashRecord).order_by(CashRecord.created_at.desc(), CashRecord.id).limit(most)
-    if not caller.operates:
+    if not caller.sees_all:
         found = found.where(CashRecord.organisation_id == caller.organisation_id)
     if state is not None:
         found = found.where(CashRecord.state == state)

@@ -40,7 +40,7 @@ def queues(session: Session, caller: Caller) -> list[Queue]:
         .group_by(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state)
         .order_by(Offer.slug)
     )
-    if not (caller.operates and "operate" in caller.scopes):
+    if not caller.sees_all:
         rows = rows.where(Offer.organisation_id == caller.organisation_id)
     counts: dict[tuple[str, str, str], Counter[str]] = {}
     for offer_id, offer, provider, state, job_state, count in session.execute(rows):

@@ -66,6 +66,10 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(home: str) -> None
         (["--tls-cert", "cert.pem"], "go together"),
         (["--tls-cert", "no.pem", "--tls-key", "no.pem"], "no certificate and its key"),
         (["--oidc-issuer", "https://id.example"], "go together"),
+        (["--oidc-issuer", "http://id.example", "--oidc-client", "hub"], "must begin with https://"),
+        (["--proxy", "proxy.example"], "must be an IP address or network"),
+        (["--cash", "bitcoin"], "cashier kind 'bitcoin' is unknown"),
+        (["--federation", "nowhere"], "bazaar federation init"),
         (["--database", "mysql://x"], "no database for a hub"),
         (["--database", "postgresql://127.0.0.1:1/none"], "does not answer"),
         ([], "bazaar serve operator EMAIL --market NAME"),
@@ -74,6 +78,13 @@ def test_a_port_that_is_taken_is_said_before_anything_is_made(home: str) -> None
 )
 def test_what_cannot_be_served_is_one_sentence(home: str, args: list[str], sentence: str) -> None:
     assert sentence in refused("--home", home, "--port", "0", *args)
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for home in ("file", "file/hub"):
+        for command in (["--port", "0"], ["audit"]):
+            assert "folder with --home" in refused(*command, "--home", str(tmp_path / home))
 
 
 def test_a_certificate_needs_an_address_with_https(home: str, tmp_path: Path) -> None:

@@ -55,8 +55,9 @@ def test_a_market_toml_brings_its_files(market: WebMarket) -> None:
         assert refused.status_code == 422 and "send" in refused.json()["error"]
 
 
-def test_there_is_an_end_to_viewers(market: WebMarket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, "MOST_VIEWERS", 0)
+@pytest.mark.parametrize("bound", ["MOST_VIEWERS", "MOST_OF_ONE"])
+def test_there_is_an_end_to_viewers(market: WebMarket, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, bound, 0)
     assert market.ask("buyer", "GET", f"/v1/jobs/{market.ids['job']}/live").status_code == 429
 
 

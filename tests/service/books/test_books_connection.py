@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import IntegrityError, StatementError
 
 from databazaar.errors import BazaarError
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Organisation
+from databazaar.service.database.tables import Organisation, Webhook
 
 
 def test_an_address_that_is_none() -> None:
@@ -45,3 +45,10 @@ def test_what_raises_leaves_nothing(database: Database) -> None:
         raise RuntimeError
     with database.read() as session:
         assert session.get(Organisation, "o") is None
+
+
+def test_an_error_does_not_repeat_what_was_written(sqlite_database: Database) -> None:
+    lost = Webhook(organisation_id="nobody's", url="https://x.example", secret="sesame")
+    with pytest.raises(IntegrityError) as error, sqlite_database.begin() as session:
+        session.add(lost)
+    assert "webhooks" in str(error.value) and "sesame" not in str(error.value)

@@ -30,6 +30,7 @@ MISTAKES = [
     ("hub", "/operator/organisations", {**INVITED, "email": "none"}, "email", "e-mail"),
     ("hub", "/operator/organisations", {**INVITED, "roles": ""}, "roles", "consumes"),
     ("buyer", "/money/deposits", {"amount": "0"}, "amount", "above zero"),
+    ("buyer", "/money/deposits", {"amount": "1,50"}, "amount", "is not an amount"),
     ("buyer", "/money/payouts", {"source": "cash", "paid_out": "9999999"}, "paid_out", "can be paid out"),
     ("buyer", "/money/payouts", {"source": "earned", "paid_out": "1"}, "source", "choose one of cash"),
     ("buyer", "/jobs", {"name": "Job", "target": "late", "budget": "-4"}, "budget", "negative"),

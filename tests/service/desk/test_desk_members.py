@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import select, update
 
-from databazaar.service import members
+from databazaar.service import cash, journal, members
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
 from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, UnknownCallerError
@@ -241,6 +242,26 @@ def test_people_of_an_organisation(small: DeskMarket) -> None:
             session, small["hub"], email="cy@north.example", organisation_id=small["north"].organisation_id
         )
         assert other.organisation.slug == "north"
+
+
+def test_an_operators_token_makes_no_operators_and_reads_what_it_may(small: DeskMarket) -> None:
+    """Else whoever finds one would stay after it is revoked."""
+    with small.database.begin() as session:
+        hub, settings = small["hub"], replace(small.settings, cash="manual")
+        token, reading = (replace(hub, person_id=None, scopes=frozenset(to)) for to in (("operate", "read"), ("read",)))
+        second = members.make_operator(session, "Second", "second", "ann@second.example")
+        for person in (hub.person_id, second.person.id):
+            with pytest.raises(DeniedError, match="a person who has signed in"):
+                members.issue_link(session, token, person or "")
+        for organisation in (hub.organisation_id, second.organisation.id):
+            with pytest.raises(DeniedError, match="a person who has signed in"):
+                members.invite_person(session, token, email="eve@x.example", organisation_id=organisation)
+        members.issue_link(session, token, small["buyer"].person_id or "")
+        cash.request_deposit(session, small["buyer"], settings, 7)
+        small.pay_in(session, "buyer", 7)
+        assert [len(cash.records(session, one)) for one in (token, reading)] == [1, 0]
+        assert [len(journal.accounts_of(session, one)) for one in (token, reading)] == [2, 0]
+        assert ["cash:buyer" in "".join(journal.lines(session, one)) for one in (token, reading)] == [True, False]
 
 
 def test_signing_out_ends_the_session(small: DeskMarket) -> None:

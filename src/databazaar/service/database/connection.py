@@ -59,14 +59,16 @@ def _engine(url: str, pool: int) -> Engine:
         ) from None
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
+    # errors are logged, and must not repeat what was being written
+    shared: dict[str, Any] = {"pool_size": pool, "max_overflow": pool, "hide_parameters": True}
     if parsed.get_backend_name() == "sqlite":
-        engine = create_engine(parsed, pool_size=pool, max_overflow=pool, connect_args={"timeout": PATIENCE_MS / 1000})
+        engine = create_engine(parsed, connect_args={"timeout": PATIENCE_MS / 1000}, **shared)
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     if parsed.get_backend_name() != "postgresql":
         raise BazaarError(f"{parsed.drivername} is no database for a hub: give sqlite:///FILE or postgresql://…")
-    return create_engine(parsed, pool_size=pool, max_overflow=pool, pool_pre_ping=True)
+    return create_engine(parsed, pool_pre_ping=True, **shared)
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

@@ -39,14 +39,14 @@ async def live(job_id: str, call: Asking, since: Since = None) -> Response:
     """The job's rounds and states as they happen, as server-sent events."""
     await run_in_threadpool(_may_see, call, job_id)
     tailers = call.web.tailers
-    async with tailers.following(job_id) as tailed:
+    async with tailers.following(job_id, call.caller.organisation_id) as tailed:
         if since is not None and tailed.over and tailed.last <= since:
             return Response(status_code=204)
     return EventSourceResponse(_events(tailers, call, job_id, since or 0), ping=HEARTBEAT, send_timeout=SEND_PATIENCE)
 
 
 async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> AsyncIterator[dict[str, Any]]:
-    async with tailers.following(job_id) as tailed:
+    async with tailers.following(job_id, call.caller.organisation_id) as tailed:
         told, check_at = None, time.monotonic() + CHECK_EVERY
         while True:
             changed = tailed.changed

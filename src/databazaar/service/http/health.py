@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from databazaar.service.database.tables import Job, JournalHead, Outgoing
 from databazaar.service.database.upgrading import is_current
+from databazaar.service.errors import DeniedError
 from databazaar.service.http.api.calls import Asking
 from databazaar.service.http.context import InWeb, Web
 from databazaar.service.http.metrics import sample
@@ -47,8 +48,11 @@ def healthz(web: InWeb, response: Response) -> Health:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(call: Asking) -> str:
-    """Counts in the text format of Prometheus. For the operator: give Prometheus a token with the right `operate`."""
-    call.caller.require_operator()
+    """Counts in the text format of Prometheus. For the operator: give Prometheus a token of its organisation with
+    the right `read` alone."""
+    if not call.caller.operates:
+        raise DeniedError("only the market's operator may do this")
+    call.caller.require("read")
     return "\n".join([*call.web.counts.lines(), *_of_market(call.web)]) + "\n"
 
 

@@ -7,6 +7,7 @@ import bisect
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ from databazaar.service.settings import Settings
 from databazaar.service.states import OVER
 
 TICK, STATES_EVERY = 0.15, 0.6
-MOST_VIEWERS = 2000
+MOST_VIEWERS, MOST_OF_ONE = 2000, 500
+"""At once, and of one organisation: none takes all places."""
 TOLD = ("state", "reason", "stop_requested", "attempts", "budget", "paid", "fee", "refunded")
 """What viewers are told of the job's row when one of these changes."""
 
@@ -72,6 +74,7 @@ class Tailers:
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings, self.database = settings, database
         self._tailed: dict[str, Tailed] = {}
+        self._of_one: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
         self._states_at = 0.0
 
@@ -80,12 +83,13 @@ class Tailers:
         return sum(tailed.viewers for tailed in self._tailed.values())
 
     @asynccontextmanager
-    async def following(self, job_id: str) -> AsyncIterator[Tailed]:
-        """The job, read at least once, for as long as the viewer looks."""
-        if self.viewers >= MOST_VIEWERS:
+    async def following(self, job_id: str, whose: str) -> AsyncIterator[Tailed]:
+        """The job, read at least once, for as long as the viewer looks, who is of the organisation `whose`."""
+        if self.viewers >= MOST_VIEWERS or self._of_one[whose] >= MOST_OF_ONE:
             raise TooManyError("too many look on at once: try again later")
         tailed = self._tailed.setdefault(job_id, Tailed(job_id))
         tailed.viewers += 1
+        self._of_one[whose] += 1
         try:
             if tailed.state is None:
                 await self._read([tailed], states=True)
@@ -94,6 +98,7 @@ class Tailers:
             yield tailed
         finally:
             tailed.viewers -= 1
+            self._of_one[whose] -= 1
             if not tailed.viewers:
                 self._tailed.pop(job_id, None)
 

@@ -15,7 +15,7 @@ def own_job(session: Session, caller: Caller, job_id: str) -> Job:
     """A job of the caller's organisation; the operator sees any."""
     caller.require("read")
     job = session.get(Job, job_id)
-    if job is None or not (job.organisation_id == caller.organisation_id or _sees_all(caller)):
+    if job is None or not (job.organisation_id == caller.organisation_id or caller.sees_all):
         raise MissingError("there is no such job: look at the list of your jobs")
     return job
 
@@ -27,10 +27,6 @@ def held_job(session: Session, caller: Caller, job_id: str) -> Job:
     if job is None or job.organisation_id != caller.organisation_id:
         raise MissingError("there is no such job: look at the list of your jobs")
     return locked_job(session, job_id)
-
-
-def _sees_all(caller: Caller) -> bool:
-    return caller.operates and "operate" in caller.scopes
 
 
 def own_jobs(session: Session, caller: Caller) -> list[Job]:

@@ -22,7 +22,7 @@ _NO_MORE = (2**63, "", 0)
 def lines(session: Session, caller: Caller) -> Iterator[str]:
     """The journal's lines: whole for the operator; for others the chain alone, without what entries say."""
     caller.require("read")
-    return _lines(session, whole=caller.operates)
+    return _lines(session, whole=caller.sees_all)
 
 
 def export(session: Session, target: Path | TextIO, *, whole: bool = True) -> None:

@@ -102,4 +102,4 @@ def entries(session: Session, caller: Caller, *, before: int | None = None, most
 
 def _own(caller: Caller) -> ColumnElement[bool]:
     own = Account.organisation_id == caller.organisation_id
-    return or_(own, Account.organisation_id.is_(None)) if caller.operates else own
+    return or_(own, Account.organisation_id.is_(None)) if caller.sees_all else own

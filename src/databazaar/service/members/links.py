@@ -16,6 +16,7 @@ from databazaar.service.members.secrets import digest_of, new_token
 
 LINK = dt.timedelta(days=7)
 SESSION = dt.timedelta(hours=12)
+PERSON_ALONE = "only a person who has signed in may do this: sign in"
 _SPENT = "this link was used before, has expired or never was one: ask for a new one"
 
 
@@ -38,11 +39,18 @@ def own_person(session: Session, caller: Caller, person_id: str) -> Person:
     if caller.operates:
         caller.require_operator()
     elif caller.person_id is None:
-        raise DeniedError("only a person who has signed in may do this: sign in")
+        raise DeniedError(PERSON_ALONE)
     person = session.get(Person, person_id)
     if person is None or not (caller.operates or person.organisation_id == caller.organisation_id):
         raise MissingError("there is no such person: look at the list of your people")
+    refuse_program(caller, session.get_one(Organisation, person.organisation_id))
     return person
+
+
+def refuse_program(caller: Caller, organisation: Organisation) -> None:
+    """A token makes no one who could make tokens, be it a colleague or another operator: it would outlive itself."""
+    if caller.person_id is None and (organisation.operates or organisation.id == caller.organisation_id):
+        raise DeniedError(PERSON_ALONE)
 
 
 def link_for(session: Session, person: Person) -> str:

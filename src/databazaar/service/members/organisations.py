@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
-from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError
-from databazaar.service.members.links import link_for, own_person, revoke_of
+from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.members.links import link_for, own_person, refuse_program, revoke_of
 from databazaar.service.wording import slug_of, visible
 
 LONGEST_SLUG, LONGEST_EMAIL = 40, 254
@@ -91,9 +91,9 @@ def _theirs(session: Session, caller: Caller, organisation_id: str | None) -> Or
         if not caller.operates:
             raise MissingError("there is no such organisation: look at your own")
         caller.require_operator()
-    elif caller.person_id is None:
-        raise DeniedError("only a person who has signed in may do this: sign in")
-    return _organisation(session, organisation_id or caller.organisation_id)
+    organisation = _organisation(session, organisation_id or caller.organisation_id)
+    refuse_program(caller, organisation)
+    return organisation
 
 
 def _organisation(session: Session, organisation_id: str) -> Organisation:
@@ -107,7 +107,7 @@ def organisations(session: Session, caller: Caller) -> list[Organisation]:
     """All of them for the operator; anybody else sees their own."""
     caller.require("read")
     query = select(Organisation).order_by(Organisation.created_at, Organisation.slug)
-    if not (caller.operates and "operate" in caller.scopes):
+    if not caller.sees_all:
         query = query.where(Organisation.id == caller.organisation_id)
     return list(session.scalars(query))
 

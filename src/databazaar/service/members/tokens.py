@@ -77,10 +77,9 @@ def _whose(session: Session, caller: Caller, organisation_id: str | None) -> Org
 def revoke_token(session: Session, caller: Caller, token_id: str) -> Token:
     """Ends a token of one's own organisation at once; the operator's word ends any."""
     token = session.get(Token, token_id)
-    may_any = caller.operates and "operate" in caller.scopes
-    if token is None or not (may_any or token.organisation_id == caller.organisation_id):
+    if token is None or not (caller.sees_all or token.organisation_id == caller.organisation_id):
         raise MissingError("there is no such token: look at the list of your tokens")
-    if caller.person_id is None and not may_any and token.id != caller.token_id:
+    if caller.person_id is None and not caller.sees_all and token.id != caller.token_id:
         raise DeniedError("a token revokes itself alone: sign in to revoke others")
     token.revoked_at = token.revoked_at or now()
     session.flush()

@@ -73,8 +73,7 @@ def _listed() -> Select[Offer, OfferVersion, Organisation]:
 
 
 def _shown_to(caller: Caller, offer: Offer) -> bool:
-    operates = caller.operates and "operate" in caller.scopes
-    if operates or offer.organisation_id == caller.organisation_id:
+    if caller.sees_all or offer.organisation_id == caller.organisation_id:
         return True
     allowed = offer.policy["consumers"]
     return caller.consumes and (allowed is None or caller.slug in allowed)
