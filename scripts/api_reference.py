@@ -20,7 +20,7 @@ needs in a shell.
 
 - **GET reads and POST does.** Bodies and answers are JSON. Amounts are whole numbers in minor units of the market's one
   currency; moments are in UTC.
-- **Who asks.** A program sends `Authorization: Bearer TOKEN`. Tokens are made on the hub's page Tokens, have scopes
+- **Who asks.** A program sends `Authorization: Bearer TOKEN`. Tokens are made on the hub's page Account, have scopes
   (`read`, `jobs`, `offers`, `money`, `operate`), expire and can be revoked. What is another organisation's is 404.
 - **Once.** With an `Idempotency-Key` (8 to 100 visible characters, new for each new request) a POST is done once: sent
   again by the same token with the same body within a week, it gets the same answer, refusals included, and with

@@ -73,7 +73,7 @@ def test_every_test_that_the_security_page_names_is_there() -> None:
     )
     assert len(named) > 15
     for name in named:
-        assert (DOCS.parent / name).exists() or list((DOCS.parent / "tests").glob(f"*/{name}")), name
+        assert (DOCS.parent / name).exists() or list((DOCS.parent / "tests").glob(f"**/{name}")), name
 
 
 def test_the_reference_has_every_public_name() -> None:

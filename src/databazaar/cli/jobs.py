@@ -59,7 +59,8 @@ def line(job: JobSummary, currency: Currency) -> str:
     parts = [job["id"], job["state"], f"budget {currency.format(job['budget'])}", job["name"]]
     if job["paid"] is not None:
         parts.insert(3, f"paid {currency.format(job['paid'])}, refunded {currency.format(job['refunded'] or 0)}")
-    return "  ".join([*parts, *([f"({job['reason']})"] if job["reason"] else [])])
+    reason = "it ends after the round under way" if job["stop_requested"] and job["paid"] is None else job["reason"]
+    return "  ".join([*parts, *([f"({reason})"] if reason else [])])
 
 
 @app.command(epilog=example("bazaar jobs connect https://market.example.org"))

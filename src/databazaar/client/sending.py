@@ -54,7 +54,7 @@ class Sender:
         if parts.scheme == "http" and parts.hostname not in LOOPBACK and not allow_plain:
             raise BazaarError(f"{address} would send your token for all to read: use https://")
         if not token or not token.isascii() or not token.isprintable():
-            raise BazaarError("the token is empty or no token: take one that the hub's page Tokens has shown")
+            raise BazaarError("the token is empty or no token: take one that the hub's page Account has shown")
         self.address, self._attempts = address.rstrip("/"), attempts
         headers = {"Authorization": f"Bearer {token}", "User-Agent": "databazaar"}
         self._http = httpx.Client(base_url=self.address, headers=headers, timeout=patience)

@@ -130,6 +130,7 @@ def asked_for(buyer: Person) -> str:
     expect(page.get_by_label("Deliveries of the north")).to_be_checked()
     expect(page.get_by_text("holdout.csv has been received")).to_be_visible()
     page.get_by_label("Budget").fill("4000")
+    page.get_by_label("It ends").select_option("budget")
     page.get_by_text("More settings").click()
     page.get_by_label("Accesses in a round").fill("2")
     buyer.press("Make a draft")

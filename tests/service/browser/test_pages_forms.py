@@ -146,7 +146,10 @@ def test_a_job_by_form_in_either_mode(visit: Callable[..., Visitor]) -> None:
     more = {"target_utility": "0.9", "most_per_access": "1", "seed": "7", "per_round": "3"}
     page = buyer.sees(buyer.post("/jobs", holdout, **form, **more))
     assert "own.csv" in page and "1,000.00" in page
-    assert "own arbiter" in buyer.sees(buyer.post("/jobs", **form, mode="own"))
+    assert "no-progress" not in page and ">3<" in page
+    assert "own arbiter" in buyer.sees(buyer.post("/jobs", **form, mode="own", defence="none", ends="budget"))
+    assert 'id="e-defence"' in buyer.post("/jobs", **form, mode="own").text
+    assert 'id="e-target"' in buyer.post("/jobs", holdout, **{**form, "target": "later"}).text
     broken = {"holdout": ("rows.csv", b"PAR1 but no table")}
     assert 'id="e-holdout"' in buyer.post("/jobs", broken, **form).text
     refused = buyer.post("/jobs", holdout, **{**form, "model": "linear"})

@@ -8,7 +8,7 @@ from databazaar.service.jobs.looking import all_jobs, events_of, own_job, own_jo
 from databazaar.service.jobs.posted import Posted, from_market_toml
 from databazaar.service.jobs.quoting import JobQuote, quote
 from databazaar.service.jobs.stopping import stop, withdraw
-from databazaar.service.jobs.submitting import submit
+from databazaar.service.jobs.submitting import check, submit
 from databazaar.service.jobs.waiting import expected_wait
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 
@@ -18,6 +18,7 @@ __all__ = [
     "Posted",
     "all_jobs",
     "change",
+    "check",
     "contracts_of",
     "draft",
     "enter",

@@ -10,7 +10,7 @@ from databazaar.service import contracts
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job, Organisation
 from databazaar.service.errors import ConflictError
-from databazaar.service.jobs.composing import market_of
+from databazaar.service.jobs.composing import MarketOf, market_of
 from databazaar.service.jobs.fitting import check_tables
 from databazaar.service.jobs.looking import held_job
 from databazaar.service.jobs.own_mode import refuse_unverifiable
@@ -24,10 +24,7 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
-    market = market_of(session, settings, job)
-    if job.mode == "own":
-        refuse_unverifiable(market.parsed)
-    check_tables(settings, market)
+    market = check(session, settings, job)
     job.budget = market.parsed.budget_minor
     enter(session, job, JobState.SUBMITTED)
     consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed)
@@ -35,6 +32,15 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
         contracts.request(session, job, consumer, seller.offer, needs)
     contracts.conclude(session, job)
     return job
+
+
+def check(session: Session, settings: Settings, job: Job) -> MarketOf:
+    """The market that a job makes; refused where it could not be submitted, by its settings or its tables."""
+    market = market_of(session, settings, job)
+    if job.mode == "own":
+        refuse_unverifiable(market.parsed)
+    check_tables(settings, market)
+    return market
 
 
 def needs_of(market: MarketFile) -> contracts.Needs:

@@ -16,6 +16,9 @@ ROLES = ("holdout", "train", "audit")
 TASKS = ("classification", "regression")
 DEFENCES = ("standard", "strict", "none")
 MODES = ("hosted", "own")
+ENDS = ("no-progress", "budget")
+PER_ROUND = 10
+"""So many accesses has a round, or as many as there are offers."""
 MOST_TOML = 2**20
 WORDS_OF_MODELS = {
     "mlp": "mlp: a small neural network",
@@ -29,12 +32,13 @@ PLACES = {
     "budget": "market.budget",
     "per_round": "per_round",
     "seed": "market.seed",
-    "target": "data.target",
+    "target": "target",
     "task": "data.task",
     "model": "model.kind",
     "offers": "offer",
     "most_per_access": "most_per_access",
     "target_utility": "stops",
+    "defence": "defence",
     "holdout": "hold-out",
 }
 """The words by which a refused job names a field."""
@@ -43,7 +47,7 @@ PLACES = {
 def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
     """The sections of market.toml that the form speaks of; what is wrong stands in the form. The rest has defaults."""
     market: dict[str, Any] = {"budget": currency.amount(form.needed_amount("budget", currency))}
-    market["per_round"] = form.count("per_round") or 10
+    market["per_round"] = form.count("per_round") or min(PER_ROUND, max(1, len(form.all("offers"))))
     market["seed"] = form.count("seed", 0) or 0
     most = form.amount("most_per_access", currency)
     if most is not None:
@@ -58,9 +62,10 @@ def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
         "defence": {"kind": form.choice("defence", DEFENCES)},
     }
     wanted = form.number("target_utility")
-    if wanted is not None:
-        spec["stops"] = [{"kind": "target-utility", "utility": wanted}]
-    return spec
+    stops = [] if wanted is None else [{"kind": "target-utility", "utility": wanted}]
+    if form.choice("ends", ENDS) == "no-progress":
+        stops.append({"kind": "no-progress"})
+    return {**spec, "stops": stops} if stops else spec
 
 
 def draft_from_file(visit: Visit, form: Form) -> str:
@@ -90,6 +95,7 @@ def draft_from_file(visit: Visit, form: Form) -> str:
                 files=kept,
                 offers=posted.offers,
             )
+            jobs.check(session, visit.settings, job)
             job_id = job.id
     return job_id
 

@@ -77,6 +77,9 @@ def make_job(visit: Visiting, posted: Posted) -> Response:
                     offers=form.all("offers"),
                     mode=mode,
                 )
+                jobs.check(
+                    session, visit.settings, job
+                )  # a draft cannot be changed here: what is wrong is said at once
                 job_id = job.id
     return _new(visit, form, Form(), 422) if form.faulty else visit.see(f"/jobs/{job_id}", NEXT)
 
