@@ -18,6 +18,7 @@ from databazaar.service import cash, files, jobs, members, offers
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Market, Organisation, Person
+from databazaar.service.members.links import link_for
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 
@@ -35,6 +36,11 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"market": {"budget": "1500.00", "per_round": 4, "seed": 2}, "model": {"kind": "logistic"}},
     {"market": {"budget": "800.00", "per_round": 4, "seed": 3}, "model": {"kind": "mlp", "hidden": [16]}},
 )
+EVERY: dict[str, Any] = {
+    "data": {"target": "fraud"},
+    "training": {"halve_every": 60},
+    "defence": {"kind": "standard"},
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int)
         consumer,
         settings,
         name="Fraud model for a new card",
-        spec={**SPECS[place], "data": {"target": "fraud"}, "defence": {"kind": "standard"}},
+        spec={**SPECS[place], **EVERY},
         files={"holdout": holdout, "audit": audit},
         offers=chosen,
     )
@@ -123,8 +129,6 @@ def _csv(frame: pd.DataFrame) -> io.BytesIO:
 
 def _links(session: Session, address: str) -> list[DemoLink]:
     """For the operator, every consumer, the provider that is paid most and the one that is asked by hand."""
-    operator = session.scalars(select(Organisation).where(Organisation.slug == OPERATOR[1])).one()
-    caller = Caller.of(operator)
     shown = {OPERATOR[1]: "operator", **{slug: "consumer" for _, slug in CONSUMERS}}
     shown |= {BANKS[0].id: "provider", BY_HAND: "provider"}
     found = []
@@ -132,6 +136,6 @@ def _links(session: Session, address: str) -> list[DemoLink]:
         organisation = session.scalars(select(Organisation).where(Organisation.slug == slug)).one()
         person = session.scalars(select(Person).where(Person.organisation_id == organisation.id)).first()
         if person is not None:
-            secret = members.issue_link(session, caller, person.id)
+            secret = link_for(session, person)
             found.append(DemoLink(f"{organisation.name}, {role}", f"{address}/join#{secret}"))
     return found
