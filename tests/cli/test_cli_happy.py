@@ -49,7 +49,7 @@ def test_every_help_has_an_example_that_starts_with_the_command(command: str) ->
 def test_the_help_lists_all_commands_and_the_exit_codes() -> None:
     told = bazaar("--help")
     listed = re.findall(r"^  (\w+)  ", told.out.split("Commands:")[1], flags=re.MULTILINE)
-    assert sorted(listed) == sorted([*COMMANDS, "federation", "ledger", "provider"])
+    assert sorted(listed) == sorted([*COMMANDS, "federation", "jobs", "ledger", "provider", "receipts", "serve"])
     assert "Exit codes: 0" in told.out
     assert bazaar("-h").out == told.out
 

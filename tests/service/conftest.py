@@ -22,6 +22,9 @@ from postgres import Server, running
 DATABASES = ("sqlite", "postgresql")
 MakeUrl = Callable[[str], str]
 
+collect_ignore = ["conftest.py"]
+"""It has no examples to run, and pytest would take it for those of the folders below."""
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
