@@ -14,9 +14,9 @@ class Settings:
     `runners` is how many jobs run at once, `attempts` how often a job is started before it is given up, `lease` for how
     many seconds a hub holds a job without a sign of life, `turn` after how many a job makes room for a consumer who
     waits. `federation` is the operator's folder of a federation, for offers that are sites. `address` is what people
-    type, for links; without `secure` cookies go over plain HTTP, which is for this machine alone. `own_lease` is for how
-    many seconds a consumer's own arbiter may be silent before the hub closes its run. With `oidc_issuer`, people may also
-    sign in at that identity provider.
+    type, for links; without `secure` cookies go over plain HTTP, which is for this machine alone. `own_lease` is for
+    how many seconds a consumer's own arbiter may be silent before the hub closes its run. With `oidc_issuer`, people
+    may also sign in at that identity provider.
     """
 
     home: Path
