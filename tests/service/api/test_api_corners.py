@@ -66,6 +66,8 @@ def test_whoever_has_not_asked_for_longest_is_forgotten(monkeypatch: pytest.Monk
     buckets = security_limits.Buckets(per_second=1e-9, burst=1)
     for name in ("a", "b", "a"):
         buckets.take(name)
+    with pytest.raises(security_limits.RetryError):
+        buckets.take("a")  # nobody else has asked since
 
 
 def test_credentials_do_not_show_themselves() -> None:

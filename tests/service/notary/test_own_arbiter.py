@@ -132,8 +132,11 @@ def engine_width(engine: HubEngine) -> int:
     return width(model)
 
 
-def test_nothing_to_tell_is_not_told(begun: tuple[str, HubEngine, list[Entry]]) -> None:
-    begun[1].witness([])
+def test_nothing_to_tell_is_not_told(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
+    job, engine, entries = begun
+    engine.witness([])
+    with own.notary(job, attempts=1) as notary:
+        assert int(notary.standing()["entries"]) == len(entries)
 
 
 def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:

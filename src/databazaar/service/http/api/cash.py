@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from databazaar.service import cash
-from databazaar.service.http.api.calls import Asking, Doing
+from databazaar.service.caller import Caller
+from databazaar.service.database.tables import CashRecord
+from databazaar.service.http.api.calls import Asking, Call, Doing
 from databazaar.service.http.api.shapes import After, Amount, Asked, Limit, Page, Reason, Shown, paged
+from databazaar.service.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["money"])
 MOST = 100_000
@@ -58,34 +63,19 @@ def cash_records(
 @router.post("/deposits", response_model=CashShown, status_code=201)
 def deposit(asked: Move, call: Doing) -> Response:
     """Says that money comes in; it is there once the operator, or the adapter, has confirmed it."""
-    return call.do(
-        lambda session: CashShown.model_validate(
-            cash.request_deposit(session, call.caller, call.settings, asked.amount)
-        ),
-        201,
-    )
+    return _moved(call, asked, cash.request_deposit)
 
 
 @router.post("/payouts", response_model=CashShown, status_code=201)
 def payout(asked: Move, call: Doing) -> Response:
     """Asks for pay to be sent out."""
-    return call.do(
-        lambda session: CashShown.model_validate(
-            cash.request_payout(session, call.caller, call.settings, asked.amount)
-        ),
-        201,
-    )
+    return _moved(call, asked, cash.request_payout)
 
 
 @router.post("/withdrawals", response_model=CashShown, status_code=201)
 def withdraw_cash(asked: Move, call: Doing) -> Response:
     """Asks for cash back that is not spent."""
-    return call.do(
-        lambda session: CashShown.model_validate(
-            cash.request_withdrawal(session, call.caller, call.settings, asked.amount)
-        ),
-        201,
-    )
+    return _moved(call, asked, cash.request_withdrawal)
 
 
 @router.post("/cash/{record_id}/confirm", response_model=CashShown)
@@ -100,3 +90,9 @@ def confirm_cash(record_id: str, asked: Confirmation, call: Doing) -> Response:
 def refuse_cash(record_id: str, asked: CashRefusal, call: Doing) -> Response:
     """The money has not moved and will not. For the operator."""
     return call.do(lambda session: CashShown.model_validate(cash.refuse(session, call.caller, record_id, asked.reason)))
+
+
+def _moved(call: Call, asked: Move, request: Callable[[Session, Caller, Settings, int], CashRecord]) -> Response:
+    return call.do(
+        lambda session: CashShown.model_validate(request(session, call.caller, call.settings, asked.amount)), 201
+    )
