@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo serve reproduce-quick test coverage lint docs bench faults simulate fuzz clean constraints hashed chromium postgres
+.PHONY: help demo serve reproduce-quick test coverage lint style types docs bench faults simulate fuzz clean constraints hashed chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 APT := DEBIAN_FRONTEND=noninteractive apt-get
 CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? 3 : n > 8 ? 8 : n)))
-PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile
+PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?=
 
 help:  ## Show this help
@@ -27,7 +27,8 @@ serve: .venv/.installed-service  ## Install the service and start a market to lo
 reproduce-quick: .venv/.installed  ## Reproduce the paper in small: synthetic data, offline, two minutes
 	$(BIN)/bazaar reproduce all --quick --device cpu --jobs 2 --out reproduction-quick
 
-test: .venv/.installed-test chromium postgres lint docs  ## Install the test tools, lint, build the docs and run all tests
+test: .venv/.installed-test chromium postgres  ## Install the test tools, lint, build the docs and run all tests
+	@$(MAKE) --no-print-directory --jobs 2 types style docs
 	@if [ -e .venv/.no-chromium ]; then \
 		echo "!!! Chromium is not here and cannot be installed: THE BROWSER TESTS DO NOT RUN. !!!" >&2; \
 		$(BIN)/python -m pytest -m "not browser" $(PYTEST_ARGS); \
@@ -39,12 +40,16 @@ test: .venv/.installed-test chromium postgres lint docs  ## Install the test too
 coverage:  ## The same, and name every function that no test runs; takes nearly twice as long
 	$(MAKE) test COVERAGE="--cov --cov-report=json:build/coverage.json"
 
-lint: .venv/.installed-test  ## Check style, layers and types
+lint: style types  ## Check style, layers and types
+
+style: .venv/.installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
+
+types: .venv/.installed-test
 	$(BIN)/mypy
 
 docs: .venv/.installed-test  ## Build the documentation into build/site, offline; a dead link fails
@@ -98,7 +103,7 @@ hashed: | .venv/bin/python  ## Install the packages of others only if their file
 	@touch $@ .venv/.installed
 
 .venv/.installed-test: pyproject.toml experiments/pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[test,docs]' -e experiments
+	$(PIP) install --quiet --no-compile -c constraints.txt -e '.[test,docs]' -e experiments
 	@touch $@ .venv/.installed .venv/.installed-service
 
 # The browser tests want Chromium. In CI it must be there.

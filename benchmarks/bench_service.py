@@ -7,7 +7,9 @@ played at the hub alone (`quiet`), the same by `bazaar run`, as many at once (`s
 once while people watch and call (`load`), and then those of the shell once more, so that a machine that gets slower
 shows in both. `while playing` is the pace of one job from its first round to its last; `in all` counts everything from
 the first job's start to the last one's end, settled and with its page. Viewers and callers work on the same cores as
-the hub. Their times are in milliseconds; memory is in MiB. `bench_journal.py` has the journal's transfers a second.
+the hub. Their times are in milliseconds; memory is in MiB. `cost` is what the hub's process works for a call and for an
+event that reaches a viewer, of which a busy machine tells more than of times; `--jobs 0 --shell 0` measures it alone.
+`bench_journal.py` has the journal's transfers a second.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from sqlalchemy import select
@@ -38,13 +40,18 @@ from databazaar.service.hub import progress
 from databazaar.service.jobs.folder import MARKET
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER, JobState
+from service_cost import cost
 from service_load import Callers, Memory, spread, viewers
 from service_market import Bought, make_market
+from service_table import table
 
 HERE = Path(__file__).parent
 PATIENCE = 900.0
 WATCHED = 2.0
 """Seconds that people look on after the last job is over."""
+LOOK_EVERY = 5.0
+"""Seconds after which memory is looked at, which is work itself."""
+COST_JOBS = 2
 
 
 @contextmanager
@@ -107,7 +114,7 @@ def at_hub(
         funded, cpu, began = fund(settings.address, bought), memory.cpu(), time.monotonic()
 
         def over() -> bool:
-            memory.look()
+            memory.look_every(LOOK_EVERY)
             with database.read() as session:
                 left = session.scalars(select(Job.id).where(Job.id.in_(ids), Job.state.not_in(OVER)))
                 return left.first() is None
@@ -138,23 +145,33 @@ def played(settings: Settings, database: Database, ids: Sequence[str]) -> dict[s
     spans, starts = [], []
     for one in ids:
         rounds = progress.rounds(settings, one)
-        spans.append((rounds[0]["at"], rounds[-1]["at"], len(rounds)))
+        first, last = ((rounds[place]["at"], rounds[place]["cpu"]) for place in (0, -1))
+        spans.append(Span(first, last, len(rounds)))
         starts.append(1e3 * (rounds[0]["at"] - when[one][JobState.RUNNING]))
     settling = [1e3 * (times["over"] - times[JobState.SETTLING]) for times in when.values()]
     begin, end = min(times[JobState.RUNNING] for times in when.values()), max(times["over"] for times in when.values())
     return {**paces(spans, end - begin), "states": states, "start_ms": spread(starts), "settle_ms": spread(settling)}
 
 
-def paces(spans: Sequence[tuple[float, float, int]], wall: float) -> dict[str, Any]:
-    """Rounds a second: of one job while it plays, and of all in all. A span is the first round's moment, the last's,
-    and how many there were.
+class Span(NamedTuple):
+    """The rounds of one job: when the first and the last were over, and what its process had worked by then."""
 
-    >>> paces([(0.0, 2.0, 5), (1.0, 3.0, 5)], 5.0)
-    {'jobs': 2, 'rounds': 10, 'wall_s': 5.0, 'while_playing': 2.0, 'in_all': 2.0}
+    first: tuple[float, float]
+    last: tuple[float, float]
+    rounds: int
+
+
+def paces(spans: Sequence[Span], wall: float) -> dict[str, Any]:
+    """Rounds a second: of one job while it plays, and of all in all; and what a round works.
+
+    >>> paces([Span((0.0, 9.0), (2.0, 9.4), 5), Span((1.0, 8.0), (3.0, 8.4), 5)], 5.0)
+    {'jobs': 2, 'rounds': 10, 'wall_s': 5.0, 'while_playing': 2.0, 'in_all': 2.0, 'cpu_ms_a_round': 100.0}
     """
-    playing, rounds = sum(last - first for first, last, _ in spans), sum(count for _, _, count in spans)
-    pace = (rounds - len(spans)) / playing if playing else 0.0
-    figures = {"wall_s": wall, "while_playing": pace, "in_all": rounds / wall}
+    playing, worked = (sum(one.last[place] - one.first[place] for one in spans) for place in (0, 1))
+    rounds = sum(one.rounds for one in spans)
+    followed = max(1, rounds - len(spans))
+    figures = {"wall_s": wall, "while_playing": followed / playing if playing else 0.0, "in_all": rounds / wall}
+    figures["cpu_ms_a_round"] = 1e3 * worked / followed
     return {"jobs": len(spans), "rounds": rounds, **{name: round(value, 2) for name, value in figures.items()}}
 
 
@@ -179,7 +196,7 @@ def from_shell(settings: Settings, bought: Sequence[Bought], folder: Path) -> di
     wall = time.monotonic() - began
     noted = [json.loads((folder / f"{one.job_id}.json").read_text()) for one in bought]
     told = {"cpu_s_a_job": round((_children_cpu() - worked) / len(bought), 2)}
-    return {**paces([(times["first"], times["last"], times["rounds"]) for times in noted], wall), **told}
+    return {**paces([Span(times["first"], times["last"], times["rounds"]) for times in noted], wall), **told}
 
 
 def _children_cpu() -> float:
@@ -203,14 +220,21 @@ def measure(given: argparse.Namespace, home: Path, url: str) -> dict[str, Any]:
     settings = Settings(home / "hub", url, address, runners=given.runners, cash="test")
     settings.home.mkdir(mode=0o700)
     database = Database(settings.database_url)
-    bought = make_market(settings, database, given.consumers, given.shell + given.jobs, given.accesses)
-    few, many = bought[: given.shell], bought[given.shell :]
+    count, spare = given.shell + given.jobs, COST_JOBS if given.cost else 0
+    bought = make_market(settings, database, given.consumers, count + spare, given.accesses)
+    few, many, bought, unplayed = bought[: given.shell], bought[given.shell : count], bought[:count], bought[count:]
     result: dict[str, Any] = {"database": database.engine.dialect.name, "cores": os.cpu_count(), "given": vars(given)}
+    if given.cost:
+        with hub(settings) as pid:
+            memory = Memory(pid)
+            _wait(memory.loaded, "the hub is not ready", every=1.0)
+            result["cost"] = cost(settings, memory.cpu, unplayed, given.viewers, given.cost)
     if few:
         result["quiet"] = say("quiet", at_hub(settings, database, few))
         result["shell"] = say("shell", from_shell(settings, few, home / "shell"))
-    load = at_hub(settings, database, many, given.viewers, given.calls, given.profile)
-    result["load"] = say("load", load)
+    if many:
+        load = at_hub(settings, database, many, given.viewers, given.calls, given.profile)
+        result["load"] = say("load", load)
     if few:
         result["shell again"] = say("shell again", from_shell(settings, few, home / "shell-again"))
     result["books"] = books(database, bought)
@@ -222,37 +246,6 @@ def say(phase: str, found: dict[str, Any]) -> dict[str, Any]:
     told = f"{phase}: {found['jobs']} jobs, {found['rounds']} rounds in {found['wall_s']} s"
     print(told, file=sys.stderr, flush=True)
     return found
-
-
-def table(result: dict[str, Any]) -> str:
-    """The figures, in Markdown."""
-    lines = ["| rounds a second | while playing | in all | of the shell's | CPU s a job |", "|---|---|---|---|---|"]
-    shells = [result[name] for name in ("shell", "shell again") if name in result]
-    base = {pace: sum(one[pace] for one in shells) / max(1, len(shells)) for pace in ("while_playing", "in_all")}
-    for name in ("shell", "shell again", "quiet", "load"):
-        if name in result:
-            one = result[name]
-            ratio = ", ".join(f"{one[pace] / base[pace]:.2f}" for pace in base) if shells else ""
-            lines.append(f"| {name} | {one['while_playing']} | {one['in_all']} | {ratio} | {one['cpu_s_a_job']} |")
-    load = result["load"]
-    lines += ["", "| milliseconds | count | p50 | p99 | most |", "|---|---|---|---|---|"]
-    rows = {"fund": load["fund_ms"], "running to first round": load["start_ms"], "settling": load["settle_ms"]}
-    rows |= {"event to viewer": load["viewers"]["way_ms"]} if "viewers" in load else {}
-    if "api" in load:
-        rows |= {"api": load["api"], **{f"api: {name}": one for name, one in load["api"]["by"].items()}}
-    for name, one in rows.items():
-        cells = [str(one.get(key, "")) for key in ("count", "p50", "p99", "most")]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", "| memory, MiB | USS | RSS |", "|---|---|---|"]
-    lines += [f"| {kind} | {one['uss']} | {one['rss']} |" for kind, one in load["memory_mib"].items()]
-    viewing = f", of viewers {load['viewers']['cpu']:.0%}" if "viewers" in load else ""
-    refused = f"; calls refused: {load['api']['refused']}" if "api" in load else ""
-    lines += [
-        "",
-        f"of a core: hub {load['hub_cpu']:.0%} (alone {result.get('quiet', load)['hub_cpu']:.0%}){viewing}{refused}",
-        f"jobs: {dict(load['states'])}; books: {result['books']}",
-    ]
-    return "\n".join(lines)
 
 
 @contextmanager
@@ -279,6 +272,7 @@ def parsed(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runners", type=int, default=2)
     parser.add_argument("--shell", type=int, default=6, help="jobs that are also played from the shell; 0 for none")
     parser.add_argument("--accesses", type=int, default=300, help="that a job pays for")
+    parser.add_argument("--cost", type=float, default=10.0, help="seconds for what the hub works by itself; 0 for none")
     parser.add_argument("--profile", default="", help="a file for what the hub was found doing under load")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     return parser.parse_args(given)

@@ -21,11 +21,11 @@ IDLE = frozenset({"select", "poll", "wait", "_wait", "_recv", "get", "accept", "
 
 
 def note_moments() -> None:
-    """From here on what a runner tells of a round has the moment, too."""
+    """From here on what a runner tells of a round has the moment, too, and what the runner had worked by then."""
     from databazaar.service.hub import telling
 
     line = telling._line
-    telling._line = lambda told: line({**told, "at": time.time()})
+    telling._line = lambda told: line({**told, "at": time.time(), "cpu": time.process_time()})
 
 
 class Sampler:
@@ -82,7 +82,9 @@ def serve(given: dict[str, Any], profile: str) -> None:
     config = uvicorn.Config(app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=5)
     if profile:
         Sampler(Path(profile))
-    uvicorn.Server(config).run()
+    server = uvicorn.Server(config)
+    app.state.web.tailers.ending = lambda: server.should_exit
+    server.run()
 
 
 if __name__ == "__mp_main__":

@@ -71,8 +71,9 @@ class Callers:
 
     def _call(self, place: int) -> None:
         choose = random.Random(place)
-        due = time.monotonic() + self._every * place / CALLERS
         with httpx.Client(base_url=self.address, timeout=60.0) as client:
+            client.get("/healthz")  # to make a client takes longer than any call, and is not the hub's work
+            due = time.monotonic() + self._every * place / CALLERS
             while not self._over.wait(max(0.0, due - time.monotonic())):
                 what, one = choose.choice(list(PLACES)), choose.choice(self.bought)
                 headers = {"Authorization": f"Bearer {one.token}"}
@@ -110,12 +111,17 @@ class Memory:
         self._hub = psutil.Process(hub)
         self.held: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._first: dict[str, int] = {}
-        self._loading = 0.0
+        self._loading = self._looked = 0.0
 
     def loaded(self) -> bool:
         """Whether the process that forks has worked no more since it was last asked: it has loaded everything then."""
         before, self._loading = self._loading, sum(sum(one.cpu_times()[:2]) for one in self._hub.children())
         return 0.0 < self._loading == before
+
+    def look_every(self, seconds: float) -> None:
+        if time.monotonic() - self._looked >= seconds:
+            self._looked = time.monotonic()
+            self.look()
 
     def look(self) -> None:
         with suppress(psutil.Error):

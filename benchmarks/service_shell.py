@@ -13,17 +13,18 @@ from databazaar.market.run import OnRound, Progress
 
 
 def note_rounds(file: Path) -> None:
-    """From here on a run notes the moments of its first and last rounds, and how many there were."""
+    """From here on a run notes when its first and last rounds were over, what it had worked by then, and how many there
+    were."""
     settle = Playing.settle
 
     def noting(self: Playing, tell: OnRound | None = None) -> None:
-        first = last = 0.0
+        first = last = (0.0, 0.0)
         rounds = 0
 
         def told(progress: Progress) -> None:
             nonlocal first, last, rounds
-            last, rounds = time.time(), progress.round
-            first = first or last
+            last, rounds = (time.time(), time.process_time()), progress.round
+            first = first if any(first) else last
             if tell is not None:
                 tell(progress)
 

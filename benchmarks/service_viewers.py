@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 OVER = frozenset({"settled", "refunded", "failed"})
-LOOK_EVERY = 0.5
+LOOK_EVERY = 1.0
+"""Seconds after which they ask which jobs run: one call of each consumer, beside those that are measured."""
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Watching:
         while True:
             job = min(self.running, key=lambda one: self.viewers[one], default=None)
             if job is None:
-                await asyncio.sleep(LOOK_EVERY / 2)
+                await asyncio.sleep(LOOK_EVERY / 4)
                 continue
             self.viewers[job] += 1
             try:

@@ -18,12 +18,12 @@ This page is made from the hub's OpenAPI, which a hub serves itself at `/v1/open
 `python scripts/api_reference.py`. `databazaar.client` has a method for each of these, and `bazaar jobs` what a consumer
 needs in a shell.
 
-- **GET reads and POST does.** Bodies and answers are JSON. Amounts are whole numbers in minor units of the market's one
-  currency; moments are in UTC.
+- **GET reads, POST does, DELETE deletes.** Bodies and answers are JSON. Amounts are whole numbers in minor units of the
+  market's one currency; moments are in UTC.
 - **Who asks.** A program sends `Authorization: Bearer TOKEN`. Tokens are made on the hub's page Account, have scopes
   (`read`, `jobs`, `offers`, `money`, `operate`), expire and can be revoked. What is another organisation's is 404.
-- **Once.** With an `Idempotency-Key` (8 to 100 visible characters, new for each new request) a POST is done once: sent
-  again by the same token with the same body within a week, it gets the same answer, refusals included, and with
+- **Once.** With an `Idempotency-Key` (8 to 100 visible characters, new for each new request) a POST or a DELETE is done
+  once: sent again by the same token with the same body within a week, it gets the same answer, refusals included, with
   `Idempotency-Replayed: true`. With another body it is 422. A duplicate that comes while the first is under way waits
   for it. Answers that hold a secret are kept encrypted under the token that asked. What an own arbiter sends is its own
   key: its entries and questions take no other, and do nothing twice.
@@ -36,6 +36,49 @@ needs in a shell.
   token holds no longer.
 - `/metrics` wants a token of the operator's organisation, with the scope `read`; `/healthz` answers anybody, with 503
   where something is wrong.
+"""
+WALK = """\
+ask() { curl --silent --show-error --fail-with-body --header @<(echo "Authorization: Bearer $1") "${@:2}"; }
+field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+once() { echo "Idempotency-Key: $(python3 -c 'import uuid; print(uuid.uuid4())')"; }
+
+# a provider uploads a table and offers it, at 5 cents an access
+FILE=$(ask "$PROVIDER" --form file=@table.csv "$HUB/v1/files" | field id)
+OFFER=$(ask "$PROVIDER" --json "{\\"name\\": \\"Walks\\", \\"slug\\": \\"walks\\", \\"file_id\\": \\"$FILE\\",
+  \\"policy\\": {\\"price\\": 5, \\"approval\\": \\"automatic\\"}}" "$HUB/v1/offers/file" | field slug)
+
+# a consumer sees columns and price, makes a job of a market.toml that names the offer, and asks its provider
+ask "$CONSUMER" "$HUB/v1/offers/$OFFER"
+JOB=$(ask "$CONSUMER" --form 'market=<market.toml' --form file=@holdout.csv "$HUB/v1/jobs/from-market" | field id)
+ask "$CONSUMER" --request POST "$HUB/v1/jobs/$JOB/submit" | field state
+
+# it looks at what that will cost, deposits as much, which the operator confirms, and funds the job
+ESCROW=$(ask "$CONSUMER" "$HUB/v1/jobs/$JOB/quote" | field escrow)
+ask "$CONSUMER" --header "$(once)" --json "{\\"amount\\": $ESCROW}" "$HUB/v1/deposits"
+ask "$CONSUMER" --header "$(once)" --request POST "$HUB/v1/jobs/$JOB/fund" | field state
+
+# it follows the job until that is over, and takes what it has bought
+ask "$CONSUMER" --no-buffer "$HUB/v1/jobs/$JOB/live"
+ask "$CONSUMER" "$HUB/v1/jobs/$JOB" | field reason
+ask "$CONSUMER" --output model.zip "$HUB/v1/jobs/$JOB/model"
+ask "$CONSUMER" --output statement.csv "$HUB/v1/jobs/$JOB/statement.csv"
+
+# the provider keeps its receipt and the hub's key, which check it without the hub
+ask "$PROVIDER" "$HUB/v1/receipts?limit=1" | field items
+ask "$PROVIDER" --output hub-key.json "$HUB/v1/key"
+"""
+AROUND = """\
+## From a shell, with curl
+
+With a token of a provider (`read`, `offers`) and one of a consumer (`read`, `jobs`, `money`), both made under Account:
+
+    export HUB=http://127.0.0.1:8000 PROVIDER=… CONSUMER=…
+
+In this folder lie the provider's `table.csv`, the consumer's `holdout.csv`, and its `market.toml`, whose one provider
+is `id = "NORTH-walks"`: the provider's short name, and the offer's. Amounts are in cents. `bazaar jobs` does the same
+with less to write.
+
+```bash
 """
 HIDDEN = {"Idempotency-Key", "after", "before", "limit"}
 """Parameters that the top of the page explains."""
@@ -58,7 +101,11 @@ def reference() -> str:
         for method, operation in operations.items():
             told = _operation(f"{method.upper()} {path}", operation)
             by_tag.setdefault(operation["tags"][0], []).append(told)
-    parts = [TOP, *(f"## {tag.capitalize()}\n\n" + "\n".join(told) for tag, told in by_tag.items())]
+    parts = [
+        TOP,
+        f"{AROUND}{WALK}```\n",
+        *(f"## {tag.capitalize()}\n\n" + "\n".join(told) for tag, told in by_tag.items()),
+    ]
     schemas = [_schema(name, schema) for name, schema in sorted(found["components"]["schemas"].items())]
     return "\n".join([*parts, "## Objects\n", *(told for told in schemas if told)]).rstrip() + "\n"
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
 import torch
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from databazaar.aggregators import AGGREGATORS
 from databazaar.engines.stacks import STACKS
+from databazaar.federation import pki
 from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.valuation.method import METHODS
 from small_markets import MakeMarket, torch_market, vector_market
+from undrawn import undraw
 
 collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
 torch.set_num_threads(1)
@@ -25,6 +30,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("databazaar")
+pki.KEY_BITS = 2048  # the fewest that we take; those of the shipped size take ten times as long to make
+# The tree of commands is made once, not for each of the thousand that the tests give in one process.
+typer.main.get_command = functools.cache(typer.main.get_command)
+setattr(typer.testing, "_get_command", typer.main.get_command)  # noqa: B010
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no process is left alone with a long one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +60,17 @@ def make_vector_market() -> MakeMarket:
 @pytest.fixture(scope="session")
 def make_torch_market() -> MakeMarket:
     return torch_market
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have no drawings: they are not what is tested, and take longer than the market."""
+    undraw(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def no_figures_here() -> Iterator[None]:
+    """The same for all tests of a file, and what they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        undraw(patch.setattr)
+        yield

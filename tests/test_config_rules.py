@@ -17,6 +17,7 @@ from databazaar import Coins, registry
 from databazaar.config.jobs import Job, from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
+from databazaar.samplers import SAMPLERS
 from databazaar.stops import NoProgress, TargetUtility
 
 MARKET: dict[str, Any] = {
@@ -85,6 +86,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install(tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delitem(sys.modules, "acme_rules", raising=False)
+    monkeypatch.setattr(SAMPLERS, "_own", {})  # what tests before this one have made known to this process
     registry._installed.cache_clear()
     yield
     registry._installed.cache_clear()

@@ -15,6 +15,8 @@ from databazaar_experiments.progress import ComputeProgress, Meter, new_shares
 from databazaar_experiments.workers import jobs_for
 from small_runs import SETS, TINY, tiny_plan
 
+pytestmark = pytest.mark.slow
+
 LONG = {**TINY, "images.rounds": "60"}
 
 

@@ -21,6 +21,8 @@ from databazaar_experiments.verdicts import REVENUE, UNKNOWN, Verdict, judge, wh
 from small_runs import pretended
 from test_experiment_settings import DIFFERS
 
+pytestmark = pytest.mark.slow
+
 PLAN = ReproductionPlan(whats=("revenue", "accuracy", "runtime", "mixture"), datasets=("mnist", "cifar10"))
 MNIST = {  # published: 227.0, 117.5, 34.3, 17.3 for OSMD; 168.8, 135.3, 87.7, 15.5 for FedSV-PS
     ("mnist", "osmd"): ([240.0, 110.0, 39.0, 13.0], 0.8960),

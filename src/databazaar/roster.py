@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,6 +18,11 @@ from databazaar.errors import BazaarError
 
 Amounts = NDArray[np.int64]
 """Money in minor units, one number per provider or per draw."""
+
+
+def range_of(amounts: Amounts) -> tuple[int, int]:
+    """The least and the most of them."""
+    return int(amounts.min()), int(amounts.max())
 
 
 class PriceChange(NamedTuple):
@@ -46,6 +51,8 @@ class Offer:
     price_changes: tuple[PriceChange, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.most_accesses is None and not self.price_changes:
+            return  # as nearly all, of what may be a million
         most, rounds = self.most_accesses, [change.from_round for change in self.price_changes]
         if most is not None and not _whole(most, 0):
             raise BazaarError(f"provider {self.id}: most_accesses = {most!r} must be a whole number, or left out")
@@ -170,7 +177,8 @@ class Purse:
 
     `left` is all money that has not been asked for, and `quotes` the most that an access to each may cost now.
     `accesses_left` is how often each may still be drawn; None where nobody has a cap. `most_per_access` and
-    `most_per_round` are the consumer's limits, where it has set some.
+    `most_per_round` are the consumer's limits, where it has set some. `known_range` is `range`, where somebody has it:
+    of a million quotes it is found once, and not in every round.
     """
 
     left: int
@@ -178,6 +186,12 @@ class Purse:
     accesses_left: Amounts | None = None
     most_per_access: int | None = None
     most_per_round: int | None = None
+    known_range: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def range(self) -> tuple[int, int]:
+        """The least and the most of the quotes."""
+        return self.known_range or range_of(self.quotes)
 
     @property
     def unlimited(self) -> bool:
@@ -196,14 +210,25 @@ class Purse:
         >>> Purse(9, np.array([5, 1, 3]), np.array([7, 0, 1]), most_per_access=4).available.tolist()
         [False, False, True]
         """
-        dearest = self.money if self.most_per_access is None else min(self.money, self.most_per_access)
-        paid = self.quotes <= dearest
+        paid = self.quotes <= self._dearest
         return paid if self.accesses_left is None else paid & (self.accesses_left > 0)
 
     @cached_property
     def everybody(self) -> bool:
         """Whether all are available, so that no draw needs to look at prices."""
-        return bool(self.available.all())
+        if self.range[1] > self._dearest:
+            return False
+        return self.accesses_left is None or bool((self.accesses_left > 0).all())
+
+    @property
+    def anybody(self) -> bool:
+        """Whether somebody is available."""
+        return self.everybody or bool(self.available.any())
+
+    @property
+    def _dearest(self) -> int:
+        """The most that an access may cost."""
+        return self.money if self.most_per_access is None else min(self.money, self.most_per_access)
 
     def fitting(self, draws: NDArray[np.int64]) -> NDArray[np.int64]:
         """The draws that can be asked and paid for, each after those before it: a round that does not fit is shortened.

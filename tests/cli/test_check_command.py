@@ -305,8 +305,8 @@ def test_a_regression(tmp_path: Path) -> None:
     assert north["shifted"] == "target" and north["balance"] == {} and north["outside"] > 0.3
 
 
-def test_the_run_keeps_the_profile_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
+@pytest.mark.usefixtures("no_figures")
+def test_the_run_keeps_the_profile_and_shows_it(tmp_path: Path) -> None:
     market = write_market(tmp_path)
     change(tmp_path / "south.csv", leak)
     assert bazaar("run", market, "--out", tmp_path / "run", "-q").code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,9 @@ from databazaar.runs.folder import RunFolder
 from databazaar.runs.worth import OWN, TITLES, UNIFORM, Worth
 from databazaar.vectors import hash_packed
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
 BUDGET = "15"
 INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_figures() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, 
 from databazaar import __version__
 from databazaar.config.market_file import TEMPLATE
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare", "attack"),
     *("reproduce", "predict", "evaluate", "export"),
@@ -32,11 +34,6 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.code == 0, done.err
     (folder / "told.json").write_text(done.out)
     return folder / "run"
-
-
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

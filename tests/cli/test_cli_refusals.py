@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 
 Spoil = Callable[[Path], object]
+pytestmark = pytest.mark.usefixtures("no_figures_here")
 
 
 def setting(old: str, new: str) -> Spoil:
@@ -166,13 +167,6 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         ("ledger", "check its URL"),
     ),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_figures() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
-        yield
 
 
 @pytest.mark.parametrize("case", REFUSED)

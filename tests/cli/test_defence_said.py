@@ -21,6 +21,7 @@ from databazaar.runs.folder import RunFolder
 from small_markets import blobs, torch_market, vector_market
 
 STANDARD, STRICT = Defence.named("standard"), Defence.named("strict")
+pytestmark = pytest.mark.usefixtures("no_figures_here")
 SECTION = '\n[defence]\nkind = "standard"\n'
 ROOMY = Place([f"p{i}" for i in range(8)], 4, rows=40, parameters=96, accesses=64)
 

@@ -45,11 +45,6 @@ def shorten(path: Path) -> None:
     edit(path, budget, "budget = 12")
 
 
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_a_german_folder_runs_as_it_is(tmp_path: Path) -> None:
     folder = write_customers(tmp_path / "Kunden")

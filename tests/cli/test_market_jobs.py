@@ -123,11 +123,9 @@ def test_pay_by_the_rows_that_an_access_uses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_what_it_was_worth_is_what_evaluate_finds_on_the_audit_rows(
-    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_figures")
+def test_what_it_was_worth_is_what_evaluate_finds_on_the_audit_rows(tmp_path: Path, task: str) -> None:
     """Regression in the target's own units; and the best model is in model/, the last one in last/ if it is another."""
-    monkeypatch.setattr("databazaar.reports.save_png", lambda drawn, folder, within=None: [])
     market = write_market(tmp_path, task, budget='"8.00"')
     edit(market, "[data]", '[data]\naudit = "test.csv"')
     table(60, 9, task).to_csv(tmp_path / "test.csv", index=False)

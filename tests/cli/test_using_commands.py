@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_sc
 
 from databazaar import load_run
 
+pytestmark = pytest.mark.usefixtures("no_figures_here")
 NAMES = {0: "genuine", 1: "fraud"}
 
 

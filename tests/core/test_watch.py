@@ -19,6 +19,8 @@ from databazaar.market.watch.parts import halves
 from databazaar.market.watch.sketch import SIZE, Sketch
 from databazaar.market.watch.watch import median_of_others
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(2, 9), st.integers(0, 10**6))
 def test_the_median_of_the_others_is_that_of_what_is_left(rows: int, seed: int) -> None:

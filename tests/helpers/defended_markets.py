@@ -125,7 +125,7 @@ def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: 
     later = settled.held, settled.released, settled.returned, None if rules.defence.off else findings
     result = Settlement(gains, failures, chances, settled.paid, *scores, (), *later)
     accounts.settle(round, drawn, result, replace(after, sampler=settled.state))
-    return settled.state
+    return np.asarray(settled.state)
 
 
 def play(rules: RuleBook, measure: Measured, accounts: Accounts | None = None, state: Any = None) -> Accounts:

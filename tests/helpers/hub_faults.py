@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.progress import played
@@ -86,11 +87,21 @@ def points(count: int, database: str, seed: int = 0) -> list[Point]:
     return found
 
 
+class AnyPoint(Protocol):
+    """What a table of points tells of one."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def when(self) -> str: ...
+
+
 @dataclass
 class Struck:
     """What came of a point: whether anything was there to be killed, and what was wrong in the end."""
 
-    point: Point
+    point: AnyPoint
     hit: bool
     wrong: str | None = None
 
@@ -119,11 +130,11 @@ class Stage:
     def _strike(self, market: HubMarket, points: Sequence[Point], log: Path) -> list[Struck]:
         market.settings.home.mkdir(parents=True, exist_ok=True)
         struck = []
-        with _hubs(market.settings, log) as hubs:
+        with hubs(market.settings, log) as running:
             for point in sorted(points, key=lambda point: point.phase):
-                struck.append(Struck(point, _Strike(market, hubs, point, self.server).come()))
-            market.wait(lambda: _alive(hubs) and market.over(), "it did not come to its end")
-            assert hubs.hub.stop() == 0, log.read_text()
+                struck.append(Struck(point, _Strike(market, running, point, self.server).come()))
+            market.wait(lambda: alive(running) and market.over(), "it did not come to its end")
+            assert running.hub.stop() == 0, log.read_text()
         wrong = self._wrong(market)
         return [Struck(one.point, one.hit, wrong) for one in struck]
 
@@ -137,7 +148,7 @@ class Stage:
         return wrong_with_books(market)
 
 
-class _Hubs:
+class Hubs:
     """The one hub that works, started again when it was killed."""
 
     def __init__(self, settings: Settings, log: Path) -> None:
@@ -150,26 +161,26 @@ class _Hubs:
 
 
 @contextlib.contextmanager
-def _hubs(settings: Settings, log: Path) -> Iterator[_Hubs]:
-    hubs = _Hubs(settings, log)
+def hubs(settings: Settings, log: Path) -> Iterator[Hubs]:
+    running = Hubs(settings, log)
     try:
-        yield hubs
+        yield running
     finally:
-        hubs.hub.kill()
+        running.hub.kill()
 
 
-def _alive(hubs: _Hubs) -> bool:
+def alive(running: Hubs) -> bool:
     """Starts the hub again where it has been killed."""
-    if hubs.hub.process.poll() is not None:
-        hubs.hub.kill()
-        hubs.start()
+    if running.hub.process.poll() is not None:
+        running.hub.kill()
+        running.start()
     return True
 
 
 @dataclass
 class _Strike:
     market: HubMarket
-    hubs: _Hubs
+    hubs: Hubs
     point: Point
     server: Server | None
 
@@ -187,7 +198,7 @@ class _Strike:
 
         def ended() -> bool:
             nonlocal come
-            _alive(self.hubs)
+            alive(self.hubs)
             come = moment()
             return come or self._too_late()
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ PLUGIN = Path(__file__).parents[1] / "service/hub/dropping"
 PATIENCE = 600.0
 """Seconds after which what has not come never will, also on a busy machine."""
 PROVIDERS = ("north", "south")
+OFFERS = ("north-sales", "south-sales")
 SPEC: dict[str, Any] = {
     "data": {"target": "late", "task": "classification", "audit": 0.2},
     "model": {"kind": "logistic"},
@@ -92,13 +93,17 @@ class HubMarket:
         return "\n".join([*found, *logs])
 
     def add(
-        self, name: str, spec: Mapping[str, Any] | None = None, buyer: str = "buyer", content: bytes | None = None
+        self,
+        name: str,
+        spec: Mapping[str, Any] | None = None,
+        buyer: str = "buyer",
+        content: bytes | None = None,
+        offers: Sequence[str] = OFFERS,
     ) -> str:
         """One more job, funded and in the queue; its hold-out has this `content`, or that of all."""
         desk = self.desk
         with self.database.begin() as session:
             holdout = desk.upload(session, buyer, content or table(99, rows=80))
-            offers = [f"{provider}-sales" for provider in PROVIDERS]
             caller, settings = desk[buyer], self.settings
             made = jobs.draft(
                 session,
@@ -107,7 +112,7 @@ class HubMarket:
                 name=name,
                 spec=dict(spec or SPECS[name]),
                 files={"holdout": holdout},
-                offers=offers,
+                offers=list(offers),
             )
             jobs.submit(session, caller, settings, made.id)
             jobs.fund(session, caller, made.id)
@@ -137,6 +142,7 @@ class Hub:
         self.fault = settings.home / "fault.json"
         given = {"home": str(settings.home), "database": settings.database, "runners": settings.runners}
         given |= {"lease": settings.lease, "attempts": settings.attempts}
+        given |= {"federation": None if settings.federation is None else str(settings.federation)}
         paths = [str(SCRIPT.parent), str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), sql_faults.VARIABLE: str(self.fault)}
         with log.open("a") as stream:

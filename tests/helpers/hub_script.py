@@ -19,23 +19,6 @@ import sql_faults
 sql_faults.install()
 
 
-def without_drawings() -> None:
-    from databazaar.reports import run_page, written
-
-    for module, name, instead in (
-        (written, "draw_all", lambda report: dict.fromkeys(written_figures())),
-        (written, "save_png", lambda *_, **__: []),
-        (run_page, "inline_svg", lambda *_: ""),
-    ):
-        setattr(module, name, instead)
-
-
-def written_figures() -> list[str]:
-    from databazaar.reports import FIGURES
-
-    return list(FIGURES)
-
-
 def main() -> None:
     from databazaar.service.database.connection import Database
     from databazaar.service.hub import supervisor
@@ -44,7 +27,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     supervisor.FIRST_DELAY, supervisor.LONGEST_DELAY = 0.1, 1.0
     given = json.loads(sys.argv[1])
-    settings = Settings(**{**given, "home": Path(given["home"])})
+    federation = None if given["federation"] is None else Path(given["federation"])
+    settings = Settings(**{**given, "home": Path(given["home"]), "federation": federation})
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     hub = supervisor.Supervisor(settings, Database(settings.database_url))
@@ -57,4 +41,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 elif multiprocessing.parent_process() is not None:
-    without_drawings()
+    from undrawn import undraw
+
+    undraw()

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 PATIENCE_MS = 20_000
+OURS = re.compile(r" · (Harbour market|databazaar)$")
 SHOTS = os.environ.get("SCREENSHOTS", "")
 
 
@@ -80,11 +81,11 @@ class Person:
 
     def look(self) -> None:
         """Checks the page as it is, once for each title."""
+        expect(self.page).to_have_title(OURS, timeout=PATIENCE_MS)  # waits for a page that is still on its way
         title = self.page.title()
         if title in self.seen:
             return
         self.seen.add(title)
-        assert title.endswith(" · Harbour market") or title.endswith(" · databazaar"), title
         assert self.page.locator("h1").count() == 1, title
         assert self.page.locator("main").count() == 1, title
         for size in (PHONE, DESK):

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from databazaar.federation import onboarding, pki
+from databazaar.federation import onboarding
 from loopback import free_port
-
-SHORT = 2048
-"""Bits of these tests' keys: the fewest that we take, because they are made many times."""
 
 
 def two_banks(root: Path) -> Path:
     """Its folder is `market`, their kits are `bank1` and `bank2`."""
-    pki.KEY_BITS, before = SHORT, pki.KEY_BITS
-    try:
-        market = onboarding.init_market(root / "market", "fraud", "localhost", free_port()).folder
-        for name in ("bank1", "bank2"):
-            asked = onboarding.request(onboarding.invite(market, name), root / name)
-            onboarding.complete(root / name, onboarding.sign(market, asked))
-    finally:
-        pki.KEY_BITS = before
+    market = onboarding.init_market(root / "market", "fraud", "localhost", free_port()).folder
+    for name in ("bank1", "bank2"):
+        asked = onboarding.request(onboarding.invite(market, name), root / name)
+        onboarding.complete(root / name, onboarding.sign(market, asked))
     return root

@@ -6,7 +6,7 @@ import datetime as dt
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from fastapi import FastAPI
@@ -32,7 +32,7 @@ __all__ = ["ENDLESS", "SPEC", "MakeMarket", "TestClient", "WebMarket", "table", 
 
 def ENDLESS() -> Limits:  # noqa: N802
     """Limits that no test reaches."""
-    return Limits(*(Buckets(per_second=1e9, burst=1e9) for _ in range(4)))
+    return Limits(*(Buckets(per_second=1e9, burst=1e9) for _ in fields(Limits)))
 
 
 class MakeMarket(Protocol):
@@ -143,6 +143,7 @@ def web_market(database: Database, settings: Settings, limits: Limits | None = N
         made.ids["offer"] = desk.offer(session, "north").id
         made.ids["shy offer"] = desk.offer(session, "south", seed=1, approval="by hand").id
         made.ids["holdout"] = desk.upload(session, "buyer", table(9), "holdout.csv")
+        made.ids["spare file"] = desk.upload(session, "buyer", table(9), "spare.csv")
         made.ids["north's file"] = desk.upload(session, "north", table(3))
         named: Any = {"spec": SPEC, "files": {"holdout": made.ids["holdout"]}}
         made.ids["job"] = jobs.draft(session, buyer, settings, name="Delays", offers=[made.ids["offer"]], **named).id

@@ -103,6 +103,8 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ),
     ("POST", "/v1/files"): Row("buyer", "jobs", wrong="hub", form={"files": TINY}),
     ("GET", "/v1/files/{file_id}"): Row("buyer", other="rival", wrong="hub", path={"file_id": "holdout"}),
+    ("GET", "/v1/files"): Row("buyer"),
+    ("DELETE", "/v1/files/{file_id}"): Row("buyer", "jobs", other="rival", wrong="hub", path={"file_id": "spare file"}),
     ("GET", "/v1/offers"): Row("buyer"),
     ("GET", "/v1/offers/own"): Row("north"),
     ("GET", "/v1/offers/{offer_id}"): Row("buyer", other="south", path={"offer_id": "offer"}),
@@ -120,6 +122,9 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/v1/contracts/requests"): Row("south"),
     ("GET", "/v1/contracts/{contract_id}"): Row(
         "buyer", other="rival", wrong="north", path={"contract_id": "contract"}
+    ),
+    ("GET", "/v1/contracts/{contract_id}/schema.json"): Row(
+        "south", other="north", wrong="rival", path={"contract_id": "contract"}
     ),
     ("POST", "/v1/contracts/{contract_id}/decide"): Row(
         "south", "offers", wrong="buyer", other="north", path={"contract_id": "contract"}, body={"agree": True}
@@ -171,6 +176,9 @@ RIGHTS: dict[tuple[str, str], Row] = {
     ("GET", "/v1/receipts"): Row("north"),
     ("GET", "/v1/webhooks"): Row("buyer"),
     ("POST", "/v1/webhooks"): Row("buyer", "jobs money", body={"url": "https://buyer.example/other"}),
+    ("GET", "/v1/webhooks/{webhook_id}/deliveries"): Row(
+        "buyer", other="rival", wrong="north", path={"webhook_id": "webhook"}
+    ),
     ("POST", "/v1/webhooks/{webhook_id}/remove"): Row(
         "buyer", "jobs money", other="rival", wrong="north", path={"webhook_id": "webhook"}
     ),

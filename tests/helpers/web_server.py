@@ -52,7 +52,8 @@ def until(holds: Callable[[], bool], patience: float = 30.0) -> None:
 
 def certificate(folder: Path) -> tuple[Path, Path]:
     """One for 127.0.0.1, signed by itself, and its key."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "hub")])
     moment = dt.datetime.now(dt.UTC)
     made = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())

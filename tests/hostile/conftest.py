@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from databazaar.federation import pki
 from hostile_folders import finished_run, stopped_run
-from two_banks import SHORT, two_banks
+from signed_parties import SignedParties
+from two_banks import two_banks
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +31,7 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(banks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pki, "KEY_BITS", SHORT)
+def root(banks: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(banks, tmp_path / "root"))
 
 
@@ -41,3 +40,15 @@ def run_of(tmp_path: Path) -> Callable[[Path], Path]:
     """A copy of a run, to be spoilt."""
     numbers = itertools.count()
     return lambda run: Path(shutil.copytree(run, tmp_path / f"run{next(numbers)}"))
+
+
+@pytest.fixture(scope="session")
+def signing(tmp_path_factory: pytest.TempPathFactory) -> SignedParties:
+    return SignedParties(tmp_path_factory.mktemp("signing"))
+
+
+@pytest.fixture
+def parties(signing: SignedParties) -> Iterator[SignedParties]:
+    """Providers that sign what they answer, and have kept nothing yet."""
+    yield signing
+    signing.forget()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,17 +26,6 @@ from signed_parties import NAMES, Handler, SignedParties
 
 EVERYBODY = Uniform(replacement=False)
 ASIDE = "set aside after repeated failures"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SignedParties:
-    return SignedParties(tmp_path_factory.mktemp("identity"))
-
-
-@pytest.fixture
-def parties(made: SignedParties) -> Iterator[SignedParties]:
-    yield made
-    made.forget()
 
 
 def poison(signer: Signer | None = None, **changes: object) -> Handler:

@@ -18,6 +18,7 @@ from databazaar.roster import PriceChange
 from databazaar.runs.folder import RunFolder
 from small_markets import vector_market
 
+pytestmark = pytest.mark.usefixtures("no_figures_here")
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "prices.md"
 LIMITS = 'decimals = 2\nmost_per_access = "1.00"\nmost_per_round = "1.75"'
 NORTH = 'price = "0.50"\nmost_accesses = 6\nprice_changes = [{ from_round = 3, price = "0.75" }]\nowner = "compass"'

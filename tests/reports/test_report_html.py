@@ -142,6 +142,7 @@ def test_without_loss_audit_worth_bound_or_anybody_paid() -> None:
     assert "Final loss" not in text and "Theorem" not in text and "worth it" not in text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_failed_audit_shows() -> None:
     text = render(sample_report(), title="A run", audit=AuditView(False, 3, "Entry 4 <broken>."))
     assert "Audit failed" in text and "Entry 4 &lt;broken&gt;." in text
@@ -151,6 +152,7 @@ def test_same_run_same_bytes() -> None:
     assert full_page(sample_report()) == full_page(sample_report())
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_every_rule_is_shown_whoever_wrote_it() -> None:
     theirs = {
         "sampler": {"kind": "greedy", "look_ahead": 3, "from": "acme-rules"},
@@ -234,6 +236,7 @@ def test_failures_are_grouped_without_the_round_that_they_name() -> None:
     assert found.accesses == sum(payout.failures for payout in report.payouts)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_page_says_when_the_run_was_and_what_its_utility_is() -> None:
     report = sample_report()
     dated = replace(report, run="0af3", consumer="<Bank>", began="2026-01-02T03:04:05+00:00", settled="2026-01-03")

@@ -15,6 +15,8 @@ from databazaar.reports import render
 from databazaar.runs.report import Report
 from databazaar.runs.worth import OWN, Judged, Worth
 
+pytestmark = pytest.mark.usefixtures("no_figures_here")
+
 
 def page_with(worth: Worth | None, report: Report | None = None) -> Page:
     return Page(render(replace(report or sample_report(), worth=worth), title="A run"))

@@ -18,7 +18,10 @@ import pytest
 
 from databazaar.data.fraud import write_fraud_files
 
+pytestmark = pytest.mark.slow
+
 ACME = Path(__file__).parent / "acme"
+HELPERS = Path(__file__).parents[1] / "helpers"
 ROWS = ("sampler", "aggregator", "payment", "stops")
 
 PLAY = """
@@ -54,7 +57,9 @@ for row, rule in rules.items():
 COMMANDS = """
 import contextlib, io, json, sys
 from databazaar.cli import main
+from undrawn import undraw
 
+undraw()
 said = []
 for arguments in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
@@ -71,7 +76,7 @@ print(json.dumps(said))
 
 
 def python(code: str, *arguments: str, acme: bool = True) -> str:
-    path = os.pathsep.join([*([str(ACME)] if acme else []), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*([str(ACME)] if acme else []), str(HELPERS), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

@@ -32,6 +32,7 @@ from databazaar.runs.model_card import Outline
 from databazaar.runs.model_folder import LARGEST_CARD, read_model, write_model
 from databazaar.runs.trained import TrainedModel
 
+pytestmark = pytest.mark.usefixtures("no_figures_here")
 KINDS = {
     "linear": ((5,), 1, ()),
     "logistic": ((5,), 3, ()),

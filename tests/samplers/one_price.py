@@ -14,7 +14,7 @@ class OnePrice:
         self._sampler = sampler
 
     def init(self, providers: int) -> np.ndarray:
-        return self._sampler.init(Roster.equal(providers), 10**6, 1)
+        return np.asarray(self._sampler.init(Roster.equal(providers), 10**6, 1))
 
     def probabilities(self, state: np.ndarray) -> np.ndarray:
         return self._sampler.probabilities(state, _purse(state))
@@ -23,7 +23,7 @@ class OnePrice:
         return self._sampler.draw(state, rng, size, _purse(state))
 
     def update(self, state: np.ndarray, draws: np.ndarray, gains: np.ndarray) -> np.ndarray:
-        return self._sampler.update(state, draws, gains, _purse(state))
+        return np.asarray(self._sampler.update(state, draws, gains, _purse(state)))
 
 
 def _purse(state: np.ndarray) -> Purse:

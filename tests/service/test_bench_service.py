@@ -13,11 +13,14 @@ from sqlalchemy import select
 import bench_service
 import service_load
 import service_shell
+import service_table
 from databazaar import Arbiter
 from databazaar.config.playing import Playing
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from small_markets import vector_market
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def result(home: Path) -> dict[str, Any]:
     asked = ["--jobs", "2", "--viewers", "4", "--consumers", "2", "--calls", "5", "--shell", "0", "--accesses", "12"]
+    asked += ["--cost", "0.5"]
     return bench_service.measure(bench_service.parsed(asked), home, "")
 
 
@@ -36,9 +40,10 @@ def test_every_job_is_settled_and_the_books_hold(result: dict[str, Any], home: P
     with database.read() as session:
         states = list(session.scalars(select(Job.state)))
     database.dispose()
-    assert states == ["settled"] * 2 and result["load"]["states"] == {"settled": 2}
+    assert sorted(states) == ["agreed"] * 2 + ["settled"] * 2  # two have made-up rounds
+    assert result["load"]["states"] == {"settled": 2}
     assert result["books"]["ok"] and result["books"]["escrow_left"] == 0
-    assert result["books"]["entries"] == 6  # a deposit, a fund and a close each
+    assert result["books"]["entries"] == 8  # a deposit, a fund and a close each; deposits for two that are not played
 
 
 def test_people_got_their_answers_and_their_rounds(result: dict[str, Any]) -> None:
@@ -52,10 +57,16 @@ def test_people_got_their_answers_and_their_rounds(result: dict[str, Any]) -> No
     assert load["memory_mib"]["hub"]["rss"] >= load["memory_mib"]["hub"]["uss"] > 0
 
 
+def test_the_hub_was_at_work_for_people(result: dict[str, Any]) -> None:
+    cost = result["cost"]
+    assert cost["calls"] == 14 and cost["events"] > 0 and cost["call_ms"] > 0
+    assert service_table.table(result).startswith(f"hub's CPU: {cost['idle_percent']} % of a core idle")
+
+
 def test_the_table_compares_with_the_shell(result: dict[str, Any]) -> None:
-    assert "| load |" in bench_service.table(result)
+    assert "| load |" in service_table.table(result)
     shell = {**result["load"], "while_playing": 2 * result["load"]["while_playing"]}
-    compared = bench_service.table({**result, "shell": shell, "shell again": shell})
+    compared = service_table.table({**result, "shell": shell, "shell again": shell})
     assert "| 0.50, 1.00 |" in compared
 
 
@@ -66,7 +77,7 @@ def test_the_shell_notes_its_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     service_shell.note_rounds(tmp_path / "times.json")
     Playing.settle(None)  # type: ignore[arg-type]
     times = json.loads((tmp_path / "times.json").read_text())
-    assert times["rounds"] > 1 and times["first"] < times["last"]
+    assert times["rounds"] > 1 and times["first"][0] < times["last"][0] and times["first"][1] <= times["last"][1]
 
 
 def test_the_examples_hold() -> None:

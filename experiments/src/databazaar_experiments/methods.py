@@ -21,7 +21,7 @@ from databazaar.market.driver import play
 from databazaar.market.run import Progress
 from databazaar.roster import Purse
 from databazaar.samplers import OSMD, Sampler, Uniform
-from databazaar.samplers.protocol import Draws, Vector, refuse_too_many
+from databazaar.samplers.protocol import Draws, State, Vector, refuse_too_many
 from databazaar.valuation.context import Context
 from databazaar.valuation.federated import FedShapley
 from databazaar.valuation.gradient import GShapley
@@ -52,7 +52,7 @@ class OSMDOncePerRound(OSMD):
 
     kind: ClassVar[str] = "osmd-once-per-round"
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
         drawn = draws.tolist()
         again = [place for place, provider in enumerate(drawn) if provider in drawn[:place]]
         once = gains.copy()

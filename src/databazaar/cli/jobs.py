@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from databazaar.cli import connecting
+from databazaar.cli import connecting, requests
 from databazaar.cli.examples import example
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.screen import say
+from databazaar.errors import BazaarError
 from databazaar.money import Currency
 
 if TYPE_CHECKING:
@@ -124,8 +125,20 @@ def new(
 ) -> None:
     """Makes a job from a market.toml, with the files that it names, and asks its providers. It costs nothing yet."""
     with _hub() as hub:
-        job = hub.draft_from_market(market, "own" if own else "hosted")
-        _tell(job if draft else hub.submit(job["id"]), hub, as_json)
+        job: JobSummary = hub.draft_from_market(market, "own" if own else "hosted")
+        if not draft:
+            job = _submitted(hub, job["id"])
+        _tell(job, hub, as_json)
+
+
+def _submitted(hub: Hub, job_id: str) -> JobSummary:
+    from databazaar.client.sending import HubError
+
+    try:
+        return hub.submit(job_id)
+    except HubError as refused:
+        kept = f"`bazaar jobs submit {job_id}` asks again, and `bazaar jobs stop {job_id}` gives it up"
+        raise BazaarError(f"{refused}; the draft {job_id} is kept: {kept}") from None
 
 
 @app.command(epilog=example("bazaar jobs submit 3f0c…"))
@@ -240,3 +253,10 @@ def run(
     given = {"holdout": holdout, "train": train, "audit": audit}
     files = {role: path for role, path in given.items() if path is not None}
     own_arbiter.play_own(*connecting.named_hub(), job_id, out, files, play.Output(quiet, as_json))
+
+
+app.command("requests", epilog=example("bazaar jobs requests", "bazaar jobs requests --json"))(requests.show)
+app.command("schema", epilog=example("bazaar jobs schema 3f0c… --out schema.json"))(requests.schema)
+app.command("decide", epilog=example("bazaar jobs decide 3f0c… agree", 'bazaar jobs decide 3f0c… refuse --reason "…"'))(
+    requests.decide
+)

@@ -33,14 +33,18 @@ _LOOK = 30.0
 log = logging.getLogger(__name__)
 
 
-def source(data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None) -> Source:
-    """What answers. A file is read here, once; the schemas that it is answered by are the kit's."""
+def source(
+    data: Path | None, oracle: str | None, kit: Path, schema: Path | None = None, schemas: int | None = None
+) -> Source:
+    """What answers. A file is read here, once; the schemas that it is answered by are the kit's, and as many as
+    `schemas` as they come."""
     if (data is None) == (oracle is None):
         raise BazaarError("give either --data FILE or --oracle module:function: one of them answers")
     if data is not None:
-        return Table.read(data.resolve(), pins(kit, schema))
-    if schema is not None:
-        raise BazaarError("--schema says how a file is encoded, and --oracle has none: leave --schema out")
+        return Table.read(data.resolve(), pins(kit, schema, schemas or 1))
+    for option, given in (("--schema", schema), ("--schemas", schemas)):
+        if given is not None:
+            raise BazaarError(f"{option} says how a file is encoded, and --oracle has none: leave {option} out")
     assert oracle is not None
     return _load(oracle)
 
@@ -109,9 +113,9 @@ def privacy(
     return made
 
 
-def pins(kit: Path, given: Path | None) -> Pins:
+def pins(kit: Path, given: Path | None, most: int = 1) -> Pins:
     """The schemas that the provider accepts; `given` becomes one of them. Says what it answers by."""
-    made = Pins(load_kit(kit).folder)
+    made = Pins(load_kit(kit).folder, most)
     if given is not None and not made.admits(schema := read_schema(given)):
         made.accept(schema, "given")
     for line in made.current():

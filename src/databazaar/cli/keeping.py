@@ -14,27 +14,34 @@ from databazaar.cli.screen import say
 def schema(
     kit: Annotated[Path, typer.Argument(help="Your kit: the folder with your key.", show_default=False)],
     accept: Annotated[
-        str | None, typer.Option(help="Accept the offered schema of this fingerprint.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Accept the offered schema of this fingerprint, or the one in this file.", show_default=False
+        ),
     ] = None,
     drop: Annotated[
         str | None, typer.Option(help="No longer accept the schema of this fingerprint.", show_default=False)
     ] = None,
 ) -> None:
-    """Shows the schemas that you answer by, and the one that the market offers: what is predicted from what."""
+    """Shows the schemas that you answer by, and those that the market offers: what is predicted from what."""
     need_packages()
     from databazaar.federation.onboarding import load_kit
-    from databazaar.federation.pins import Pins, fingerprint, meaning
+    from databazaar.federation.pins import Pins, fingerprint, meaning, read_schema
 
     pins = Pins(load_kit(kit).folder)
-    if accept is not None:
+    if accept is not None and (accept.endswith(".json") or Path(accept).is_file()):
+        pins.accept(read_schema(Path(accept)), "accepted")
+    elif accept is not None:
         pins.accept_offer(accept)
     if drop is not None:
         pins.drop(drop)
     for line in pins.current():
         say(f"accepted  {line}")
-    if (offered := pins.offer()) is not None:
-        say(f"offered   {meaning(offered)}")
-        say(f"  refused so far; to accept it: bazaar provider schema {kit} --accept {fingerprint(offered)[:12]}")
+    for offered in pins.offers():
+        by = f", for {offered.consumer}" if offered.consumer else ""
+        say(f"offered   {meaning(offered.schema_)}{by}")
+        short = fingerprint(offered.schema_)[:12]
+        say(f"  refused so far; to accept it: bazaar provider schema {kit} --accept {short}")
 
 
 def accounts() -> None:

@@ -37,6 +37,7 @@ def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterato
         kept = RunFolder(out)
         if kept.id != notary.job:
             raise BazaarError(f"{out} holds another run than job {notary.job}: give another folder with --out")
+        _refuse_others(kept, files)
         terms, job = kept.need_rules(), from_recipe(kept.recipe)
         begun_in = {} if terms is None else terms.environment
         with resumed(job, kept, begun_in, _engine(notary, job, told["consumer"])) as playing:
@@ -48,6 +49,17 @@ def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterato
     job = job_of(_with_files(told["market"], folder, files), folder, "the job's market")
     with begun(job, out, id=notary.job, engine=_engine(notary, job, told["consumer"])) as playing:
         yield _without_notes(playing)
+
+
+def _refuse_others(kept: RunFolder, files: Mapping[str, Path]) -> None:
+    """A run goes on with the files that it began with."""
+    for role, path in files.items():
+        section, setting = ROLES[role]
+        named = (kept.recipe.get("market", {}).get(section) or {}).get(setting)
+        begun_with = Path(kept.recipe.get("folder", "")) / named if isinstance(named, str) else None
+        if begun_with is None or begun_with.resolve() != path.resolve():
+            used = f"with {begun_with}" if begun_with is not None else "without such a file"
+            raise BazaarError(f"the run in {kept.path} has begun {used}: leave --{role} out to go on with it")
 
 
 def _engine(notary: Notary, job: Job, consumer: str) -> HubEngine:

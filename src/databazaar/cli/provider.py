@@ -86,6 +86,7 @@ def crl(
         "bazaar provider join kit --data bank1.parquet --schema schema.json",
         "bazaar provider join kit --data bank1.parquet --epsilon-cap 4 --noise 1.1 --clip 1",
         "bazaar provider join kit --data bank1.parquet --consumers north-bank,city-bank --max-accesses 500",
+        "bazaar provider join kit --data bank1.parquet --schemas 20",
     )
 )
 def join(
@@ -111,6 +112,16 @@ def join(
         Path | None,
         typer.Option(
             help="The schema that you answer by. Default: the first that the market asks with.", show_default=False
+        ),
+    ] = None,
+    schemas: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Answer by up to this many schemas as they come, if they predict the same target: every consumer has "
+            "one of its own. Default: the first.",
+            show_default=False,
         ),
     ] = None,
     epsilon_cap: Annotated[
@@ -139,14 +150,18 @@ def join(
 
     work = max_parameters, max_samples, max_memory, max_seconds
     policy = joining.policy(models, *work, max_questions, consumers, max_accesses)
-    source = joining.source(data, oracle, kit, schema)
+    source = joining.source(data, oracle, kit, schema, schemas)
     privacy = joining.privacy(kit, source, epsilon_cap, noise, clip, delta, account, max_epsilon_per_consumer)
     joining.stay(kit, source, policy, privacy, threads, at_once)
 
 
-app.command(epilog=example("bazaar provider schema kit", "bazaar provider schema kit --accept 3f0c12ab94de"))(
-    keeping.schema
-)
+app.command(
+    epilog=example(
+        "bazaar provider schema kit",
+        "bazaar provider schema kit --accept 3f0c12ab94de",
+        "bazaar provider schema kit --accept schema.json",
+    )
+)(keeping.schema)
 app.command(epilog=example("bazaar provider accounts"))(keeping.accounts)
 
 

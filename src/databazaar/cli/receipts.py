@@ -12,6 +12,7 @@ from databazaar.cli.examples import example
 from databazaar.cli.screen import say
 from databazaar.errors import LedgerError, UncheckableError
 from databazaar.files import read_plain
+from databazaar.money import Currency
 
 app = typer.Typer(
     help="Receipts of a hub: what it has signed for a provider about its pay.",
@@ -43,9 +44,9 @@ def check(
     """Whether the hub has signed these receipts, and with --journal whether it has rewritten the books since. It asks
     nobody. Exit code 1 where something is off."""
     from databazaar.client.journal import read_journal
-    from databazaar.client.receipts import rewritten, verify
+    from databazaar.client.receipts import keys_of, rewritten, verify
 
-    public = _read(key).get("key", "")
+    public = keys_of(_read(key))
     kept = []
     for path in files:
         receipt = _read(path)
@@ -53,8 +54,9 @@ def check(
             body = verify(receipt, public)
         except LedgerError as fault:
             raise LedgerError(f"{path}: {fault}") from None
+        paid = Currency(str(body["currency"]), body["decimals"]).format(body["paid"])
         say(
-            f"{path}: signed {body['at'][:19]}: {body['provider']} was paid {body['paid']} minor units for "
+            f"{path}: signed {body['at'][:19]}: {body['provider']} was paid {paid} for "
             f"{body['accesses']} accesses to {body['offer']} in job {body['job']}"
         )
         kept.append(receipt)

@@ -70,6 +70,15 @@ def serve(
     runners: Annotated[
         int | None, typer.Option(min=0, help="Jobs at once. Default: one for each core.", show_default=False)
     ] = None,
+    quota: Annotated[float, typer.Option(min=0, help="GiB of files that an organisation may keep.")] = 10.0,
+    keep_days: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Days after which the files of a job that is over are deleted. Default: never.",
+            show_default=False,
+        ),
+    ] = None,
     cash: Annotated[str, typer.Option(help="Who confirms deposits and payouts: manual, or test.")] = "manual",
     oidc_issuer: Annotated[
         str | None, typer.Option(help="An identity provider to sign in at.", show_default=False)
@@ -100,6 +109,8 @@ def serve(
             secure=shown.startswith("https://"),
             federation=None if federation is None else federation.absolute(),
             cash=cash,
+            quota=int(quota * 2**30),
+            keep_days=keep_days,
             oidc_issuer=oidc_issuer or "",
             oidc_client=oidc_client or "",
             oidc_secret=os.environ.get("BAZAAR_OIDC_SECRET", ""),
@@ -178,6 +189,19 @@ def link(
         _say_link(email, address, secret)
 
 
+@app.command("rotate-key", epilog=example("bazaar serve rotate-key"))
+def rotate_key(home: Home = Path("hub")) -> None:
+    """A new key for the hub to sign receipts with. The old one stays published, so that its receipts can be checked."""
+    need_packages()
+    _need_hub(home, None)
+    from databazaar.service.journal import keys
+    from databazaar.service.settings import Settings
+
+    settings = Settings(home=home.absolute())
+    new = keys.rotate(settings)
+    say(f"receipts are signed with {new.public} from now on; keep a copy of {settings.keys}")
+
+
 @app.command(epilog=example("bazaar serve audit", "bazaar serve audit --database postgresql://reader@db/hub --json"))
 def audit(
     home: Home = Path("hub"),
@@ -202,7 +226,7 @@ def audit(
 
 def need_packages() -> None:
     """One sentence where the packages of the service are not installed."""
-    wanted = ("fastapi", "uvicorn", "alembic", "sse_starlette", "python_multipart", "argon2", "authlib", "httpx")
+    wanted = ("fastapi", "uvicorn", "alembic", "python_multipart", "argon2", "authlib", "httpx")
     for name in (*wanted, "cryptography"):
         try:
             found = find_spec(name)

@@ -118,8 +118,9 @@ def serve(
     with database.read() as session:
         market = members.market(session)
     write_logs()
+    app = create_app(settings, database, supervise=settings.runners > 0)
     config = uvicorn.Config(
-        create_app(settings, database, supervise=settings.runners > 0),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -132,8 +133,10 @@ def serve(
     say(f"{market.name} is at {settings.address}")
     for one in links:
         say(f"  {one.who}: {one.link}")
+    server = uvicorn.Server(config)
+    app.state.web.tailers.ending = lambda: server.should_exit  # streams would be waited for
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
     except InterruptedByUser:
         later = "the demo is over" if demo else "what runs goes on when the hub is started again"
         say(f"stopped; {later}", err=True)

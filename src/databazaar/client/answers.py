@@ -72,6 +72,21 @@ class FileColumns(File):
     columns: list[dict[str, Any]]
 
 
+class FileUse(TypedDict):
+    kind: str
+    id: str
+    name: str
+    needed: bool
+
+
+class FileUses(File):
+    uses: list[FileUse]
+
+
+class DeletedFile(File):
+    deleted_at: str
+
+
 class OwnOffer(TypedDict):
     id: str
     slug: str
@@ -128,6 +143,12 @@ class Contract(TypedDict):
     job_id: str
     job_name: str
     model: str
+    mode: str
+    target: str
+    task: str
+    columns: list[str] | None
+    rows: int | None
+    fingerprint: str | None
     consumer: str
     consumer_name: str
     provider: str
@@ -135,6 +156,7 @@ class Contract(TypedDict):
     offer_id: str
     offer: str
     offer_name: str
+    kind: str
     version: int
     digest: str | None
     price: int
@@ -256,6 +278,16 @@ class Webhook(TypedDict):
     id: str
     url: str
     created_at: str
+
+
+class Delivery(TypedDict):
+    id: str
+    event: str
+    body: dict[str, Any]
+    attempts: int
+    created_at: str
+    delivered_at: str | None
+    given_up_at: str | None
 
 
 class NewWebhook(TypedDict):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from databazaar.client import answers
+from databazaar.client.receipts import keys_of
 from databazaar.client.sending import Sender, place
 
 
@@ -41,14 +42,6 @@ class Operating(Sender):
     def people(self, organisation_id: str | None = None) -> Iterator[answers.Person]:
         return self._items("/v1/people", organisation_id=organisation_id)
 
-    def invite_person(self, email: str, name: str = "", organisation_id: str | None = None) -> answers.Invitation:
-        asked = {"email": email, "name": name, "organisation_id": organisation_id}
-        return cast(answers.Invitation, self._post("/v1/people", asked))
-
-    def issue_link(self, person_id: str) -> str:
-        """A new one-time link for somebody."""
-        return str(self._post(place("people", person_id, "link"))["link"])
-
     def disable_person(self, person_id: str) -> answers.Person:
         return cast(answers.Person, self._post(place("people", person_id, "disable")))
 
@@ -71,6 +64,10 @@ class Operating(Sender):
     def add_webhook(self, url: str) -> answers.NewWebhook:
         return cast(answers.NewWebhook, self._post("/v1/webhooks", {"url": url}))
 
+    def deliveries(self, webhook_id: str) -> list[answers.Delivery]:
+        """What a webhook was told last, or is yet to be told; the newest first."""
+        return cast(list[answers.Delivery], self._get(place("webhooks", webhook_id, "deliveries"))["items"])
+
     def remove_webhook(self, webhook_id: str) -> answers.Webhook:
         return cast(answers.Webhook, self._post(place("webhooks", webhook_id, "remove")))
 
@@ -86,5 +83,9 @@ class Operating(Sender):
         return self._download("/v1/journal/export", target)
 
     def public_key(self) -> str:
-        """The hub's, to verify receipts with."""
+        """The hub's, which it signs receipts with now."""
         return str(self._get("/v1/key")["key"])
+
+    def public_keys(self) -> list[str]:
+        """That one, and those that the hub had before: a receipt names its own."""
+        return keys_of(self._get("/v1/key"))

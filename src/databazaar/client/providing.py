@@ -20,6 +20,14 @@ class Providing(Sender):
     def file(self, file_id: str) -> answers.FileColumns:
         return cast(answers.FileColumns, self._get(place("files", file_id)))
 
+    def files(self) -> Iterator[answers.FileUses]:
+        """One's own, the newest first, and what each is used for."""
+        return self._items("/v1/files")
+
+    def delete_file(self, file_id: str) -> answers.DeletedFile:
+        """Deletes a file that no open offer, no contract under way and no unfinished job needs."""
+        return cast(answers.DeletedFile, self._delete(place("files", file_id)))
+
     def own_offers(self) -> Iterator[answers.OwnOffer]:
         return self._items("/v1/offers/own")
 
@@ -56,6 +64,10 @@ class Providing(Sender):
     def requests(self, state: str = "requested") -> Iterator[answers.Contract]:
         """What the provider was asked for and is to decide."""
         return self._items("/v1/contracts/requests", state=state)
+
+    def schema(self, contract_id: str, target: Path) -> Path:
+        """Writes the schema.json by which a site will be asked, for its provider to look at and to accept."""
+        return self._download(place("contracts", contract_id, "schema.json"), target)
 
     def decide(self, contract_id: str, agree: bool, reason: str = "") -> answers.Decided:
         asked = {"agree": agree, "reason": reason}

@@ -16,6 +16,8 @@ from databazaar.ledger.chain import canonical
 
 FIELDS = (
     "market",
+    "currency",
+    "decimals",
     "provider",
     "job",
     "contract",
@@ -27,9 +29,11 @@ FIELDS = (
     "journal_seq",
     "journal_hash",
     "at",
+    "key",
 )
-"""What a receipt's body says: `provider` and `offer` are slugs, `version` the hash of the data (None for a site's)."""
-_PURPOSE = b"databazaar receipt\n"
+"""What a receipt's body says: `provider` and `offer` are slugs, `version` the hash of the data (None for a site's),
+`paid` is in minor units of `currency`, which has so many `decimals`, `key` is the public key that it is signed with."""
+_PURPOSE, _NEXT = b"databazaar receipt\n", b"databazaar next key\n"
 
 
 def signed_bytes(body: Mapping[str, Any]) -> bytes:
@@ -37,27 +41,56 @@ def signed_bytes(body: Mapping[str, Any]) -> bytes:
     return _PURPOSE + canonical(dict(body)).encode()
 
 
+def next_key_bytes(key: str, following: str, until: str) -> bytes:
+    """What a key signs of the one that takes its place."""
+    return _NEXT + canonical({"key": key, "next": following, "until": until}).encode()
+
+
+def keys_of(published: Mapping[str, Any]) -> list[str]:
+    """The keys that a hub has published (GET /v1/key): the one in use, and those that it took the place of, each of
+    which has signed for the next. A LedgerError where one has not."""
+    try:
+        keys, former = [published["key"]], published.get("former", [])
+        for one in reversed(former):
+            said = next_key_bytes(one["key"], one["next"], one["until"])
+            if one["next"] != keys[-1] or not _holds(one["key"], one["signature"], said):
+                raise LedgerError("a key of this hub was not signed for by the one before: it is another hub's")
+            keys.append(one["key"])
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise LedgerError("these are no keys of a hub: give the file as the hub has sent it") from None
+    return keys
+
+
 def verify(
-    receipt: Mapping[str, Any], public_key: str, entries: Iterable[Entry | Hidden] | None = None
+    receipt: Mapping[str, Any], public_key: str | Sequence[str], entries: Iterable[Entry | Hidden] | None = None
 ) -> Mapping[str, Any]:
     """The body of a receipt (`body` and `signature`) that this hub has signed; a LedgerError where it has not, or where
-    the journal's entries are not those that it has signed for."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
+    the journal's entries are not those that it has signed for. A hub that has changed its key has several: `keys_of`.
+    """
+    keys = [public_key] if isinstance(public_key, str) else public_key
     try:
         body = receipt["body"]
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(bytes.fromhex(receipt["signature"]), signed_bytes(body))
-        numbers = [body[name] for name in ("journal_seq", "accesses", "paid")]
-        whole = set(body) >= set(FIELDS) and all(type(number) is int and number >= 0 for number in numbers)
-    except (InvalidSignature, ValueError, KeyError, TypeError, RecursionError):
+        signed = body["key"] in keys and _holds(body["key"], receipt["signature"], signed_bytes(body))
+        numbers = [body[name] for name in ("journal_seq", "accesses", "paid", "decimals")]
+        whole = signed and set(body) >= set(FIELDS) and all(type(one) is int and one >= 0 for one in numbers)
+    except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise LedgerError("this receipt was not signed with that key: it was changed, or it is another hub's")
     if entries is not None and (found := rewritten([receipt], entries)):
         raise LedgerError(found[0])
     return dict(body)
+
+
+def _holds(key: str, signature: str, said: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), said)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
 
 
 def rewritten(

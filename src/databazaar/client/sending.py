@@ -78,6 +78,9 @@ class Sender:
     def _post(self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> Any:
         return told(self._answer("POST", path, json=body, headers=_named(key)))
 
+    def _delete(self, path: str) -> Any:
+        return told(self._answer("DELETE", path, headers=_named(None)))
+
     def _send(self, path: str, data: Mapping[str, str], files: Files, key: str | None = None) -> Any:
         """A form in parts, also where no file goes with it."""
         fields: Files = [(name, (None, io.BytesIO(value.encode()))) for name, value in data.items()]

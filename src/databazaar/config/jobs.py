@@ -215,7 +215,8 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         step=step,
         deadline=settings.deadline,
         wait=settings.wait,
-        consumer=market.consumer.name,
+        consumer=settings.consumer or market.consumer.name,
+        contract=settings.contract,
     )
 
 

@@ -256,6 +256,8 @@ class FederationSettings(Section):
         default=30.0, description="the seconds that a provider has for an answer, from when it is asked"
     )
     wait: Seconds = Field(default=60.0, description="the seconds that a run waits for providers to connect")
+    consumer: MaybeText = Field(default="", description="for whom providers are asked; without it, consumer.name")
+    contract: MaybeText = Field(default="", description="by which contract they are asked, if there is one")
 
 
 class LedgerSettings(Section):

@@ -92,6 +92,7 @@ device = "auto"            # or "cpu", "cuda"
 # folder = "federation"    # what `bazaar federation init` made
 # deadline = 30.0          # seconds that a round waits for its providers
 # wait = 60.0              # seconds that a run waits for providers to connect before it begins
+# consumer = "north-bank"  # for whom providers are asked; default: the consumer's name
 
 # [ledger]
 # url = "postgresql+psycopg://host/database"   # default: an SQLite file in the run's folder

@@ -73,7 +73,8 @@ class Arms:
         return found
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
-        own, court = self.sampler.init(roster, budget, per_round), Court.new(roster, self.defence.owners)
+        own = np.asarray(self.sampler.init(roster, budget, per_round))  # verdicts are about everybody: a vector
+        court = Court.new(roster, self.defence.owners)
         cap = 0.0
         if self.defence.cap is not None:
             cap = share_of(self.defence.cap, len(court.arms)) * budget

@@ -9,6 +9,7 @@ import torch
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.messages import ModelMessage
 from databazaar.federation.policy import RefusedError
+from databazaar.federation.schema_offers import Asker
 from databazaar.federation.table import Data, Table
 
 
@@ -19,12 +20,12 @@ class Examples:
         self._source, self._private = source, private
         self._outputs: int | None = None
 
-    def rows(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> int:
+    def rows(self, model: ModelMessage, loss: str, schema: SchemaMessage | None, by: Asker | None = None) -> int:
         """How many rows there are to answer from. Refuses a task of another form, whatever is in the rows."""
         if isinstance(self._source, Table):
             if schema is None:
                 raise RefusedError("task does not fit the data")
-            self._source.refuse_other(schema)
+            self._source.refuse_other(schema, by)
             known = self._source.opened(schema)
             inputs, outputs, classes = known.width, known.outputs, known.task == "classification"
         else:
@@ -35,7 +36,7 @@ class Examples:
             raise RefusedError("task does not fit the data")
         return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
 
-    def fitting(self, model: ModelMessage, loss: str, schema: SchemaMessage | None) -> Data:
+    def fitting(self, model: ModelMessage, loss: str, schema: SchemaMessage | None, by: Asker | None = None) -> Data:
         """The examples in the shape that the model takes, with targets that its loss takes.
 
         With differential privacy a label that the model has no output for is unknown. Without, it is refused; and as
@@ -44,7 +45,7 @@ class Examples:
         """
         if isinstance(self._source, Table):
             assert schema is not None
-            x, y = self._source.examples(schema, self._private)
+            x, y = self._source.examples(schema, self._private, by)
         else:
             x, y = self._source
             if loss == "cross-entropy" and self._private:

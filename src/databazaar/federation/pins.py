@@ -3,6 +3,11 @@
 A schema says what is predicted from what, and the market writes it. If any were answered, "this does not fit my data"
 would be an answer about the data, and a few hundred schemas would read a column. So the first that a market asks with
 is pinned in the provider's kit, or one that the provider gave beforehand; another is refused, and kept as an offer.
+
+Where several consumers ask, each has a hold-out of its own and so a schema of its own. A provider that joins with
+`--schemas N` pins up to N of them as they come. Whether its data fit is one bit a schema, found out once: so it tells N
+bits at the most, and those that were dropped since count. And it tells them about one task: a further schema is pinned
+only if it predicts the same target, in the same way, as one that the provider answers by already.
 """
 
 from __future__ import annotations
@@ -19,11 +24,11 @@ from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.federation.kits import write_json
 from databazaar.federation.records import SCHEMA
+from databazaar.federation.schema_offers import LARGEST_SCHEMA, MOST_OFFERS, OFFERS, Asker, Refused, SchemaOffers
 from databazaar.files import alone, write_whole
 
-ACCEPTED, OFFER = "schemas.json", "schema-offer.json"
+ACCEPTED = "schemas.json"
 _SHORTEST = 8
-_LARGEST = 2**20
 _Found = dict[str, dict[str, Any]]
 
 
@@ -47,7 +52,7 @@ def meaning(schema: SchemaMessage) -> str:
 def read_schema(path: Path) -> SchemaMessage:
     """A schema in a file, as a run's model folder or a kit has it."""
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > LARGEST_SCHEMA:
             raise ValueError
         return SchemaMessage.model_validate_json(path.read_bytes())
     except (OSError, ValueError):
@@ -58,14 +63,20 @@ def read_schema(path: Path) -> SchemaMessage:
 
 @dataclass
 class Pins:
-    """The accepted schemas, in a kit's folder; without one, for as long as this object lives."""
+    """The accepted schemas, in a kit's folder; without one, for as long as this object lives. Up to `most` are accepted
+    as they come."""
 
     folder: Path | None = None
+    most: int = 1
     _found: _Found = field(default_factory=dict, compare=False)
-    _offered: str = field(default="", compare=False)
+    _offered: dict[str, str] = field(default_factory=dict, compare=False)
 
     def accepted(self) -> _Found:
-        """By fingerprint: since when, how it came about, and whether which data fit it."""
+        """By fingerprint: since when, how it came about, what it predicts, and whether which data fit it."""
+        return {name: known for name, known in self._all().items() if "dropped" not in known}
+
+    def _all(self) -> _Found:
+        """Also those that were dropped since."""
         if self.folder is None:
             return self._found
         try:
@@ -73,53 +84,75 @@ class Pins:
             return {str(name): dict(known) for name, known in found.items()}
         except FileNotFoundError:
             kept = self._kept()
-            return {} if kept is None else {fingerprint(kept): {"since": "", "how": "asked"}}
+            return {} if kept is None else {fingerprint(kept): {"since": "", "how": "asked", **_task(kept)}}
         except (OSError, ValueError, TypeError, AttributeError):
             raise BazaarError(
                 f"{self.folder / ACCEPTED} cannot be read: remove it, and accept the market's schema again"
             ) from None
 
     def admits(self, schema: SchemaMessage) -> bool | None:
-        """Whether it is accepted, by now; None where nothing ever was, and the first may be pinned."""
-        self._found = self.accepted()
+        """Whether it is accepted, by now; None where it is not, and may be pinned as it comes."""
+        self._found = self._all()
         if fingerprint(schema) in self._found:
-            return True
-        never = not self._found and (self.folder is None or not (self.folder / ACCEPTED).exists())
-        return None if never else False
+            return "dropped" not in self._found[fingerprint(schema)]
+        if not self._found and (self.folder is None or not (self.folder / ACCEPTED).exists()):
+            return None
+        return None if len(self._found) < self.most and self._is_known_task(schema) else False
 
-    def accept(self, schema: SchemaMessage, how: str) -> None:
+    def _is_known_task(self, schema: SchemaMessage) -> bool:
+        kept = None if self.folder is None else self._kept()
+        tasks = [known for known in self._found.values() if "dropped" not in known]
+        if kept is not None and "dropped" not in self._found.get(fingerprint(kept), {"dropped": ""}):
+            tasks.append(_task(kept))  # a kit of an earlier version says it nowhere else
+        return any({**known, **_task(schema)} == known for known in tasks)
+
+    def accept(self, schema: SchemaMessage, how: str, by: Asker | None = None) -> None:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        self._change(fingerprint(schema), {"since": now, "how": how})
+        asked = {} if by is None else by._asdict()
+        self._change(fingerprint(schema), {"since": now, "how": how, **_task(schema), **asked})
         if self.folder is not None:
             write_whole(self.folder / SCHEMA, schema.model_dump_json().encode())
-            if (offer := self.offer()) is not None and offer == schema:
-                (self.folder / OFFER).unlink(missing_ok=True)
+            self._offers().forget(schema)
 
     def drop(self, given: str) -> None:
-        """Takes an acceptance back."""
-        self._change(self._one_of(given, list(self.accepted())), None)
+        """Takes an acceptance back. It is remembered, so that the same schema is not pinned anew when it comes."""
+        name = self._one_of(given, list(self.accepted()))
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        self._change(name, {**self._all().get(name, {}), "dropped": now})
 
-    def keep_offer(self, schema: SchemaMessage) -> bool:
-        """Keeps a schema that was refused, the latest of them; whether it is a new one."""
-        if (name := fingerprint(schema)) == self._offered:
+    def keep_offer(self, schema: SchemaMessage, by: Asker | None = None) -> bool:
+        """Keeps a schema that was refused, the latest of each consumer; whether it is a new one."""
+        by = by or Asker()
+        if (name := fingerprint(schema)) == self._offered.get(by.consumer):
             return False
-        self._offered = name
+        if len(self._offered) >= MOST_OFFERS:
+            self._offered.clear()
+        self._offered[by.consumer] = name
         if self.folder is not None:
-            write_whole(self.folder / OFFER, schema.model_dump_json().encode(), 0o600)
+            self._offers().keep(schema, by)
         return True
 
-    def offer(self) -> SchemaMessage | None:
+    def _offers(self) -> SchemaOffers:
         assert self.folder is not None
-        return read_schema(self.folder / OFFER) if (self.folder / OFFER).exists() else None
+        return SchemaOffers(self.folder / OFFERS)
+
+    def offers(self) -> list[Refused]:
+        """What was refused, of each consumer the latest; the last of them comes last."""
+        return self._offers().all()
+
+    def offer(self) -> SchemaMessage | None:
+        """The one that was refused last."""
+        found = self.offers()
+        return found[-1].schema_ if found else None
 
     def accept_offer(self, given: str) -> SchemaMessage:
         """Accepts the offer of this fingerprint: what was looked at, and not what came meanwhile."""
-        offered = self.offer()
-        if offered is None:
+        offered = {fingerprint(one.schema_): one for one in self.offers()}
+        if not offered:
             raise BazaarError("nothing is offered: the market has asked with no schema but the accepted ones")
-        self._one_of(given, [fingerprint(offered)])
-        self.accept(offered, "accepted")
-        return offered
+        one = offered[self._one_of(given, list(offered))]
+        self.accept(one.schema_, "accepted", Asker(one.consumer, one.contract))
+        return one.schema_
 
     def fits(self, schema: SchemaMessage, data: str) -> bool | None:
         """What was once found out about these data, by their digest; None where it was not."""
@@ -144,9 +177,7 @@ class Pins:
             ]
         kept = self._kept()
         return [
-            f"{name[:12]}, {known.get('how', '')} {known.get('since', '')}".rstrip()
-            if kept is None or fingerprint(kept) != name
-            else meaning(kept)
+            _in_short(name, known) if kept is None or fingerprint(kept) != name else meaning(kept)
             for name, known in found.items()
         ]
 
@@ -154,13 +185,12 @@ class Pins:
         assert self.folder is not None
         return read_schema(self.folder / SCHEMA) if (self.folder / SCHEMA).exists() else None
 
-    def _change(self, name: str, known: dict[str, Any] | None) -> None:
+    def _change(self, name: str, known: dict[str, Any]) -> None:
         if self.folder is None:
-            self._found = {**self._found, name: known or {}}
+            self._found = {**self._found, name: known}
             return
         with alone(self.folder / f"{ACCEPTED}.lock"):
-            found = {**self.accepted(), name: known}
-            self._found = {key: value for key, value in found.items() if value is not None}
+            self._found = {**self._all(), name: known}
             write_json(self.folder / ACCEPTED, self._found)
 
     @staticmethod
@@ -170,3 +200,13 @@ class Pins:
             short = ", ".join(name[:12] for name in names) or "none"
             raise BazaarError(f"{shown(given, 60)} is none of {short}: give the first {_SHORTEST} signs or more")
         return same[0]
+
+
+def _task(schema: SchemaMessage) -> dict[str, str]:
+    return {"target": schema.target, "task": schema.task}
+
+
+def _in_short(name: str, known: dict[str, Any]) -> str:
+    predicts = f" predicts {shown(known['target'], 60)!r}" if "target" in known else ""
+    by = f" by {shown(known['consumer'], 60)}" if known.get("consumer") else ""
+    return f"{name[:12]}{predicts}, {known.get('how', '')}{by} {known.get('since', '')}".rstrip()

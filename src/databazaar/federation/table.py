@@ -16,6 +16,7 @@ from databazaar.federation.accounts import digest_of
 from databazaar.federation.pins import Pins, fingerprint, meaning
 from databazaar.federation.policy import RefusedError
 from databazaar.federation.recent import Recent
+from databazaar.federation.schema_offers import Asker
 from databazaar.learning.inputs import as_table
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class Table:
         """The SHA-256 of the file that was read."""
         return self._digest if len(self.frame) else ""
 
-    def refuse_other(self, schema: SchemaMessage) -> None:
+    def refuse_other(self, schema: SchemaMessage, by: Asker | None = None) -> None:
         """Refuses a schema that the provider did not accept, before anything is looked at."""
         if self.pins.admits(schema) is False:
-            if self.pins.keep_offer(schema):
+            if self.pins.keep_offer(schema, by):
                 log.warning(
                     "the market asks with another schema, and is refused: %s; `bazaar provider schema` shows it, and "
                     "accepts it with --accept",
@@ -79,8 +80,9 @@ class Table:
                 )
             raise RefusedError("task not allowed")
 
-    def examples(self, schema: SchemaMessage, private: bool = False) -> Data:
-        """The rows by this schema, which is pinned where it is the first. With `private`, every row, come what may.
+    def examples(self, schema: SchemaMessage, private: bool = False, by: Asker | None = None) -> Data:
+        """The rows by this schema, which is pinned where it is the first, or one of the first that the provider lets
+        come. With `private`, every row, come what may.
 
         Whether the data fit is found out once for a schema, and remembered: it is all that a refusal ever tells.
         """
@@ -88,8 +90,10 @@ class Table:
         if (known := self._encoded.get(name)) is not None:
             return known
         if self.pins.admits(schema) is None:
-            self.pins.accept(schema, "first asked")
-            log.warning("the market's schema is pinned, and no other is answered: %s", meaning(schema))
+            first = not self.pins.accepted()
+            self.pins.accept(schema, "first asked" if first else "same target", by)
+            others = "no other is" if self.pins.most == 1 else f"{self.pins.most} for its target at the most are"
+            log.warning("the market's schema is pinned, and %s answered: %s", others, meaning(schema))
         data = self._rowwise(schema) if private else self._encoded_once(schema)
         self._encoded.put(name, data, sum(part.nbytes for part in data))
         return data

@@ -40,6 +40,7 @@ from databazaar.federation.policy import Policy, RefusedError, Turnstile
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.recent import Recent
 from databazaar.federation.records import Record
+from databazaar.federation.schema_offers import Asker
 from databazaar.federation.table import Data, Table
 from databazaar.federation.work import built_in, width
 from databazaar.learning.inputs import as_table
@@ -205,11 +206,11 @@ class ProviderWorker:
         task = request.task
         if task.model is None:
             raise RefusedError("task does not fit the data")
-        private = self._privacy is not None
-        rows = self._examples.rows(task.model, task.loss, task.table)
+        private, by = self._privacy is not None, Asker(request.consumer, request.contract)
+        rows = self._examples.rows(task.model, task.loss, task.table, by)
         if not self._policy.allows(task.model, task.oracle, rows, private):
             raise RefusedError("task not allowed")
-        data = self._examples.fitting(task.model, task.loss, task.table)
+        data = self._examples.fitting(task.model, task.loss, task.table, by)
         if self._privacy is not None:
             self._privacy.check(task.oracle, rows, request.consumer)
         if params is None:

@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
+from databazaar.learning.seeding import seeded
 from databazaar.vectors import hash_array, pack, unpack
 
 
@@ -30,8 +31,7 @@ def build_model(
     238510
     """
     sizes = layer_sizes(kind, inputs, outputs, hidden)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         first, *rest = [nn.Linear(*size) for size in sizes]
     if kind == "cnn":
         second, last = rest

@@ -16,6 +16,7 @@ from databazaar.learning.inputs import Examples
 from databazaar.learning.kinds import OptimizerKind, OracleKind
 from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent, refuse_unfit
+from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Schedule, Task, step_at
 from databazaar.randomness import sample_order
 
@@ -155,8 +156,7 @@ def compute_update(
     run = caller(task.model.train())
     counters = {n: b.clone() for n, b in task.model.named_buffers() if not b.is_floating_point()}  # of this ask alone
     batches = oracle.batches(len(x), key)
-    with torch.random.fork_rng(devices=[]):  # a model with dropout draws from the provider's own key
-        torch.manual_seed(key)
+    with seeded(key):  # a model with dropout draws from the provider's own key
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}

@@ -14,6 +14,7 @@ from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.record import Record
 from databazaar.ledger.rounds import Round, Rounds, Scores
 from databazaar.ledger.terms import Terms
+from databazaar.samplers.protocol import State
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Audit:
     closing: dict[str, Any] | None = None
     replies: int = 0
     scores: Scores | None = None
-    state: NDArray[np.float64] | None = None
+    state: State = None
     record: Record | None = None
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
@@ -24,6 +23,7 @@ from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse
+from databazaar.samplers.protocol import State, chances_of
 from databazaar.vectors import hash_array, hash_packed, unpack
 
 TOLERANCE = 1e-9
@@ -72,9 +72,13 @@ class Replay:
 
     def _record_chances(self, record: Record) -> None:
         purse = asked = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
-        if not asked.available.any():
+        if not asked.anybody:
             asked = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
-        record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
+        if isinstance(self.state, np.ndarray):
+            record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
+        else:  # too many to be written down in every round
+            state = self.state
+            record.begins(purse, lambda: self.rules.sampler.probabilities(state, asked))
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
@@ -325,10 +329,14 @@ class Replay:
     def _is_state(self, stored: bytes) -> bool:
         try:
             old = self.terms.format == 1
-            sampler = np.frombuffer(stored, dtype=np.float64) if old else unpack(stored)["sampler"]
-        except (ValueError, KeyError):
+            kept = {"sampler": np.frombuffer(stored, dtype=np.float64)} if old else unpack(stored)
+        except ValueError:
             return False
-        return sampler.shape == self.state.shape and np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
+        sampler = kept.get("sampler")
+        if sampler is None:
+            return not isinstance(self.state, np.ndarray)  # any other follows from the ledger, and is not stored
+        state = np.asarray(self.state)
+        return sampler.shape == state.shape and np.allclose(sampler, state, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def _alike(recorded: list[float], replayed: list[float]) -> bool:
@@ -342,11 +350,11 @@ def _endless(rules: RuleBook, round: int) -> Purse:
     return Purse(2**63 - 1, rules.quotes_at(round))
 
 
-def _next_of_format_1(rules: RuleBook, state: NDArray[np.float64], book: Book) -> tuple[Drawn | None, Stopped | None]:
+def _next_of_format_1(rules: RuleBook, state: State, book: Book) -> tuple[Drawn | None, Stopped | None]:
     """Format 1: prices play no part in a draw, and the first round whose draws do not fit is the end."""
     purse = _endless(rules, book.rounds)
     draws = rules.sampler.draw(state, draws_stream(rules.terms.seed, book.rounds), rules.terms.per_round, purse)
-    drawn = Drawn(draws, rules.sampler.probabilities(state, purse)[draws], purse)
+    drawn = Drawn(draws, chances_of(rules.sampler, state, draws, purse), purse)
     if book.silent >= rules.terms.rules["stops"][0]["rounds"]:
         return drawn, Stopped("patience", "nobody answered")
     return drawn, Stopped("budget", "the budget is spent") if sum(drawn.quotes) > book.left else None

@@ -22,9 +22,9 @@ from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
-from databazaar.roster import Amounts, Purse, Roster
+from databazaar.roster import Amounts, Purse, Roster, range_of
 from databazaar.samplers import SAMPLERS, Sampler
-from databazaar.samplers.protocol import Draws, Vector
+from databazaar.samplers.protocol import Draws, State, Vector, chances_of
 from databazaar.stops import STOPS, History, Stop
 from databazaar.stops.budget import SPENT
 
@@ -54,7 +54,7 @@ class Settled(NamedTuple):
     `released` and `returned` are the places of those whose held-back pay is settled now, for them or for the consumer.
     """
 
-    state: Vector
+    state: State
     paid: list[int]
     held: list[int]
     released: list[int]
@@ -108,11 +108,17 @@ class RuleBook:
         passed = self.terms.roster.changes_by(round)
         if passed not in self._quoted:
             self._quoted[passed] = self._quote(self.terms.roster.at(round))
+            self._quoted_range[passed] = range_of(self._quoted[passed])
         return self._quoted[passed]
 
     @cached_property
     def _quoted(self) -> dict[int, Amounts]:
         """The quotes between two changes of prices, by how many have come."""
+        return {}
+
+    @cached_property
+    def _quoted_range(self) -> dict[int, tuple[int, int]]:
+        """The least and the most of them."""
         return {}
 
     def _quote(self, roster: Roster) -> Amounts:
@@ -136,18 +142,20 @@ class RuleBook:
         caps = {offer.id: offer.most_accesses for offer in roster.offers if offer.most_accesses is not None}
         return Book(terms.budget, first, changes, caps, terms.most_per_access, terms.most_per_round)
 
-    def start(self) -> Vector:
+    def start(self) -> State:
         """The sampler's state before the first round."""
         return self.sampler.init(self.terms.roster, self.terms.budget, self.terms.per_round)
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""
-        terms, caps = self.terms, self.terms.roster.most_accesses
+        terms, roster = self.terms, self.terms.roster
+        caps = roster.most_accesses
         if caps is not None:
             before = book.drawn_before()
-            caps = caps - np.array([before.get(provider, 0) for provider in terms.roster.ids])
+            caps = caps - np.array([before.get(provider, 0) for provider in roster.ids])
         quotes = self.quotes_at(book.rounds)
-        return Purse(book.left + book.held, quotes, caps, terms.most_per_access, terms.most_per_round)
+        known = self._quoted_range[roster.changes_by(book.rounds)]
+        return Purse(book.left + book.held, quotes, caps, terms.most_per_access, terms.most_per_round, known)
 
     def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
@@ -158,7 +166,7 @@ class RuleBook:
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
 
-    def draw(self, state: Vector, book: Book, purse: Purse | None = None) -> Drawn:
+    def draw(self, state: State, book: Book, purse: Purse | None = None) -> Drawn:
         """Whom the next round asks. Draws that the purse does not pay for or that are used up are left out."""
         purse, providers = purse or self.purse(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
@@ -175,7 +183,7 @@ class RuleBook:
                 f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
                 "try check_sampler on it"
             )
-        return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
+        return Drawn(draws, chances_of(self.sampler, state, draws, purse), purse)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
         """What each draw is paid: never more than was quoted, and nothing without a valid reply."""
@@ -194,7 +202,7 @@ class RuleBook:
 
     def settle(
         self,
-        state: Vector,
+        state: State,
         drawn: Drawn,
         gains: Sequence[float | None],
         probabilities: Sequence[float],
@@ -222,23 +230,23 @@ class RuleBook:
         learned = self.sampler.with_court(learned, before, court)
         return Settled(learned, paid, held, released, returned, judged.verdicts)
 
-    def court(self, state: Vector) -> Court:
+    def court(self, state: State) -> Court:
         """How everybody stands; without a defence, as in the beginning."""
         roster = self.terms.roster
         return self.sampler.court(state, len(roster)) if isinstance(self.sampler, Arms) else Court.new(roster, False)
 
-    def flagged(self, state: Vector) -> list[int]:
+    def flagged(self, state: State) -> list[int]:
         """The places of those who are flagged."""
         return [] if self.defence.off else [int(i) for i in np.flatnonzero(self.court(state).flagged)]
 
-    def returned_at_close(self, state: Vector) -> list[int]:
+    def returned_at_close(self, state: State) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
         if self.defence.off:
             return []
         court = self.court(state)
         return [i for i in range(len(self.terms.roster)) if doubted(self.defence, court, i)]
 
-    def learn(self, state: Vector, drawn: Drawn, gains: Sequence[float | None]) -> Vector:
+    def learn(self, state: State, drawn: Drawn, gains: Sequence[float | None]) -> State:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞
         for a sampler that hears failures.
 

@@ -199,6 +199,9 @@ def _written(offer: Offer) -> list[Any]:
 
 
 def _offer(given: list[Any], format: int) -> Offer:
+    if len(given) == 3:
+        id, owner, price = given
+        return Offer(str(id), str(owner), price)
     id, owner, price, *rest = given
     if len(rest) > 1 or (rest and format < FORMAT_WITH_LIMITS):
         raise ValueError(given)

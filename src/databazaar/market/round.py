@@ -32,7 +32,7 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +48,8 @@ from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
+from databazaar.samplers.protocol import State as SamplerState
+from databazaar.samplers.protocol import stored
 from databazaar.vectors import pack, unpack
 
 WATCH = "watch."
@@ -74,7 +76,7 @@ class State:
     params: Tensor
     utility: float
     loss: float | None
-    sampler: NDArray[np.float64]
+    sampler: SamplerState
     aggregator: Tensor
     best: Best
     watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
@@ -87,7 +89,7 @@ class State:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
         here = self.best.params is self.params
         rest = {
-            "sampler": self.sampler,
+            **stored(self.sampler),
             "aggregator": self.aggregator.detach().cpu().numpy(),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
@@ -97,8 +99,9 @@ class State:
         return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
 
     @classmethod
-    def restored(cls, snapshot: Snapshot, like: Tensor) -> State:
-        """The state that a snapshot holds, on the device of `like`."""
+    def restored(cls, snapshot: Snapshot, like: Tensor, learned: Callable[[], SamplerState]) -> State:
+        """The state that a snapshot holds, on the device of `like`. What the sampler has `learned` is told by the
+        ledger where it is no vector."""
         kept = unpack(snapshot.state)
         utility, loss = kept["scores"].tolist()
         params = model_from_bytes(None, snapshot.params).to(like)
@@ -110,7 +113,7 @@ class State:
             params=params,
             utility=utility,
             loss=None if np.isnan(loss) else loss,
-            sampler=kept["sampler"].copy(),
+            sampler=kept["sampler"].copy() if "sampler" in kept else learned(),
             aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
             best=best,
             watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},

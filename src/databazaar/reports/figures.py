@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -256,9 +255,7 @@ def save_png(drawn: Mapping[str, Figure], folder: Path, within: Path | None = No
     from `within`."""
     paths = []
     for name, figure in drawn.items():
-        path, content = folder / f"{name}.png", io.BytesIO()
-        with style.look():
-            figure.savefig(content, format="png", dpi=style.DPI, metadata={"Software": None})
-        write_whole(path, content.getvalue(), within=within)
+        path = folder / f"{name}.png"
+        write_whole(path, style.as_png(figure), within=within)
         paths.append(path)
     return paths

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass
 
@@ -22,10 +21,7 @@ class Drawing:
 
 def inline_svg(figure: Figure, name: str) -> Drawing:
     """The figure with no date, no outside reference, and every id prefixed with `name`. Same figure, same bytes."""
-    written = io.StringIO()
-    with style.look():
-        figure.savefig(written, format="svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
-    markup = written.getvalue()
+    markup = style.as_svg(figure)
     markup = markup[markup.index("<svg") :]
     markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
     markup = re.sub(r'\bid="', f'id="{name}-', markup)

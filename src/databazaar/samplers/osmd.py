@@ -11,9 +11,12 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
+from databazaar.samplers.large_osmd import Chances
+from databazaar.samplers.protocol import Draws, State, Vector, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
+LARGE = 20_000
+"""From how many providers on the state is a tree, whose step does not see all of them."""
 FARTHEST = 1e300
 """Where the exponent of a step is cut off: a finite gain stays finite, and e^1e300 is beyond all others anyway."""
 
@@ -22,8 +25,10 @@ FARTHEST = 1e300
 class OSMD:
     """Asks those providers more often whose updates helped more, and lets no chance fall below α/n.
 
-    Algorithm 1, lines 5, 8 and 9. The state is log p. `eta` is a rate per unit of utility: a utility that is
-    ten times larger needs an eta ten times smaller. For a utility in [0, 1] `from_theory` chooses both.
+    Algorithm 1, lines 5, 8 and 9. The state is log p; from `LARGE` providers on it is `Chances`, whose step comes to
+    the same but for rounding, and costs O(K log n) instead of O(n log n) as long as everybody can be afforded.
+    `eta` is a rate per unit of utility: a utility that is ten times larger needs an eta ten times smaller. For a
+    utility in [0, 1] `from_theory` chooses both.
 
     Departures from the paper: none in the step. A void reply counts as a gain of zero. Symmetry needs every
     tie to be broken alike, so draws invert the cumulated p instead of trusting a library's `choice`. Prices are
@@ -80,13 +85,25 @@ class OSMD:
             + switches * per_round * math.log(providers / self.alpha) / self.eta
         )
 
-    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+    def init(self, roster: Roster, budget: int, per_round: int) -> State:
+        if len(roster) >= LARGE and 0 < self.alpha < 1:
+            return Chances(len(roster), self.alpha)
         return np.full(len(roster), -math.log(len(roster)))
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+    def probabilities(self, state: State, purse: Purse) -> Vector:
         return among_affordable(self._floored(state), purse)
 
-    def _floored(self, state: Vector) -> Vector:
+    def chances(self, state: State, draws: Draws, purse: Purse) -> Vector:
+        """The probabilities of those drawn, without the others where nobody is too dear."""
+        if not purse.everybody:
+            return self.probabilities(state, purse)[draws]
+        if isinstance(state, Chances):
+            return state.of(draws)
+        return np.asarray(np.maximum(np.exp(state[draws]), self.alpha / len(state)))
+
+    def _floored(self, state: State) -> Vector:
+        if isinstance(state, Chances):
+            return state.dense()
         p: Vector = np.exp(state)
         return np.maximum(p, self.alpha / len(p), out=p)
 
@@ -94,19 +111,20 @@ class OSMD:
         """The money that a draw spends in the mean only to keep each provider explored."""
         return np.asarray(self.alpha / len(purse.quotes) * purse.quotes)
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+    def draw(self, state: State, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        if isinstance(state, Chances) and purse.everybody:
+            return state.draw(rng.random(size))
         return draw_independently(self.probabilities(state, purse), rng, size, purse)
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""
         refuse_non_finite(gains)
-        if purse.everybody:
-            p_drawn = np.maximum(np.exp(state[draws]), self.alpha / len(state))
-        else:
-            p_drawn = self.probabilities(state, purse)[draws]
-        moved = state.copy()
+        p_drawn = self.chances(state, draws, purse)
         with np.errstate(over="ignore"):
             shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)
+        if isinstance(state, Chances):
+            return state.moved(draws, shifts)
+        moved = state.copy()
         np.add.at(moved, draws, shifts)
         return project_clipped_simplex(moved, self.alpha)
 

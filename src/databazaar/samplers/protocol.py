@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from databazaar.roster import Purse, Roster
 
 Vector = NDArray[np.float64]
 Draws = NDArray[np.int64]
+State: TypeAlias = Any
+"""What a sampler has learned: a float64 vector, or a value of its own of which `np.asarray` makes one."""
 
 SAMPLERS = Registry(
     "sampler",
@@ -35,36 +37,52 @@ class Sampler(Protocol):
 
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
+    A state may be another value, for markets whose vector is too long to be touched in every round: it is not stored
+    then, and a run is resumed by taking the ledger's steps once more.
 
     Class attributes may say more. `gains`: which gains it wants (market/round.py), "alone", as in the paper and as
     without it, "together", what the round's model loses without the provider, or "shapley", the provider's Shapley
     value within the round. `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
     `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
     spends in the mean only to keep each provider explored. `merge(state, kept, left)` may say what becomes of the state
-    when two providers turn out to be one; `left` is not drawn any more.
+    when two providers turn out to be one; `left` is not drawn any more. `chances(state, draws, purse)` may give the
+    probabilities of those drawn without working out the others'.
     """
 
     kind: ClassVar[str]
 
-    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
+    def init(self, roster: Roster, budget: int, per_round: int) -> State:
         """The state before the first round. `budget` is money, in minor units; a round has `per_round` draws."""
         ...
 
-    def probabilities(self, state: Vector, purse: Purse) -> Vector:
+    def probabilities(self, state: State, purse: Purse) -> Vector:
         """p: the chance that one draw picks each provider. Finite, non-negative, sums to 1; 0 for who is too dear."""
         ...
 
-    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+    def draw(self, state: State, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be, or if
         it `shortens_rounds`."""
         ...
 
-    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
+    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
         """The state after a round. `gains[k]` is that of draw k, U(w + γg) − U(w) if alone; 0 where the reply was void.
 
         `purse` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
         """
         ...
+
+
+def stored(state: State) -> dict[str, Vector]:
+    """What a snapshot keeps of a state: a vector. Any other follows from the ledger, and a round would write all of it
+    for the few numbers that changed."""
+    return {"sampler": state} if isinstance(state, np.ndarray) else {}
+
+
+def chances_of(sampler: Sampler, state: State, draws: Draws, purse: Purse) -> Vector:
+    """The probabilities of those drawn."""
+    chances = getattr(sampler, "chances", None)
+    found: Vector = sampler.probabilities(state, purse)[draws] if chances is None else chances(state, draws, purse)
+    return found
 
 
 def among_affordable(p: Vector, purse: Purse) -> Vector:

@@ -41,7 +41,7 @@ def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobE
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
     detail = tellable(detail)
     job.state, job.changed_at = str(state), now()
-    if detail or state in OVER:
+    if detail or state in OVER or state == JobState.RUNNING:  # what kept it from running is over
         job.reason = detail
     event = noted(session, job, detail)
     if state in OVER:

@@ -60,6 +60,12 @@ def remember(path: Path, found: Outline) -> None:
             _known.popitem(last=False)
 
 
+def forget(path: Path) -> None:
+    """For a file that is gone."""
+    with _lock:
+        _known.pop(path, None)
+
+
 @contextmanager
 def _turn(whose: str) -> Iterator[None]:
     with _lock:

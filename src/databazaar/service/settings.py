@@ -15,8 +15,10 @@ class Settings:
     many seconds a hub holds a job without a sign of life, `turn` after how many a job makes room for a consumer who
     waits. `federation` is the operator's folder of a federation, for offers that are sites. `address` is what people
     type, for links; without `secure` cookies go over plain HTTP, which is for this machine alone. `own_lease` is for
-    how many seconds a consumer's own arbiter may be silent before the hub closes its run. With `oidc_issuer`, people
-    may also sign in at that identity provider.
+    how many seconds a consumer's own arbiter may be silent before the hub closes its run, and `own_begin` for how many
+    it may put off opening it before the job is refunded. With `oidc_issuer`, people may also sign in at that identity
+    provider. `quota` is how many bytes of files an organisation may keep, `keep_days` after how many days the files of
+    a job that is over are deleted; None keeps them until their owner deletes them.
     """
 
     home: Path
@@ -29,8 +31,11 @@ class Settings:
     lease: float = 30.0
     turn: float = 600.0
     own_lease: float = 3600.0
+    own_begin: float = 30 * 24 * 3600.0
     most_upload: int = 256 * 2**20
     most_body: int = 2**20
+    quota: int = 10 * 2**30
+    keep_days: int | None = None
     cash: str = "manual"
     private_webhooks: bool = False
     oidc_issuer: str = ""
@@ -49,8 +54,12 @@ class Settings:
     def keys(self) -> Path:
         return self.home / "keys"
 
+    @property
+    def jobs(self) -> Path:
+        return self.home / "jobs"
+
     def job_folder(self, job_id: str) -> Path:
-        return self.home / "jobs" / job_id
+        return self.jobs / job_id
 
     def run_folder(self, job_id: str) -> Path:
         """The folder of the job's run, as `bazaar run` makes them."""

@@ -32,12 +32,12 @@ class Budget:
 
     def reason(self, history: History) -> str | None:
         purse = history.purse
-        cheapest, dearest = int(purse.quotes.min()), int(purse.quotes.max())
+        cheapest, dearest = purse.range
         whole = cheapest == dearest and purse.unlimited and not history.shortens
         needed = cheapest * history.per_round if whole else cheapest
         if purse.left < needed:
             return SPENT
-        return None if purse.available.any() else f"nobody can be asked any more ({_who_cannot(purse)})"
+        return None if purse.anybody else f"nobody can be asked any more ({_who_cannot(purse)})"
 
 
 def _who_cannot(purse: Purse) -> str:

@@ -6,9 +6,9 @@ needs one is the zygote itself, and all others write the bytes that it got.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,31 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "system"))
 import zygote
 from matplotlib.figure import Figure
 
-import databazaar.cli.play as playing
+from databazaar import reports
 from databazaar.cli.app import main
 from databazaar.ledger import sql
-from databazaar.reports import draw_all
+from databazaar.reports import style
+from databazaar.reports import written as report_files
 
 drawn: dict[str, Figure] = {}
-written: dict[tuple[int, str], bytes] = {}
-savefig = Figure.savefig
 
 
 def once(report: Any) -> dict[str, Figure]:
     if not drawn:
-        drawn.update(draw_all(report))
+        drawn.update(reports.draw_all(report))
     return drawn
 
 
-def from_memory(self: Figure, target: Any, *, format: str, **more: Any) -> None:
-    key = id(self), format
-    if key not in written:
-        made = io.BytesIO()
-        savefig(self, made, format=format, **more)
-        written[key] = made.getvalue()
-    if isinstance(target, io.StringIO):
-        target.write(written[key].decode())
-    elif isinstance(target, io.BytesIO):
-        target.write(written[key])
-    else:
-        with Path(target).open("w+b") as file:
-            file.write(written[key])
+def from_memory(write: Callable[[Figure], Any]) -> Callable[[Figure], Any]:
+    """The same file of the same figure."""
+    written: dict[int, Any] = {}
+
+    def known(figure: Figure) -> Any:
+        if id(figure) not in written:
+            written[id(figure)] = write(figure)
+        return written[id(figure)]
+
+    return known
 
 
 def warm(cwd: str) -> None:
@@ -63,8 +59,9 @@ def warm(cwd: str) -> None:
 
 
 if __name__ == "__main__":
-    setattr(playing, "draw_all", once)  # noqa: B010
-    setattr(Figure, "savefig", from_memory)  # noqa: B010
+    setattr(report_files, "draw_all", once)  # noqa: B010
+    for file in ("as_svg", "as_png"):
+        setattr(style, file, from_memory(getattr(style, file)))
     sql.PATIENCE = 3
     warm(sys.argv[1])
     zygote.serve()

@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import pytest
-from sse_starlette.sse import AppStatus
 from typer.testing import CliRunner, Result
 
 from databazaar.cli import serving
@@ -30,6 +29,7 @@ from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Organisation
 from databazaar.service.hub.alone import Alone
+from databazaar.service.journal.keys import HubKey, published
 from databazaar.service.settings import Settings
 from web_server import bound, certificate, until
 
@@ -118,9 +118,18 @@ def test_the_first_operator_is_made_at_the_machine(home: str) -> None:
 
 
 def test_a_hub_that_is_not_there_is_not_made_by_looking(home: str) -> None:
-    for command in (["audit"], ["link", "ann@x.example"]):
+    for command in (["audit"], ["link", "ann@x.example"], ["rotate-key"]):
         assert "--home" in refused(*command, "--home", home)
     assert not Path(home).exists()
+
+
+def test_a_hubs_key_is_changed_at_the_machine(home: str) -> None:
+    assert "--home" in refused("rotate-key", "--home", home)
+    serve("operator", "ann@x.example", "--market", "Harbour", "--home", home)
+    first = HubKey.of(Settings(Path(home))).public
+    told = serve("rotate-key", "--home", home).output
+    found = published(Settings(Path(home)))
+    assert found["key"] in told and [one["key"] for one in found["former"]] == [first]
 
 
 def test_a_second_hub_is_one_sentence(home: str) -> None:
@@ -162,7 +171,6 @@ def test_a_hub_serves_until_it_is_interrupted(home: str) -> None:
         stopping.start()
         outcome = serve("--home", home, "--port", address.rpartition(":")[2], "--runners", "0")
     stopping.join()
-    AppStatus.should_exit = False  # streams of later tests go on
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
         logger.handlers, logger.propagate, logger.level = handlers, propagate, level
     assert outcome.exit_code == 0 and f"Harbour is at {address}" in outcome.output

@@ -31,6 +31,21 @@ def test_queues_count_jobs_by_how_far_they_are(market: WebMarket) -> None:
     market.end(agreed)
 
 
+def test_a_hub_without_runners_says_where_an_arbiter_goes(make_market: MakeMarket) -> None:
+    """And counts the queue of the other one as well as it can."""
+    beside = make_market("sqlite", runners=0, cash="test")
+    for method, path in (("GET", "market"), ("GET", "entries"), ("GET", "connected"), ("POST", "ask?provider=north")):
+        answer = beside.ask("buyer", method, f"/v1/jobs/{beside.ids['own job']}/{path}")
+        assert answer.status_code == 421 and "use the address of the one that does" in answer.json()["error"], path
+    assert beside.ask("buyer", "GET", f"/v1/jobs/{beside.agreed_job()}/quote").json()["wait"] == 0.0
+
+
+def test_an_operators_link_takes_a_person(market: WebMarket) -> None:
+    path = f"/v1/people/{market.ids['person']}/link"
+    assert market.ask("hub", "POST", path).status_code == 403
+    assert "/join#" in market.ask_as_person("hub", "POST", path).json()["link"]
+
+
 def test_a_list_goes_on_where_it_was(market: WebMarket) -> None:
     whole = market.ask("hub", "GET", "/v1/organisations").json()["items"]
     first = market.ask("hub", "GET", "/v1/organisations?limit=2").json()

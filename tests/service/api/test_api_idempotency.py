@@ -14,8 +14,8 @@ from databazaar.service.http.security_callers import CSRF_HEADER, cookie_name, c
 from web_market import MakeMarket, WebMarket
 from web_rights import OWN_KEY, RIGHTS, Row
 
-POSTS = [(route, row) for route, row in RIGHTS.items() if route[0] == "POST" and route not in OWN_KEY]
-NAMES = [route[1] for route, _ in POSTS]
+POSTS = [(route, row) for route, row in RIGHTS.items() if route[0] != "GET" and route not in OWN_KEY]
+NAMES = [" ".join(route) for route, _ in POSTS]
 
 
 @pytest.fixture(scope="module")
@@ -23,24 +23,24 @@ def market(make_market: MakeMarket) -> WebMarket:
     return make_market("sqlite")
 
 
-def asked(market: WebMarket, row: Row, path: str, key: str, secret: str, **given: Any) -> Any:
+def asked(market: WebMarket, row: Row, method: str, path: str, key: str, secret: str, **given: Any) -> Any:
     """By token or, for a person, by the same session each time."""
     if not row.person:
-        return market.ask(row.who, "POST", path, headers={"Idempotency-Key": key}, **given)
+        return market.ask(row.who, method, path, headers={"Idempotency-Key": key}, **given)
     with market.client() as client:
         client.cookies.set(cookie_name(market.settings), secret)
         headers = {"Idempotency-Key": key, CSRF_HEADER: csrf_token(secret)}
-        return client.post(path, headers=headers, **given)
+        return client.request(method, path, headers=headers, **given)
 
 
 @pytest.mark.parametrize(("route", "row"), POSTS, ids=NAMES)
 def test_every_post_is_done_once_for_each_key(market: WebMarket, route: tuple[str, str], row: Row) -> None:
     path, given = row.at(route[1], market), row.given(market)
-    key, secret = f"key of {route[1]}".replace(" ", "-"), market.session_of(row.who) if row.person else ""
-    first = asked(market, row, path, key, secret, **given)
+    key, secret = f"key of {route[0]} {route[1]}".replace(" ", "-"), market.session_of(row.who) if row.person else ""
+    first = asked(market, row, route[0], path, key, secret, **given)
     assert first.status_code in (200, 201, 409), first.text
     assert REPEATED not in first.headers
-    again = asked(market, row, path, key, secret, **given)
+    again = asked(market, row, route[0], path, key, secret, **given)
     assert (again.status_code, again.content) == (first.status_code, first.content)
     assert again.headers[REPEATED] == "true"
     assert again.headers["content-type"] == first.headers["content-type"]
@@ -49,7 +49,7 @@ def test_every_post_is_done_once_for_each_key(market: WebMarket, route: tuple[st
         other = {**row.form, "files": {"file": (name, content + b"1,1,van,1\n")}}
     else:
         other = {"json": {**given["json"], **_another(given["json"])}} if given else {"content": b"another"}
-    refused = asked(market, row, path, key, secret, **other)
+    refused = asked(market, row, route[0], path, key, secret, **other)
     assert refused.status_code == 422 and "another request" in refused.json()["error"]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import httpx
@@ -154,6 +155,37 @@ def test_a_quiet_stream_has_heartbeats(live: Live, monkeypatch: pytest.MonkeyPat
     headers = {"Authorization": f"Bearer {live.market.tokens['buyer']}"}
     with httpx.stream("GET", live.address + live.path, headers=headers, timeout=30) as stream:
         assert next(line for line in stream.iter_lines() if line.startswith(": ping"))
+
+
+def test_streams_end_when_the_hub_does(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"Authorization": f"Bearer {live.market.tokens['buyer']}"}
+    with httpx.stream("GET", live.address + live.path, headers=headers, timeout=30) as stream:
+        names = (name for name, _ in parsed(stream.iter_lines()))
+        assert next(names) == "state"
+        monkeypatch.setattr(live.tailers, "ending", lambda: True)
+        assert list(names) == []
+    until(lambda: live.tailers.viewers == 0)
+
+
+def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SEND_PATIENCE", 0.01)
+    sent: list[Any] = []
+    closed: list[bool] = []
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"data: 1\n\n"
+        finally:
+            closed.append(True)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 3:
+            await asyncio.Event().wait()
+
+    asyncio.run(events.EventStream(endless()).stream_response(send))
+    assert len(sent) == 3 and all(one.get("more_body", True) for one in sent) and closed == [True]
 
 
 def test_a_client_that_loses_the_hub_goes_on_where_it_was(make_market: MakeMarket) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import Request, Response
 
+from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
 from databazaar.service.http.logs import JsonLines, write_logs
 from databazaar.service.http.security import HEADERS
+from databazaar.service.http.security_browsers import known_browser
 from databazaar.service.http.security_callers import (
     CSRF_HEADER,
     begin_session,
@@ -23,7 +26,7 @@ from databazaar.service.http.security_callers import (
     csrf_token,
     end_session,
 )
-from databazaar.service.http.security_limits import Buckets, Limits, RetryError
+from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
 from desk_market import table
 from web_market import ENDLESS, MakeMarket, TestClient, WebMarket
@@ -153,20 +156,50 @@ def test_a_token_that_asks_too_often_waits(market: WebMarket) -> None:
     assert 1 <= int(answer.headers["retry-after"]) <= 2 and "seconds" in answer.json()["error"]
 
 
-def test_attempts_to_sign_in_are_bounded_by_address_and_by_account() -> None:
-    limits = Limits(address=Buckets(per_second=0.1, burst=3), account=Buckets(per_second=0.1, burst=2))
+PASSWORD = "four words are enough"
 
-    def attempt(host: str, account: str) -> bool:
-        try:
-            limits.sign_in(Request({"type": "http", "client": (host, 1), "headers": []}), account)
-        except RetryError:
-            return False
-        return True
 
-    assert [attempt("192.0.2.1", f"{number}@a.example") for number in range(4)] == [True, True, True, False]
-    assert [attempt(f"192.0.2.{number}", " Ann@A.example") for number in (2, 3, 4)] == [True, True, False]
-    limits.signed_in("ann@a.example")
-    assert attempt("192.0.2.9", "ann@a.example")
+def attempts(market: WebMarket, limits: Limits) -> Callable[..., Any]:
+    """Signs in at the real app, from an address and perhaps with a browser's cookies; gives the answer."""
+    app = create_app(market.settings, market.database, supervise=False, limits=limits)
+
+    def attempt(host: str, password: str, email: str = "ann@buyer.example", cookies: Any = None) -> Any:
+        client = TestClient(app, base_url=market.settings.address, client=(host, 1), follow_redirects=False)
+        client.cookies.update(cookies or {})
+        return client.post("/sign-in", data={"email": email, "password": password})
+
+    return attempt
+
+
+def test_who_guesses_locks_nobody_else_out_and_is_bounded(market: WebMarket) -> None:
+    """Wrong passwords from elsewhere, from everywhere, and from the owner's own address."""
+    with market.database.begin() as session:
+        members.set_password(session, market.desk["buyer"], PASSWORD)
+    few = {"place": Buckets(1e-4, 3), "account": Buckets(1e-4, 8), "browser": Buckets(1e-4, 3)}
+    attempt = attempts(market, Limits(address=Buckets(1e-4, 6), **few))
+    owner = attempt("192.0.2.1", PASSWORD).cookies
+    assert [attempt("192.0.2.66", "wrong").status_code for _ in range(5)] == [401, 401, 401, 429, 429]
+    assert attempt("192.0.2.2", PASSWORD).status_code == 303, "another address is not locked by that one"
+    guessed = [attempt(f"192.0.2.{host}", "wrong").status_code for host in range(100, 108)]
+    assert guessed == [401] * 3 + [429] * 5, "eight in all, three of them above and two that were right"
+    assert attempt("192.0.2.3", PASSWORD).status_code == 429
+    for host in ("192.0.2.1", "192.0.2.66", "192.0.2.77"):
+        assert attempt(host, PASSWORD, " Ann@buyer.example", owner).status_code == 303, "the owner's browser"
+    assert attempt("192.0.2.4", PASSWORD, cookies={"known": "a" * 32 + "." + "b" * 64}).status_code == 429
+    assert attempt("192.0.2.5", PASSWORD, "ann@rival.example", owner).status_code == 401, "it is another's browser"
+    assert [attempt("192.0.2.6", "wrong", cookies=owner).status_code for _ in range(4)] == [401, 401, 401, 429]
+    assert [attempt("192.0.2.7", "wrong", f"{n}@a.example").status_code for n in range(7)][-2:] == [401, 429]
+
+
+def test_a_link_too_makes_a_browser_known(market: WebMarket) -> None:
+    with market.database.begin() as session:
+        link = members.issue_link(session, market.desk["hub"], str(market.desk["rival"].person_id))
+    with market.client() as client:
+        joined = client.post("/join", data={"secret": link}, follow_redirects=False)
+    request = Request({"type": "http", "headers": [(b"cookie", f"known={joined.cookies['known']}".encode())]})
+    assert known_browser(request, market.settings, "Ann@rival.example")
+    assert not known_browser(request, market.settings, "ann@buyer.example")
+    assert (market.settings.keys / "browsers.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_log_line_says_what_was_asked_and_no_secret(market: WebMarket, written: pytest.LogCaptureFixture) -> None:

@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 from databazaar.client.journal import Entry, Hidden, read_journal, sealed
-from databazaar.client.receipts import FIELDS
+from databazaar.client.receipts import FIELDS, keys_of
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import GENESIS
+from databazaar.money import Currency
 from databazaar.service import journal
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Offer, OfferVersion
 from databazaar.service.errors import MissingError
-from databazaar.service.journal.receipts import HubKey, issue, receipts_of, rewritten, verify
+from databazaar.service.journal import keys
+from databazaar.service.journal.keys import HubKey
+from databazaar.service.journal.receipts import issue, receipts_of, rewritten, verify
 from databazaar.service.settings import Settings
 from small_books import RUN_HEAD, close, deposit, fund, join, new_job
 
@@ -49,8 +52,11 @@ def made(sqlite_database: Database, settings: Settings, tmp_path: Path) -> Made:
         session.add(contract)
         session.flush()
         entry = close(session, "acme", "j1", 100, {"bank": 60})
-        receipt = issue(session, key, contract, entry, market="Fair", run_head=RUN_HEAD)
-        assert issue(session, key, contract, entry, market="Fair", run_head=RUN_HEAD) is receipt
+        receipt = issue(session, key, contract, entry, market="Fair", currency=Currency("EUR", 2), run_head=RUN_HEAD)
+        assert (
+            issue(session, key, contract, entry, market="Fair", currency=Currency("EUR", 2), run_head=RUN_HEAD)
+            is receipt
+        )
         deposit(session, "acme", 1, "2")
         assert receipts_of(session, bank) == receipts_of(session, bank, contract.id) == [receipt]
         assert receipts_of(session, acme) == []
@@ -64,6 +70,7 @@ def test_a_receipt_says_what_was_paid_and_for_what(made: Made) -> None:
     receipt, key, path = made
     body = verify(receipt, key.public, read_journal(path))
     assert tuple(body) == FIELDS
+    assert (body["currency"], body["decimals"], body["key"]) == ("EUR", 2, key.public)
     told = {name: body[name] for name in ("market", "provider", "job", "offer", "accesses", "paid", "journal_seq")}
     assert tuple(told.values()) == ("Fair", "bank", "j1", "bank-loans", 30, 60, 2)
     assert (body["version"], body["run_head"]) == ("cd" * 32, RUN_HEAD)
@@ -173,3 +180,51 @@ def test_another_sort_of_key_is_none_of_a_hub(settings: Settings) -> None:
     (settings.keys / "signing.pem").write_bytes(X25519PrivateKey.generate().private_bytes(*form))
     with pytest.raises(BazaarError, match="is no key of a hub"):
         HubKey.of(settings)
+
+
+def test_a_key_that_was_changed_still_proves_what_it_has_signed(
+    made: Made, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt, first, path = made
+    second = keys.rotate(settings)
+    third = keys.rotate(settings)
+    assert HubKey.of(settings).public == third.public
+    public = keys.published(settings)
+    assert keys_of(public) == [third.public, second.public, first.public]
+    assert verify(receipt, keys_of(public), read_journal(path))
+    body = {**receipt["body"], "key": third.public}
+    assert verify({"body": body, "signature": third.sign(body)}, keys_of(public))
+    for signer in (first, second):
+        with pytest.raises(LedgerError, match="was not signed with that key"):
+            verify({"body": body, "signature": signer.sign(body)}, keys_of(public))
+    with pytest.raises(LedgerError, match="was not signed with that key"):
+        verify(receipt, third.public)
+    assert stat.S_IMODE((settings.keys / "signing.pem").stat().st_mode) == 0o600
+    secret = first._private.private_bytes_raw().hex()
+    assert all(secret not in path.read_bytes().hex() for path in settings.keys.iterdir())
+
+    def killed(*_: object) -> HubKey:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(HubKey, "_write", killed)
+        keys.rotate(settings)
+    assert keys.published(settings) == public, "a change that was cut off has changed nothing"
+    fourth = keys.rotate(settings)
+    assert keys_of(keys.published(settings)) == [fourth.public, *keys_of(public)]
+
+
+def test_keys_that_do_not_lead_to_each_other_are_refused(settings: Settings) -> None:
+    HubKey.of(settings)
+    keys.rotate(settings)
+    public = keys.published(settings)
+    (former,) = public["former"]
+    for changed in ({"next": "00" * 32}, {"until": "later"}, {"signature": "zz"}, {"key": "00" * 32}):
+        with pytest.raises(LedgerError, match="not signed for by the one before"):
+            keys_of({**public, "former": [{**former, **changed}]})
+    for odd in ({}, {**public, "former": [{}]}, {**public, "former": [7]}, {**public, "former": 7}):
+        with pytest.raises(LedgerError, match="no keys of a hub"):
+            keys_of(odd)
+    (settings.keys / "former.json").write_text("nothing")
+    with pytest.raises(BazaarError, match="former keys: put its copy back"):
+        keys.published(settings)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browsing import NEEDS_CHROMIUM
-from databazaar.service import members
+from databazaar.service import members, outbox
 from databazaar.service.database.tables import Job, Offer
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
@@ -17,7 +17,7 @@ from looking import PHONE, Person, assert_accessible
 from page_market import PageMarket, page_market
 from running_hub import RunningHub
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM]
 OVERRIDE = "\u202eetad\u202c \u2067 right to left"
 
 
@@ -52,21 +52,33 @@ def signed_in(browser: Browser, market: PageMarket, slug: str, *, dark: bool = F
 
 ALL = {
     "hub": ("/operator", "/operator/organisations", "/operator/jobs", "/operator/queues", "/operator/journal"),
-    "buyer": ("/", "/market", "/market/{offer of north}", "/market/{offer of south}", "/jobs", "/jobs/new", "/money"),
-    "north": ("/", "/offers", "/offers/{offer of north}", "/requests", "/queue", "/earnings", "/account"),
+    "buyer": (
+        "/",
+        "/market",
+        "/market/{offer of north}",
+        "/market/{offer of south}",
+        "/jobs",
+        "/jobs/new",
+        "/jobs/{draft}/change",
+        "/money",
+        "/files",
+    ),
+    "north": ("/", "/offers", "/offers/{offer of north}", "/requests", "/queue", "/earnings", "/webhooks"),
 }
 
 
 def test_names_that_want_to_break_pages_are_only_names(browser: Browser, market: PageMarket) -> None:
     """In the dark, so that its colours are looked at too. Some names are older than the rules for names."""
     with market.database.begin() as session:
+        outbox.add_webhook(session, market.callers["north"], "https://north.example/a?b=<script>")
+        outbox.tell(session, market.callers["north"].organisation_id, "job", {"name": OVERRIDE, "state": "<b>"})
         session.get_one(Offer, market.ids["offer of north"]).name = OVERRIDE
         session.get_one(Job, market.jobs[JobState.DRAFT]).name = OVERRIDE
     for slug, paths in ALL.items():
         person = signed_in(browser, market, slug, dark=True)
         jobs = [f"/jobs/{job}" for job in market.jobs.values()] if slug == "buyer" else []
         for path in [*paths, *jobs]:
-            page = person.goto(path.format(**market.ids))
+            page = person.goto(path.format(**market.ids, draft=market.jobs[JobState.DRAFT]))
             person.seen.clear()
             person.look()
             assert page.locator("main script, main img").count() == 0, path

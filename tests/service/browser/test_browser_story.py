@@ -14,12 +14,12 @@ from playwright.sync_api import Browser, Page, expect
 from browsing import NEEDS_CHROMIUM
 from databazaar.client.receipts import verify
 from databazaar.service import journal
-from databazaar.service.journal.receipts import HubKey
+from databazaar.service.journal.keys import HubKey
 from desk_market import table
 from looking import Person
 from running_hub import RunningHub
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM]
 PASSWORD = "four words are enough"
 MAY_TAKE_MS = 60_000
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from httpx import Response
+from sqlalchemy import update
 
-from databazaar.service import members
+from databazaar.service import jobs, members, outbox
+from databazaar.service.database.columns import now
+from databazaar.service.database.tables import Outgoing
 from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
-from desk_market import table
+from desk_market import SPEC, table
 from page_market import PageMarket
 from visitor import Visitor
 
@@ -77,6 +80,72 @@ def test_signing_in_and_out(market: PageMarket, visit: Callable[..., Visitor]) -
     assert again.get("/jobs").status_code == 303
 
 
+def test_files_are_deleted_when_nothing_needs_them(market: PageMarket, visit: Callable[..., Visitor]) -> None:
+    buyer, rival = visit("buyer"), visit("rival")
+    spare, draft = market.upload("buyer", 9, 120), market.jobs[JobState.DRAFT]
+    assert visit("hub").get("/files").status_code == 403 and "You keep no files" in rival.get("/files").text
+    page = buyer.get("/files").text
+    assert page.count("rows.csv") == 7 and page.count(">Delete<") == 1 and f'href="/jobs/{draft}"' in page
+    assert "stay until you delete them" in page and "of the 10.0 GiB" in page
+    assert rival.post(f"/files/{spare}/delete").status_code == 404
+    assert visit("hub").post(f"/files/{spare}/delete").status_code == 403
+    assert "rows.csv is deleted" in buyer.sees(buyer.post(f"/files/{spare}/delete"))
+    with market.database.read() as session:
+        used = jobs.own_job(session, market.callers["buyer"], draft).files["holdout"]
+    assert "uses it: withdraw or stop that job" in buyer.sees(buyer.post(f"/files/{used}/delete"))
+
+
+def test_a_draft_is_changed_and_keeps_what_the_form_does_not_speak_of(
+    market: PageMarket, visit: Callable[..., Visitor]
+) -> None:
+    buyer, draft = visit("buyer"), market.jobs[JobState.DRAFT]
+    path = f"/jobs/{draft}/change"
+    assert path in buyer.get(f"/jobs/{draft}").text
+    page = buyer.get(path).text
+    for shown in ('value="0.40"', 'value="late"', '"logistic" selected>', "rows.csv</bdi> has been received"):
+        assert shown in page, shown
+    assert page.count(" checked>") == 2 and "Or send a market.toml" not in page and 'name="mode"' not in page
+    form = {"name": "Renamed", "target": "late", "budget": "0.80", "offers": ["south-sales"], "model": "logistic"}
+    kept = re.search(r'name="holdout_id" value="(\w+)"', page)
+    assert kept
+    wrong = buyer.post(path, **{**form, "target": "later"}, holdout_id=kept[1])
+    assert wrong.status_code == 422 and 'id="e-target"' in wrong.text and f'action="{path}"' in wrong.text
+    assert "choose a CSV" in buyer.post(path, **form).text
+    told = buyer.sees(buyer.post(path, **form, holdout_id=kept[1], defence="none", ends="budget"))
+    assert "The draft is changed" in told and "Renamed" in told and "0.80" in told
+    with market.database.read() as session:
+        spec = jobs.own_job(session, market.callers["buyer"], draft).spec
+    assert spec["oracle"] == SPEC["oracle"] and spec["market"]["budget"] == "0.80" and "stops" not in spec
+    assert buyer.get(f"/jobs/{market.jobs[JobState.QUEUED]}/change").status_code == 409
+    own = buyer.post("/jobs", **form, mode="own", defence="none").headers["location"]
+    assert 'type="file"' not in buyer.get(f"{own}/change").text
+    assert "The draft is changed" in buyer.sees(buyer.post(f"{own}/change", **form, defence="none"))
+
+
+def test_webhooks_are_added_watched_and_removed(market: PageMarket, visit: Callable[..., Visitor]) -> None:
+    buyer, rival = visit("buyer"), visit("rival")
+    assert "No program of yours is told" in buyer.get("/webhooks").text
+    page = buyer.sees(buyer.post("/webhooks", url="https://buyer.example/hook"))
+    secret = re.search(r'<code class="secret">(\S+)</code>', page)
+    assert secret and secret[1] not in buyer.get("/webhooks").text and "Nothing has happened yet" in page
+    for given in ("", "ftp://buyer.example"):
+        refused = buyer.post("/webhooks", url=given)
+        assert refused.status_code == 422 and 'id="e-url"' in refused.text
+    remove = re.search(r'action="(/webhooks/\w+/remove)"', page)
+    assert remove and rival.post(remove[1]).status_code == 404
+    buyer.post(f"/jobs/{market.jobs[JobState.DRAFT]}/submit")
+    page = buyer.get("/webhooks").text
+    assert ": submitted" in page and "Waiting" in page
+    outbox.deliver_due(market.database, lambda parcel, private: b'"event":"job"' in parcel.body)
+    page = buyer.get("/webhooks").text
+    assert "Delivered" in page and "Tried again at" in page
+    with market.database.begin() as session:
+        session.execute(update(Outgoing).values(delivered_at=None, given_up_at=now()))
+    assert "Given up" in buyer.get("/webhooks").text
+    assert "Nothing more is sent to" in buyer.sees(buyer.post(remove[1]))
+    assert remove[1] not in buyer.get("/webhooks").text and buyer.post(remove[1]).status_code == 404
+
+
 def test_a_token_is_shown_once_and_revoked(visit: Callable[..., Visitor]) -> None:
     buyer = visit("buyer")
     page = buyer.sees(buyer.post("/account/tokens", label="nightly", scopes=["read", "jobs"], days="30"))
@@ -116,6 +185,19 @@ def test_a_job_by_its_buttons(market: PageMarket, visit: Callable[..., Visitor])
     assert "nothing is left to decide" in north.sees(north.post(decisions[0], answer="agree"))
     assert "Agreed" in north.sees(north.post(decisions[-1], answer="agree"))
     assert "It has cost nothing" in buyer.sees(buyer.post(f"{of[JobState.SUBMITTED]}/withdraw"))
+
+
+def test_what_came_back_adds_up_and_an_entry_is_one_row(market: PageMarket, visit: Callable[..., Visitor]) -> None:
+    buyer = visit("buyer")
+    with market.database.begin() as session:
+        job = jobs.locked_job(session, market.jobs[JobState.SETTLING])
+        job.budget, job.escrow, job.paid, job.fee, job.refunded = 20_000, 20_250, 4350, 55, 15_845
+        jobs.enter(session, job, JobState.SETTLED, "29 rounds played, 43.50 EUR paid, 156.50 EUR back to the consumer")
+    page = buyer.get(f"/jobs/{job.id}").text
+    assert "158.45" in page and "156.50 of the budget and 1.95 of the fee" in page
+    funded = buyer.get("/money").text.partition("<h2>Statement</h2>")[2]
+    assert funded.count("A job was funded") == len(re.findall("<td>\\W?0.40</td><td>0.40</td>", funded)) == 3
+    assert "Earned" not in funded and ">–<" in funded
 
 
 def test_a_job_of_a_market_toml(visit: Callable[..., Visitor]) -> None:
@@ -179,6 +261,28 @@ def test_an_offer_from_new_to_withdrawn(market: PageMarket, visit: Callable[...,
     assert "was withdrawn" in north.sees(north.post(f"{path}/withdraw"))
 
 
+def test_a_site_is_shown_the_schema_of_a_request(
+    market: PageMarket, visit: Callable[..., Visitor], tmp_path: Path
+) -> None:
+    object.__setattr__(market.settings, "federation", tmp_path)
+    north, buyer = visit("north"), visit("buyer")
+    form = {"name": "Ours", "slug": "ours", "kind": "site", "price": "1", "site": "north-ours"}
+    columns = "".join(f"{name} number\n" for name in ("distance", "weight", "vehicle", "late"))
+    north.sees(north.post("/offers", **form, columns=columns))
+    job = {"name": "Mine", "target": "late", "budget": "10", "offers": ["north-ours"], "model": "logistic"}
+    made = buyer.post("/jobs", {"holdout": ("rows.csv", table(9, 120))}, **job).headers["location"]
+    buyer.sees(buyer.post(f"{made}/submit"))
+    page = north.get("/requests").text
+    assert "<bdi>late</bdi>" in page and "The consumer gets the model, and not your updates." in page
+    (link,) = re.findall(r'href="(/v1/contracts/\w+/schema\.json)"', page)
+    assert north.get(link).json()["target"] == "late"
+    job["offers"] = ["north-sales"]
+    made = buyer.post("/jobs", **job, mode="own", defence="none").headers["location"]
+    buyer.sees(buyer.post(f"{made}/submit"))
+    page = north.get("/requests").text
+    assert "Your updates go to the consumer as they are." in page and "which is not here" in page
+
+
 def test_a_site_is_offered_where_there_is_a_federation(
     market: PageMarket, visit: Callable[..., Visitor], tmp_path: Path
 ) -> None:
@@ -188,6 +292,12 @@ def test_a_site_is_offered_where_there_is_a_federation(
     form = {"name": "Ours", "slug": "ours", "kind": "site", "price": "1", "epsilon": "4", "site": "north-ours"}
     page = north.sees(north.post("/offers", **form, columns="distance number\nlate category"))
     assert "at your site" in page and "ε 4 in all" in page
+    assert "bazaar provider join kit --data FILE --schemas 20 --epsilon-cap 4" in page
+    assert "hosted and own" in page
+    path = re.search(r'action="(/offers/\w+)/policy"', page)
+    assert path and "<dd>hosted</dd>" in north.sees(
+        north.post(f"{path[1]}/policy", price="1", epsilon="4", modes="hosted")
+    )
     assert "ε left" in north.get("/earnings").text
     assert 'id="e-site"' in north.post("/offers", **{**form, "slug": "two"}, columns="a number").text
     third = {**form, "slug": "three", "site": "north-three"}

@@ -15,7 +15,14 @@ from visitor import Visitor
 
 PAGES = {
     "operator": ("", "/organisations", "/jobs", "/jobs?state=draft", "/queues", "/journal", "/journal/export", "/cash"),
-    "consumer": ("/market", "/market/{offer of north}", "/jobs", "/jobs/new", *(f"/jobs/{{{s}}}" for s in JobState)),
+    "consumer": (
+        "/market",
+        "/market/{offer of north}",
+        "/jobs",
+        "/jobs/new",
+        "/jobs/{draft}/change",
+        *(f"/jobs/{{{s}}}" for s in JobState),
+    ),
     "provider": ("/offers", "/offers/new", "/offers/{offer of north}", "/requests", "/queue", "/earnings"),
 }
 POSTS = {
@@ -30,7 +37,11 @@ POSTS = {
         "/cash/x/refuse",
         "/jobs/x/refund",
     ),
-    "consumer": ("/jobs", "/jobs/from-file", *(f"/jobs/{{draft}}/{deed}" for deed in ("submit", "fund", "stop"))),
+    "consumer": (
+        "/jobs",
+        "/jobs/from-file",
+        *(f"/jobs/{{draft}}/{deed}" for deed in ("submit", "fund", "stop", "change")),
+    ),
     "provider": ("/offers", *(f"/offers/{{offer of north}}/{deed}" for deed in ("versions", "policy", "withdraw"))),
 }
 WHO = {"operator": "hub", "consumer": "buyer", "provider": "north"}

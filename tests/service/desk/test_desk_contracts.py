@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from databazaar.config.market_data import load_data
+from databazaar.config.market_file import load_market
+from databazaar.data.schema_message import SchemaMessage
+from databazaar.federation.pins import fingerprint, read_schema
 from databazaar.service import contracts, jobs, offers
 from databazaar.service.contracts import Needs
 from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Contract, Job
-from databazaar.service.errors import ConflictError
+from databazaar.service.database.tables import Contract, Job, OfferVersion
+from databazaar.service.errors import ConflictError, InvalidError
 from desk_market import SPEC, DeskMarket, table
+
+OWN = {**SPEC, "data": {**SPEC["data"], "features": ["weight"]}, "defence": {"kind": "none"}}
 
 
 def submitted(market: DeskMarket, session: Session, *chosen: str, **spec: Any) -> Job:
@@ -178,3 +186,86 @@ def test_the_rows_of_an_ask_are_those_that_the_oracle_uses(
     if kind != "local-sgd" or rows % batch_size == 0:
         assert counted == used
     assert most is None if kind == "full-gradient" else most is not None and most >= counted
+
+
+def test_a_provider_may_keep_its_updates_from_consumers(small: DeskMarket) -> None:
+    """In mode own they go to the consumer as they are."""
+    with small.database.begin() as session:
+        small.offer(session, "north", 1, modes=["hosted"])
+        small.offer(session, "south", 2, modes=["own"])
+        job = jobs.draft(
+            session,
+            small["buyer"],
+            small.settings,
+            name="Own",
+            spec={**SPEC, "defence": {"kind": "none"}},
+            files={},
+            offers=["north-sales", "south-sales"],
+            mode="own",
+        )
+        jobs.submit(session, small["buyer"], small.settings, job.id)
+        hosted = submitted(small, session, "north-sales", "south-sales")
+        said = {
+            (view.mode, view.offer): view.reason
+            for view in contracts.own_contracts(session, small["buyer"])
+            if view.reason
+        }
+        with pytest.raises(InvalidError, match="policy: modes"):
+            small.offer(session, "north", 3, "none", modes=[])
+    assert said == {
+        ("own", "north-sales"): "the provider gives its updates to the hub's arbiter alone: make a hosted job, or "
+        "choose another offer",
+        ("hosted", "south-sales"): "the provider gives its updates to consumers' own arbiters alone: make the job with "
+        "mode own, or choose another offer",
+    }
+    assert job.state == hosted.state == "agreed"
+
+
+def test_a_request_says_what_is_asked_and_a_site_may_see_the_schema(small: DeskMarket, tmp_path: Path) -> None:
+    """A provider whose file is at the hub is told no more than names: a schema has figures of the hold-out."""
+    hub = replace(small.settings, federation=Path("/srv/federation"))
+    columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
+        submitted(small, session, "north-sales")
+        site = replace(small, settings=hub)
+        asked = submitted(site, session, "south-ward")
+        own = jobs.draft(session, small["buyer"], hub, name="O", spec=OWN, files={}, offers=["south-ward"], mode="own")
+        jobs.submit(session, small["buyer"], hub, own.id)
+        (file,) = contracts.requests(session, small["north"], None)
+        ward, unseen = contracts.requests(session, small["south"])
+        for view in (file, ward):
+            assert (view.target, view.task, view.mode, view.model) == ("late", "classification", "hosted", "logistic")
+            assert view.columns == ["distance", "weight", "vehicle"] and view.rows == 32
+        assert (file.kind, file.fingerprint, ward.kind) == ("file", None, "site")
+        assert (unseen.mode, unseen.target, unseen.columns, unseen.fingerprint) == ("own", "late", ["weight"], None)
+        for slug, view in (("north", file), ("south", unseen)):
+            with pytest.raises(ConflictError, match="no schema to look at"):
+                contracts.schema_of(session, small[slug], hub, view.id)
+        for slug in ("south", "buyer"):
+            (tmp_path / "schema.json").write_bytes(contracts.schema_of(session, small[slug], hub, ward.id))
+        settings = load_market(jobs.write_market(session, hub, asked))
+    assert fingerprint(read_schema(tmp_path / "schema.json")) == ward.fingerprint
+    data = load_data(settings, hub.job_folder(asked.id))
+    assert fingerprint(SchemaMessage.model_validate(data.schema.to_dict())) == ward.fingerprint, "the run's own"
+    assert settings.federation is not None
+    assert (settings.federation.consumer, settings.federation.contract) == ("buyer", asked.id)
+    assert settings.consumer.name == "Buyer"
+
+
+def test_a_schema_that_no_site_takes_is_refused_before_anybody_is_asked(small: DeskMarket) -> None:
+    hub = replace(small.settings, federation=Path("/srv/federation"))
+    wide = "w" * 1001
+    with small.database.begin() as session:
+        told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+        columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
+        offer = offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **told)
+        version = session.scalars(select(OfferVersion).where(OfferVersion.offer_id == offer.id)).one()
+        version.columns = [*columns, {"name": wide, "kind": "number"}]
+        holdout = small.upload(session, "buyer", table(9, 80).replace(b"weight", wide.encode()))
+        given: dict[str, Any] = {"spec": SPEC, "files": {"holdout": holdout}, "offers": ["south-ward"]}
+        job = jobs.draft(session, small["buyer"], hub, name="Wide", **given)
+        with pytest.raises(InvalidError, match=r"more than sites take \(numeric\): name fewer columns"):
+            jobs.submit(session, small["buyer"], hub, job.id)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
+from databazaar.config import market_data
+from databazaar.config.market_data import labelled_table
 from databazaar.service import cash, contracts, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Job, JobEvent
@@ -85,6 +87,30 @@ def test_the_faults_of_a_draft_are_told_in_market_tomls_words(small: DeskMarket)
             drafted(small, session, **{"offers": ["north-sales"], "files": holdout, **changed})
     with small.database.read() as session:
         assert jobs.own_jobs(session, small["buyer"]) == []
+
+
+def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
+    small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `look` found, `submit` has; a draft of another organisation is none of the caller's to look at."""
+    read: list[Path] = []
+
+    def counted(market: Any, folder: Path, file: Path) -> Any:
+        read.append(folder / file)
+        return labelled_table(market, folder, file)
+
+    monkeypatch.setattr(market_data, "labelled_table", counted)
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(77, 60))})
+        with pytest.raises(MissingError):
+            jobs.look(session, small["rival"], small.settings, job.id)
+        assert not read
+        jobs.look(session, small["buyer"], small.settings, job.id)
+        assert len(read) == 1
+        assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
+        jobs.look(session, small["buyer"], small.settings, job.id)
+    assert len(read) == 1
 
 
 def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:

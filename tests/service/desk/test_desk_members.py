@@ -110,6 +110,15 @@ def test_passwords(small: DeskMarket, monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(checked) == 1
             assert checked[0].split("$")[1:4] == ["argon2id", "v=19", "m=64,t=1,p=1"]
         assert len(answers) == 1
+        checked.clear()
+        kept = members.kept_password(session, "ann@buyer.example")
+        members.check_password(kept, PASSWORD)
+        assert members.sign_in(session, "ann@buyer.example", PASSWORD, kept).caller.slug == "buyer"
+        assert checked == [kept], "computed once, before the transaction"
+        members.set_password(session, small["buyer"], "another password")
+        with pytest.raises(UnknownCallerError):
+            members.sign_in(session, "ann@buyer.example", PASSWORD, kept)
+        assert members.kept_password(session, "nobody@buyer.example") is None
     passwords._nobodys.cache_clear()
 
 
@@ -244,19 +253,21 @@ def test_people_of_an_organisation(small: DeskMarket) -> None:
         assert other.organisation.slug == "north"
 
 
-def test_an_operators_token_makes_no_operators_and_reads_what_it_may(small: DeskMarket) -> None:
-    """Else whoever finds one would stay after it is revoked."""
+def test_an_operators_token_lets_nobody_in_and_reads_what_it_may(small: DeskMarket) -> None:
+    """Else whoever finds one would stay after it is revoked, or act as somebody else."""
     with small.database.begin() as session:
         hub, settings = small["hub"], replace(small.settings, cash="manual")
         token, reading = (replace(hub, person_id=None, scopes=frozenset(to)) for to in (("operate", "read"), ("read",)))
         second = members.make_operator(session, "Second", "second", "ann@second.example")
-        for person in (hub.person_id, second.person.id):
+        for person in (hub.person_id, second.person.id, small["buyer"].person_id):
             with pytest.raises(DeniedError, match="a person who has signed in"):
                 members.issue_link(session, token, person or "")
-        for organisation in (hub.organisation_id, second.organisation.id):
+        for organisation in (hub.organisation_id, second.organisation.id, small["buyer"].organisation_id):
             with pytest.raises(DeniedError, match="a person who has signed in"):
                 members.invite_person(session, token, email="eve@x.example", organisation_id=organisation)
-        members.issue_link(session, token, small["buyer"].person_id or "")
+        members.issue_link(session, hub, small["buyer"].person_id or "")
+        assert members.invite(session, token, name="E", slug="e", email="ann@e.example", consumes=True).secret
+        assert members.disable_person(session, token, small["rival"].person_id or "").disabled_at
         cash.request_deposit(session, small["buyer"], settings, 7)
         small.pay_in(session, "buyer", 7)
         assert [len(cash.records(session, one)) for one in (token, reading)] == [1, 0]

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from databazaar.service import contracts, files, jobs, members, offers, outbox
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job, Market
+from databazaar.service.database.tables import Contract, Job, Market, Offer
 from databazaar.service.errors import DeniedError, InvalidError, MissingError
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table
@@ -81,6 +81,22 @@ def _draft(world: World, session: Session, caller: Caller) -> Any:
     return jobs.draft(session, caller, world.settings, name="New", spec=SPEC, **given)
 
 
+def _schema(world: World, session: Session, caller: Caller) -> Any:
+    """Of the contract, as if its offer were a site."""
+    contract = session.get(Contract, world.ids["contract"])
+    if contract is not None:
+        job = session.get_one(Job, contract.job_id)
+        session.get_one(Offer, contract.offer_id).kind = "site"
+        job.needs = {**job.needs, "fingerprint": "f" * 64}
+        contracts.keep_schema(world.settings, job.id, b"{}")
+    return contracts.schema_of(session, caller, world.settings, world.ids["contract"])
+
+
+def _deliveries(world: World, session: Session, caller: Caller) -> Any:
+    outbox.tell(session, world.ids["buyer"], "job", {})
+    return outbox.deliveries(session, caller, world.ids["webhook"])
+
+
 DEEDS: dict[str, Deed] = {
     "members.invite": Deed(
         lambda w, s, c: members.invite(s, c, name="W", slug="w", email="a@w", provides=True),
@@ -134,6 +150,13 @@ DEEDS: dict[str, Deed] = {
     "files.own_file": Deed(
         lambda w, s, c: files.own_file(s, c, w.ids["holdout"]), "buyer", "rival", MissingError, "hub", MissingError
     ),
+    "files.own_files": Deed(
+        lambda w, s, c: [kept for kept in files.own_files(s, c) if kept.file.id == w.ids["holdout"]],
+        *("buyer", "rival", "nothing", "hub", "nothing", "read"),
+    ),
+    "files.delete": Deed(
+        lambda w, s, c: files.delete(s, c, w.ids["spare"]), "buyer", "rival", MissingError, "hub", DeniedError, "jobs"
+    ),
     "offers.make_file_offer": Deed(_file_offer, "north", "south", MissingError, "buyer", DeniedError, "offers"),
     "offers.make_site_offer": Deed(_site_offer, "north", None, wrong="buyer", lacking="offers"),
     "offers.new_version": Deed(
@@ -178,6 +201,7 @@ DEEDS: dict[str, Deed] = {
         lambda w, s, c: contracts.own_contract(s, c, w.ids["contract"]),
         *("buyer", "rival", MissingError, "south", MissingError, "read"),
     ),
+    "contracts.schema_of": Deed(_schema, "north", "rival", MissingError, "south", MissingError, "read"),
     "contracts.earnings": Deed(
         lambda w, s, c: contracts.earnings(s, c), "north", "south", "nothing", "buyer", "nothing", "read"
     ),
@@ -209,6 +233,14 @@ DEEDS: dict[str, Deed] = {
         lambda w, s, c: jobs.own_job(s, c, w.ids["draft"]),
         *("buyer", "rival", MissingError, "north", MissingError, "read"),
     ),
+    "jobs.refuse_others": Deed(
+        lambda w, s, c: jobs.refuse_others(s, c, w.ids["draft"]),
+        *("buyer", "rival", MissingError, "north", MissingError, "read"),
+    ),
+    "jobs.look": Deed(
+        lambda w, s, c: jobs.look(s, c, w.settings, w.ids["draft"]),
+        *("buyer", "rival", MissingError, "hub", DeniedError, "jobs"),
+    ),
     "jobs.own_jobs": Deed(lambda w, s, c: jobs.own_jobs(s, c), "buyer", "rival", "nothing", "hub", "nothing", "read"),
     "jobs.all_jobs": Deed(lambda w, s, c: jobs.all_jobs(s, c), "hub", None, wrong="buyer", lacking="operate"),
     "jobs.events_of": Deed(
@@ -221,6 +253,10 @@ DEEDS: dict[str, Deed] = {
     "outbox.remove_webhook": Deed(
         lambda w, s, c: outbox.remove_webhook(s, c, w.ids["webhook"]),
         *("buyer", "rival", MissingError, "hub", MissingError, "act"),
+    ),
+    "outbox.deliveries": Deed(
+        _deliveries,
+        *("buyer", "rival", MissingError, "hub", MissingError, "read"),
     ),
     "outbox.webhooks": Deed(
         lambda w, s, c: outbox.webhooks(s, c), "buyer", "rival", "nothing", "hub", "nothing", "read"
@@ -243,6 +279,7 @@ def world(make_url: Callable[[str], str], tmp_path_factory: pytest.TempPathFacto
         ids["offer"] = market.offer(session, "north", 1).id
         market.offer(session, "north", 2, "private", consumers=["buyer"], approval="by hand")
         ids["holdout"] = market.upload(session, "buyer", table(3))
+        ids["spare"] = market.upload(session, "buyer", table(3))
         market.pay_in(session, "buyer", 1000)
 
         def job(name: str, *chosen: str) -> str:
@@ -325,9 +362,10 @@ def test_what_is_anothers_looks_as_if_it_were_not_there(world: World, name: str)
     caller = world.market[deed.other or ""]
     theirs, none = attempt(world, name, caller), attempt(nobodys, name, caller)
     assert type(none) is MissingError
-    assert str(none).replace("0" * 32, "ID") == str(theirs).replace(world.ids["holdout"], "ID").replace(
-        world.ids["table"], "ID"
-    )
+    said = str(theirs)
+    for file in ("holdout", "table", "spare"):
+        said = said.replace(world.ids[file], "ID")
+    assert str(none).replace("0" * 32, "ID") == said
 
 
 def test_an_id_that_no_database_keeps_is_refused_and_no_fault_of_the_hub(market: DeskMarket) -> None:

@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from databazaar.service import members
+from databazaar.service import jobs, members, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Answered, Contract, Job, Token
+from databazaar.service.database.tables import Answered, Contract, Job, Outgoing, Token
 from databazaar.service.hub.alone import Alone, TakenError
 from databazaar.service.hub.queue import expected_wait, next_queued, who_makes_room
 from databazaar.service.hub.supervisor import Supervisor
 from databazaar.service.hub.sweeper import Sweeper, sweep
 from databazaar.service.settings import Settings
+from databazaar.service.states import JobState
 from desk_market import DeskMarket, desk_market
 
 
@@ -140,18 +141,33 @@ def test_a_hold_that_postgresql_lost_is_taken_again_or_the_hub_goes(
     other.release()
 
 
+def test_why_a_job_waited_is_told_no_longer_when_it_runs(desk: DeskMarket) -> None:
+    queue(desk, "buyer", "late")
+    with desk.database.begin() as session:
+        job = jobs.locked_job(session, session.scalars(select(Job.id)).one())
+        jobs.enter(session, job, JobState.RUNNING)
+        jobs.enter(session, job, JobState.QUEUED, "the hub was stopped")
+        assert job.reason == "the hub was stopped"
+        jobs.enter(session, job, JobState.RUNNING)
+        assert job.reason == ""
+
+
 def test_what_is_old_is_swept_away(desk: DeskMarket, settings: Settings) -> None:
     buyer = desk["buyer"]
     old = now() - dt.timedelta(days=30)
     with desk.database.begin() as session:
         for key, moment in (("old", old), ("new", now())):
             session.add(Answered(organisation_id=buyer.organisation_id, key=key, request="0" * 64, created_at=moment))
+        hook, _ = outbox.add_webhook(session, buyer, "https://buyer.example/")
+        for name, moment, told in (("old", old, now()), ("new", now(), now()), ("waits", old, None)):
+            session.add(Outgoing(webhook_id=hook.id, event=name, body={}, created_at=moment, delivered_at=told))
         token, _ = members.issue_token(session, buyer, label="laptop", scopes=["read"], days=1)
         token.expires_at = old
         session.execute(Token.__table__.update().where(Token.kind == "session").values(expires_at=old))  # type: ignore[attr-defined]
     sweep(desk.database)
     with desk.database.read() as session:
         assert list(session.scalars(select(Answered.key))) == ["new"]
+        assert set(session.scalars(select(Outgoing.event))) == {"new", "waits"}
         kinds = set(session.scalars(select(Token.kind)))
         assert "session" not in kinds and "api" in kinds
         assert session.scalar(select(func.count()).select_from(Contract)) == 0

@@ -22,6 +22,7 @@ from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import PLUGIN, SPEC, HubMarket, hub_market, outcome_of_run, run_alone, wrong_with_books
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
 LONG = {**SPEC, "market": {"budget": "500.00", "per_round": 2, "seed": 6}}
 
 
@@ -108,7 +109,7 @@ def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
 ) -> None:
     """One runner, and at first a turn that is over as soon as a round is."""
     market = hub_market(sqlite_database, settings, ())
-    market.add("long", {**SPEC, "market": {"budget": "20.00", "per_round": 2, "seed": 6}})
+    market.add("long", {**SPEC, "market": {"budget": "10.00", "per_round": 2, "seed": 6}})
     alone = run_alone(market, "long", tmp_path / "long")
     market.add("network", buyer="rival")
     market.settings = replace(market.settings, runners=1, turn=0.0)

@@ -39,6 +39,8 @@ from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from own_arbiters import HOLDOUT, OwnMarket, own_market, play_until, serve, started
 
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+
 
 @pytest.fixture(scope="module")
 def own(make_url: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnMarket]:
@@ -305,7 +307,7 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     job, idle = own.job(name="Silent"), own.job(name="Never opened")
     with own.playing(job, tmp_path) as playing, pytest.raises(_EnoughError):
         _stop_before_asking(playing)
-    settings = replace(own.market.settings, own_lease=1000.0)
+    settings = replace(own.market.settings, own_lease=1000.0, own_begin=5000.0)
     own.notaries.close()
     now = [time.time()]
     notaries = Notaries(settings, own.market.database, clock=lambda: now[0])
@@ -325,17 +327,22 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
         while list(notaries._held) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
             time.sleep(0.01)
         assert not list(notaries._held)
+        now[0] += 4000.0
+        while own.found(idle).state == JobState.FUNDED and time.monotonic() < until:
+            time.sleep(0.01)
     finally:
         notaries.close()
     assert settle(own.market.database, own.market.settings, job) == JobState.FAILED
     assert "was not heard of" in own.found(job).reason and own.found(job).paid == 0
+    assert settle(own.market.database, own.market.settings, idle) == JobState.REFUNDED
+    assert "never opened" in own.found(idle).reason and own.found(idle).refunded == own.found(idle).escrow
 
 
 class _Telling:
     """In the place of a process: a site that keeps count of its privacy."""
 
     @contextmanager
-    def of(self, job_id: str, about: object) -> Iterator[_Telling]:
+    def of(self, job_id: str, consumer: str, about: object) -> Iterator[_Telling]:
         yield self
 
     def ask(self, names: list[str], *_: object) -> Answers:
@@ -394,26 +401,44 @@ def test_the_command_plays_a_job_and_shows_it_again(
     assert bazaar("audit", f"runs/{job}", cwd=tmp_path).code == 0
 
 
+def test_a_run_that_has_begun_keeps_its_files(own: OwnMarket, undisturbed: tuple[str, RunFolder]) -> None:
+    job, folder = undisturbed
+    other = folder.path.parent / "other.csv"
+    other.write_bytes(HOLDOUT)
+    for role, said in {
+        "holdout": "has begun with .*holdout.csv: leave --holdout out",
+        "audit": "without such a",
+    }.items():
+        with (
+            own.notary(job) as notary,
+            pytest.raises(BazaarError, match=said),
+            playing_own(notary, folder.path, {role: other}),
+        ):
+            pass
+    with own.playing(job, folder.path.parent) as again:  # the same file once more is no other
+        assert again.folder.finished
+
+
 def test_so_many_jobs_are_answered_at_once_and_one_that_is_idle_makes_room(own: OwnMarket) -> None:
     first, second = own.found(own.job()), own.found(own.job())
-    answerers = Answerers(1, 2**20)
+    answerers = Answerers(1, 2**20, patience=0.1)
     try:
-        with answerers.of(first.id, lambda: own.notaries._about(first)) as one:
+        with answerers.of(first.id, "a", lambda: own.notaries._about(first)) as one:
             with (
                 pytest.raises(TooManyError, match="ask again in a second"),
-                answerers.of(second.id, lambda: own.notaries._about(second)),
+                answerers.of(second.id, "b", lambda: own.notaries._about(second)),
             ):
                 pass
             assert one.connected() == ["north-sales", "south-sales"]
-        with answerers.of(first.id, dict) as again:
+        with answerers.of(first.id, "a", dict) as again:
             assert again is one
-        with answerers.of(second.id, lambda: own.notaries._about(second)) as two:
+        with answerers.of(second.id, "b", lambda: own.notaries._about(second)) as two:
             assert not one.alive
             two._process.kill()
             with pytest.raises(ConflictError, match="another one does"):
                 two.connected()
         answerers.drop(first.id)
-        with answerers.of(second.id, lambda: own.notaries._about(second)) as three:
+        with answerers.of(second.id, "b", lambda: own.notaries._about(second)) as three:
             assert three is not two and three.alive
         answerers.drop(second.id)
         assert not three.alive

@@ -3,6 +3,7 @@
 from databazaar.service.contracts.asking import Needs, conclude, request
 from databazaar.service.contracts.deciding import decide, expire_due
 from databazaar.service.contracts.looking import ContractView, earnings, own_contract, own_contracts, requests
+from databazaar.service.contracts.schemas import keep_schema, schema_of
 
 __all__ = [
     "ContractView",
@@ -11,8 +12,10 @@ __all__ = [
     "decide",
     "earnings",
     "expire_due",
+    "keep_schema",
     "own_contract",
     "own_contracts",
     "request",
     "requests",
+    "schema_of",
 ]

@@ -16,17 +16,28 @@ from databazaar.service.policy import Policy
 from databazaar.service.states import ContractState, JobState
 
 _GONE = "the offer is not open any more: choose another one"
+_OTHER_MODE = {
+    "own": "the provider gives its updates to the hub's arbiter alone: make a hosted job, or choose another offer",
+    "hosted": "the provider gives its updates to consumers' own arbiters alone: make the job with mode own, or choose "
+    "another offer",
+}
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job asks of every provider. `rows` are those that pass through the model in one ask of a table of so many
-    rows; None where that is not known before the ask."""
+    """What a job asks of every provider: to help to predict `target` from these columns, where they are known before
+    the first ask. `mode` says who runs the arbiter, and so who gets the updates. `fingerprint` is the schema's."""
 
     model: str
     oracle: dict[str, Any]
+    mode: str = "hosted"
+    target: str = ""
+    task: str = ""
+    columns: list[str] | None = None
+    fingerprint: str | None = None
 
     def rows(self, table: int | None) -> int | None:
+        """How many pass through the model in one ask of a table of so many; None where that is not known before."""
         oracle = self.oracle
         if oracle["kind"] == "full-gradient":
             return table
@@ -72,6 +83,8 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
         return "the provider allows other consumers only: ask it, or choose another offer"
     if policy.models is not None and needs.model not in policy.models:
         return f"the provider does not allow model.kind = {needs.model!r}: use {' or '.join(policy.models)}"
+    if policy.modes is not None and needs.mode not in policy.modes:
+        return _OTHER_MODE[needs.mode]
     rows = needs.rows(table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
         return (

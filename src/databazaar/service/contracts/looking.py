@@ -10,13 +10,20 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
 from databazaar.service.caller import Caller
+from databazaar.service.contracts.asking import Needs
 from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import MissingError
 
 
 @dataclass(frozen=True)
 class ContractView:
-    """A contract as its two parties see it: of the consumer its name, and of the job its name and the model's kind."""
+    """A contract as its two parties see it: of the consumer its name, and of the job its name and what it asks for.
+
+    `kind` is the offer's, file or site. `mode` is hosted or own: then the updates go to the consumer. It helps to
+    predict `target`, by a `task` of classification or regression, from `columns`, null where they are not known before
+    the first ask; `rows` pass through the model in one ask. `fingerprint` is the schema's, for a site. `accesses`,
+    `paid` and `epsilon` are there once the job is settled.
+    """
 
     id: str
     state: str
@@ -24,6 +31,12 @@ class ContractView:
     job_id: str
     job_name: str
     model: str
+    mode: str
+    target: str
+    task: str
+    columns: list[str] | None
+    rows: int | None
+    fingerprint: str | None
     consumer: str
     consumer_name: str
     provider: str
@@ -31,6 +44,7 @@ class ContractView:
     offer_id: str
     offer: str
     offer_name: str
+    kind: str
     version: int
     digest: str | None
     price: int
@@ -96,14 +110,20 @@ def _view(
     consumer: Organisation,
     provider: Organisation,
 ) -> ContractView:
-    theirs = caller.organisation_id == contract.provider_id
+    theirs, needs = caller.organisation_id == contract.provider_id, Needs(**job.needs)
     return ContractView(
         id=contract.id,
         state=contract.state,
         reason=contract.reason,
         job_id=job.id,
         job_name=job.name,
-        model=job.spec.get("model", {}).get("kind", "mlp"),
+        model=needs.model,
+        mode=needs.mode,
+        target=needs.target,
+        task=needs.task,
+        columns=needs.columns,
+        rows=needs.rows(version.rows),
+        fingerprint=needs.fingerprint if offer.kind == "site" else None,
         consumer=consumer.slug,
         consumer_name=consumer.name,
         provider=provider.slug,
@@ -111,6 +131,7 @@ def _view(
         offer_id=offer.id,
         offer=offer.slug,
         offer_name=offer.name,
+        kind=offer.kind,
         version=version.number,
         digest=version.digest if theirs else None,
         price=contract.price,

@@ -80,7 +80,8 @@ class Token(Table):
 class File(Table):
     """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows.
 
-    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content.
+    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content. Of a deleted one the row
+    stays, for what jobs and contracts say of it; the bytes go with the last row that names them and is not deleted.
     """
 
     __tablename__ = "files"
@@ -91,6 +92,8 @@ class File(Table):
     suffix: Mapped[str] = mapped_column(String(10))
     size: Mapped[int]
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
+    deleted_at: Mapped[dt.datetime | None]
+    __table_args__ = (Index("files_digest", "digest"),)
 
 
 class Offer(Table):
@@ -132,7 +135,7 @@ class OfferVersion(Table):
 
 class Job(Table):
     """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
-    and `offers` are the ids of those that were chosen.
+    and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted.
 
     `mode` is hosted or own (the consumer runs its arbiter). `lease_*` and `attempts` are the supervisor's.
     `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
@@ -148,6 +151,7 @@ class Job(Table):
     spec: Mapped[dict[str, Any]]
     files: Mapped[dict[str, Any]]
     offers: Mapped[list[Any]]
+    needs: Mapped[dict[str, Any]] = mapped_column(default=dict)
     budget: Mapped[int]
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     escrow: Mapped[int] = mapped_column(default=0)
@@ -302,14 +306,16 @@ class Webhook(Table):
 
 
 class Outgoing(Table):
-    """The outbox: what a webhook is yet to be told, written in the transaction that it tells of."""
+    """The outbox: what a webhook is yet to be told, written in the transaction that it tells of; and for some weeks
+    what it was told."""
 
     __tablename__ = "outbox"
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
-    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"))
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"), index=True)
     event: Mapped[str] = mapped_column(String(40))
     body: Mapped[dict[str, Any]]
     attempts: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
     next_at: Mapped[dt.datetime] = mapped_column(default=now)
     delivered_at: Mapped[dt.datetime | None]
     given_up_at: Mapped[dt.datetime | None]

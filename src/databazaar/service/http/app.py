@@ -26,9 +26,10 @@ from databazaar.service.http.tailing import Tailers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 
-DESCRIPTION = """A market that organisations operate. GET reads and POST does; amounts are whole numbers in minor units
-of the market's one currency. Send a token as `Authorization: Bearer …`, and an `Idempotency-Key` with every POST: sent
-again with the same body it gets the same answer, and nothing is done twice. A refusal is a sentence with its remedy."""
+DESCRIPTION = """A market that organisations operate. GET reads, POST does and DELETE deletes; amounts are whole numbers
+in minor units of the market's one currency. Send a token as `Authorization: Bearer …`, and an `Idempotency-Key` with
+every POST and DELETE: sent again with the same body it gets the same answer, and nothing is done twice. A refusal is a
+sentence with its remedy."""
 HOUR = 3600.0
 
 

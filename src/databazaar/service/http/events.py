@@ -7,60 +7,90 @@ the token or the session that opened it holds no longer. Whoever comes back afte
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
-from sse_starlette import EventSourceResponse
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Send
 
 from databazaar.service import jobs
 from databazaar.service.errors import ServiceError
 from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.http.security_callers import look_up
-from databazaar.service.http.tailing import Tailed, Tailers
+from databazaar.service.http.tailing import Tailers
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
-BATCH, HEARTBEAT, SEND_PATIENCE = 500, 15, 30
+HEARTBEAT, PING = 15.0, b": ping\n\n"
+"""Seconds after which a stream says that it is alive."""
+SEND_PATIENCE = 30.0
+"""Seconds that a viewer has to take what was sent."""
 CHECK_EVERY = 30.0
 """Seconds after which a viewer must still be allowed to look."""
 Since = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, description="The last round that the viewer has.")]
 
 
+class EventStream(StreamingResponse):
+    """Events as they come, until the viewer goes away or takes nothing any more."""
+
+    media_type = "text/event-stream"
+    body_iterator: AsyncGenerator[bytes, None]
+
+    def __init__(self, events: AsyncGenerator[bytes, None], status_code: int = 200) -> None:
+        super().__init__(events, status_code, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def stream_response(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self.body_iterator) as events:
+            async for event in events:
+                try:
+                    async with asyncio.timeout(SEND_PATIENCE):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
+                except TimeoutError:
+                    return  # the server cuts the line
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 @router.get(
     "/jobs/{job_id}/live",
-    response_class=EventSourceResponse,
+    response_class=EventStream,
     responses={200: {"content": {"text/event-stream": {}}}, 204: {"description": "The job is over, and all was told."}},
 )
 async def live(job_id: str, call: Asking, since: Since = None) -> Response:
     """The job's rounds and states as they happen, as server-sent events."""
     await run_in_threadpool(_may_see, call, job_id)
     tailers = call.web.tailers
-    async with tailers.following(job_id, call.caller.organisation_id) as tailed:
-        if since is not None and tailed.over and tailed.last <= since:
-            return Response(status_code=204)
-    return EventSourceResponse(_events(tailers, call, job_id, since or 0), ping=HEARTBEAT, send_timeout=SEND_PATIENCE)
+    if since is not None:
+        async with tailers.following(job_id, call.caller.organisation_id) as tailed:
+            if tailed.over and tailed.last <= since:
+                return Response(status_code=204)
+    tailers.refuse_too_many(call.caller.organisation_id)
+    return EventStream(_events(tailers, call, job_id, since or 0))
 
 
-async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> AsyncIterator[dict[str, Any]]:
+async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> AsyncGenerator[bytes, None]:
     async with tailers.following(job_id, call.caller.organisation_id) as tailed:
-        told, check_at = None, time.monotonic() + CHECK_EVERY
-        while True:
-            changed = tailed.changed
-            over = tailed.over
-            async for event in _new_rounds(tailed, since):
-                since = int(event["id"])
-                yield event
-            if tailed.state != told:
-                told = tailed.state
-                yield {"event": "state", "data": json.dumps(told)}
+        told, sent_at = b"", time.monotonic()
+        check_at = sent_at + CHECK_EVERY
+        while not tailers.ending():
+            changed, over, at = tailed.changed, tailed.over, time.monotonic()
+            since, new = tailed.after(since)
+            while new:
+                sent_at = at
+                yield new
+                since, new = tailed.after(since)
+            if tailed.told != told:
+                told, sent_at = tailed.told, at
+                yield told
             if over:
                 return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), max(0.0, check_at - time.monotonic()))
+            if at - sent_at >= HEARTBEAT:
+                sent_at = at
+                yield PING
+            await changed.wait()
             if time.monotonic() >= check_at:
                 try:
                     await run_in_threadpool(_may_still_see, call, job_id)
@@ -69,21 +99,13 @@ async def _events(tailers: Tailers, call: Call, job_id: str, since: int) -> Asyn
                 check_at = time.monotonic() + CHECK_EVERY
 
 
-async def _new_rounds(tailed: Tailed, since: int) -> AsyncIterator[dict[str, Any]]:
-    while True:
-        since, texts = tailed.after(since, BATCH)
-        if not texts:
-            return
-        yield {"event": "rounds", "id": str(since), "data": f'{{"rounds":[{",".join(texts)}]}}'}
-
-
 def _may_see(call: Call, job_id: str) -> None:
     with call.read() as session:
-        jobs.own_job(session, call.caller, job_id)
+        jobs.refuse_others(session, call.caller, job_id)
 
 
 def _may_still_see(call: Call, job_id: str) -> None:
     """With the rights that the token has by now."""
     caller = look_up(call.web, call.credentials)
     with call.read() as session:
-        jobs.own_job(session, caller, job_id)
+        jobs.refuse_others(session, caller, job_id)

@@ -67,23 +67,34 @@ class Buckets:
 
 @dataclass
 class Limits:
-    """`address` and `account` bound attempts to sign in, `strangers` requests with tokens that nobody knows, `token`
-    what a known one may ask."""
+    """Attempts to sign in are bounded by `address`, by account at one address (`place`), and more loosely by `account`,
+    wherever they come from. A browser from which the account's owner has signed in before has a bound of its own
+    (`browser`) and no other, so nobody locks the owner out. `strangers` are requests with tokens that nobody knows,
+    `token` is what a known one may ask."""
 
     address: Buckets = field(default_factory=lambda: Buckets(per_second=0.5, burst=20))
-    account: Buckets = field(default_factory=lambda: Buckets(per_second=1 / 30, burst=10))
+    place: Buckets = field(default_factory=lambda: Buckets(per_second=1 / 30, burst=10))
+    account: Buckets = field(default_factory=lambda: Buckets(per_second=1 / 10, burst=100))
+    browser: Buckets = field(default_factory=lambda: Buckets(per_second=1 / 30, burst=10))
     strangers: Buckets = field(default_factory=lambda: Buckets(per_second=1, burst=60))
     token: Buckets = field(default_factory=lambda: Buckets(per_second=50, burst=500))
 
-    def sign_in(self, request: HTTPConnection, account: str = "") -> None:
+    def sign_in(self, request: HTTPConnection, account: str = "", browser: str = "") -> None:
         """To be asked before a password, a link or a code is looked at; `account` is the e-mail address, if one is
-        named."""
-        self.address.take(address_of(request))
+        named, and `browser` one that its owner is known by."""
+        account, address = account.strip().lower(), address_of(request)
+        if browser:
+            self.browser.take(f"{account} {browser}")
+            return
+        self.address.take(address)
         if account:
-            self.account.take(account.strip().lower())
+            self.place.take(f"{account} {address}")  # before the next: one address alone does not use that up
+            self.account.take(account)
 
-    def signed_in(self, account: str) -> None:
-        self.account.forget(account.strip().lower())
+    def signed_in(self, request: HTTPConnection, account: str, browser: str = "") -> None:
+        account = account.strip().lower()
+        self.place.forget(f"{account} {address_of(request)}")
+        self.browser.forget(f"{account} {browser}")
 
 
 def address_of(request: HTTPConnection) -> str:

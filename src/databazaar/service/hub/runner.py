@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 OUR_FAULT = 70
 """The exit code where something failed that is no fault of the job."""
 MOST_LOG = 2**20
+BEHIND = 10
+"""How nice a runner is once its rounds are played: what it still judges and draws waits for the rounds of others."""
 
 
 class _StoppedError(Exception):
@@ -45,7 +48,7 @@ def run(settings: Settings, job_id: str) -> None:
     """What a runner's process does. Ends it with an exit code."""
     become_a_child(settings.job_folder(job_id))
     with alone(settings.job_folder(job_id) / LOCK):  # the one before may still be dying
-        code = attempt(settings, job_id)
+        code = attempt(settings, job_id, go_behind)
     sys.exit(code)
 
 
@@ -62,6 +65,10 @@ def become_a_child(job_folder: Path) -> None:
     os.close(file)
 
 
+def go_behind() -> None:
+    os.nice(BEHIND)
+
+
 def _end_with_the_hub() -> None:
     hub = multiprocessing.parent_process()
     if hub is not None:
@@ -69,11 +76,11 @@ def _end_with_the_hub() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def attempt(settings: Settings, job_id: str) -> int:
-    """Plays the job; the exit code. Why it failed is in the folder then."""
+def attempt(settings: Settings, job_id: str, played: Callable[[], None] | None = None) -> int:
+    """Plays the job; the exit code. Why it failed is in the folder then. `played` is called after the last round."""
     folder = settings.job_folder(job_id)
     try:
-        play(folder, settings.run_folder(job_id), job_id)
+        play(folder, settings.run_folder(job_id), job_id, played)
     except BazaarError as refused:
         reason, code = str(refused), refused.exit_code
     except Exception as failed:
@@ -101,7 +108,7 @@ def why_failed(settings: Settings, job_id: str, code: int) -> str:
         return f"its runner ended with {code}"
 
 
-def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
+def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
     """Plays the job's market.toml from its start, or its run from where that stands: as `bazaar run` and `bazaar
     resume` do."""
     from databazaar.config.check import market_profile
@@ -115,7 +122,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
         market = job_folder / MARKET
         job, profile = market_job(market), market_profile(market)
         with begun(job, run_folder, profile, job_id) as playing, closing(Teller(job_folder)) as teller:
-            _finish(playing, teller, job_folder / STOP)
+            _finish(playing, teller, job_folder / STOP, played)
     else:
         folder = RunFolder(run_folder)
         terms, job = folder.need_rules(), from_recipe(folder.recipe)
@@ -125,7 +132,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str) -> None:
                 resumed(job, folder, begun_in) as playing,
                 closing(_teller_of(job_folder, folder, begun=terms is not None)) as teller,
             ):
-                _finish(playing, teller, job_folder / STOP)
+                _finish(playing, teller, job_folder / STOP, played)
     write_page(run_folder)
 
 
@@ -136,7 +143,7 @@ def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:
     return Teller(job_folder, so_far)
 
 
-def _finish(playing: Playing, teller: Teller, stop: Path) -> None:
+def _finish(playing: Playing, teller: Teller, stop: Path, played: Callable[[], None] | None) -> None:
     from databazaar.runs.closing import close_run
 
     def tell(progress: Progress) -> None:
@@ -149,6 +156,8 @@ def _finish(playing: Playing, teller: Teller, stop: Path) -> None:
             playing.settle(tell)
     except _StoppedError:
         close_run(playing.folder.path)  # not judged: who stops wants to have the rest back
-    else:
-        if playing.job.can_be_judged:
-            playing.judge()
+        return
+    if played is not None:
+        played()
+    if playing.job.can_be_judged:
+        playing.judge()

@@ -20,12 +20,15 @@ from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.service import journal
 from databazaar.service.caller import Caller
+from databazaar.service.contracts import Needs
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
 from databazaar.service.errors import ConflictError, ServiceError
-from databazaar.service.journal.receipts import HubKey, issue
+from databazaar.service.jobs.own_mode import UNOPENED
+from databazaar.service.journal.keys import HubKey
+from databazaar.service.journal.receipts import issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
-from databazaar.service.members import market
+from databazaar.service.members import currency_of, market
 from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
@@ -33,6 +36,8 @@ from databazaar.service.states import ContractState, JobState
 UNSOUND = "the run cannot be settled by its ledger, so nobody is paid until the operator has looked at it: "
 GIVEN_UP = "its runs kept failing"
 BASIS_POINTS = 10_000
+TASK_REFUSED = "refused: task not allowed"
+"""The ledger's words for a site that answers by other schemas than the job's (federation/failures.py)."""
 
 
 class UnsoundError(ServiceError):
@@ -43,11 +48,13 @@ class UnsoundError(ServiceError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. Without an audit it was never played. `epsilon` is what providers say they have spent."""
+    """What a run came to. Without an audit it was never played. `epsilon` is what providers say they have spent, and
+    `refusals` why nobody was paid, where nobody was."""
 
     audit: Audit | None = None
     run_id: str = ""
     epsilon: dict[str, float] = field(default_factory=dict)
+    refusals: frozenset[str] = frozenset()
 
     @property
     def pay(self) -> dict[str, int]:
@@ -114,7 +121,16 @@ def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     found = folder.replay(record=False) if own else RunFolder(run_folder).audit()
     if not found.ok or not found.closed:
         raise LedgerError(found.message)
-    return Outcome(found, folder.id, {who: epsilon for who, (epsilon, _) in folder.privacy().items()})
+    epsilon = {who: spent for who, (spent, _) in folder.privacy().items()}
+    return Outcome(found, folder.id, epsilon, _refusals(folder, found))
+
+
+def _refusals(folder: RunFolder, found: Audit) -> frozenset[str]:
+    if found.book is None or any(found.book.pay.values()):
+        return frozenset()
+    record = folder.replay().record
+    assert record is not None
+    return frozenset(access.failure or "" for round in record.rounds for access in round.accesses)
 
 
 def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> JobState:
@@ -140,10 +156,10 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
     ran = {"run_head": job.run_head} if job.run_head else {}
     entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
-    key, name = HubKey.of(settings), market(session).name
+    key, name, currency = HubKey.of(settings), market(session).name, currency_of(session)
     for contract in contracts.values():
         if contract.accesses:
-            issue(session, key, contract, entry, market=name, run_head=job.run_head or "")
+            issue(session, key, contract, entry, market=name, currency=currency, run_head=job.run_head or "")
     return state
 
 
@@ -161,11 +177,24 @@ def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:
     """A run that has ended by its own rules, or by its consumer's will, is settled, or refunded where nobody was paid.
     Else it was given up."""
     over = JobState.SETTLED if job.paid else JobState.REFUNDED
+    if outcome.by_itself and outcome.refusals == {TASK_REFUSED}:
+        return over, _not_accepted(Needs(**job.needs).fingerprint)
     if outcome.by_itself:
         return over, outcome.message
     if job.stop_requested:
         return over, outcome.message or "the consumer stopped it before the first round"
+    if job.reason == UNOPENED:
+        return over, UNOPENED
     return JobState.FAILED, GIVEN_UP if job.reason.startswith(UNSOUND) else job.reason
+
+
+def _not_accepted(fingerprint: str | None) -> str:
+    """Why all sites refused, and what to do about it."""
+    schema, short = ("", "FINGERPRINT") if fingerprint is None else (f" {fingerprint[:12]}", fingerprint[:12])
+    return (
+        f"the sites have not accepted this job's schema{schema}, or do not allow its work: ask their providers to look "
+        f"at `bazaar provider schema kit`, and to accept it with --accept {short}; then make the job anew"
+    )
 
 
 def _note_unsound(session: Session, job: Job, reason: str) -> None:

@@ -9,23 +9,25 @@ import threading
 from sqlalchemy import delete, or_
 from sqlalchemy.exc import SQLAlchemyError
 
-from databazaar.service import contracts, outbox
+from databazaar.service import contracts, files, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Answered, Token
+from databazaar.service.database.tables import Answered, Outgoing, Token
 from databazaar.service.settings import Settings
 
-EVERY, RARELY = 2.0, 60.0
-"""Seconds between looks at the outbox, and at the rest."""
+EVERY, RARELY, SELDOM = 2.0, 60.0, 3600.0
+"""Seconds between looks at the outbox, at what expires, and at files."""
 ANSWERS_FOR = dt.timedelta(days=7)
 """For so long the same Idempotency-Key gets the same answer."""
 TOKENS_FOR = dt.timedelta(days=7)
 """So long after its end a session or a sign-in link is forgotten; API tokens are kept, and shown as expired."""
+TOLD_FOR = dt.timedelta(days=30)
+"""For so long a webhook's page says what it was told."""
 log = logging.getLogger(__name__)
 
 
 def sweep(database: Database) -> None:
-    """Expires requests, and removes old answers and sessions."""
+    """Expires requests, and removes old answers, sessions, and what webhooks were told long ago."""
     with database.begin() as session:
         contracts.expire_due(session)
     with database.begin() as session:
@@ -33,6 +35,16 @@ def sweep(database: Database) -> None:
         past = now() - TOKENS_FOR
         over = or_(Token.expires_at < past, Token.revoked_at < past)
         session.execute(delete(Token).where(Token.kind.in_(("session", "link")), over))
+        told = or_(Outgoing.delivered_at.is_not(None), Outgoing.given_up_at.is_not(None))
+        session.execute(delete(Outgoing).where(told, Outgoing.created_at < now() - TOLD_FOR))
+
+
+def sweep_files(settings: Settings, database: Database) -> None:
+    """Deletes files whose time has come, and what a crash has left of others."""
+    deleted = files.delete_due(database, settings)
+    left = files.remove_orphans(database, settings)
+    if deleted or left:
+        log.info("%d files were deleted, and %d more were left over", deleted, left)
 
 
 class Sweeper:
@@ -53,16 +65,19 @@ class Sweeper:
             self._thread.join(timeout=10.0)
 
     def _work(self) -> None:
-        until_sweep = 0.0
+        until_sweep = until_files = 0.0
         while not self._stopping.is_set():
             try:
                 if until_sweep <= 0.0:
                     sweep(self._database)
                     until_sweep = RARELY
+                if until_files <= 0.0:
+                    until_files = SELDOM  # a disk that fails keeps no webhook waiting
+                    sweep_files(self._settings, self._database)
                 outbox.deliver_due(self._database, private=self._settings.private_webhooks)
             except SQLAlchemyError as error:
                 log.warning("the database does not answer, and is asked again: %s", type(error).__name__)
             except Exception:
                 log.exception("the sweeper failed, and goes on")
-            until_sweep -= EVERY
+            until_sweep, until_files = until_sweep - EVERY, until_files - EVERY
             self._stopping.wait(EVERY)

@@ -4,11 +4,11 @@ from databazaar.service.jobs.composing import MarketOf, market_of
 from databazaar.service.jobs.drafting import change, draft
 from databazaar.service.jobs.folder import write_market
 from databazaar.service.jobs.funding import escrow_of, fund
-from databazaar.service.jobs.looking import all_jobs, events_of, own_job, own_jobs
+from databazaar.service.jobs.looking import all_jobs, events_of, own_job, own_jobs, refuse_others
 from databazaar.service.jobs.posted import Posted, from_market_toml
 from databazaar.service.jobs.quoting import JobQuote, quote
 from databazaar.service.jobs.stopping import stop, withdraw
-from databazaar.service.jobs.submitting import check, submit
+from databazaar.service.jobs.submitting import check, look, submit
 from databazaar.service.jobs.waiting import expected_wait
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
 
@@ -28,11 +28,13 @@ __all__ = [
     "from_market_toml",
     "fund",
     "locked_job",
+    "look",
     "market_of",
     "noted",
     "own_job",
     "own_jobs",
     "quote",
+    "refuse_others",
     "stop",
     "submit",
     "withdraw",

@@ -103,11 +103,12 @@ def composed(session: Session, settings: Settings, job: Job, sellers: Sequence[S
             links[entry["file"]] = seller.file
         entry |= {"owner": seller.owner, "price": currency.amount(seller.price), "most_accesses": seller.most_accesses}
         providers.append(entry)
-    buyer = session.get_one(Organisation, job.organisation_id).name
-    whole = _whole(spec, job.name, buyer, currency, names)
+    buyer = session.get_one(Organisation, job.organisation_id)
+    whole = _whole(spec, job.name, buyer.name, currency, names)
     if kinds == {"site"}:
         whole["engine"] = {"kind": "federated"}
-        whole["federation"] = {"folder": str(Path(settings.federation or "").resolve())}
+        folder = str(Path(settings.federation or "").resolve())
+        whole["federation"] = {"folder": folder, "consumer": buyer.slug, "contract": job.id}
     whole["providers"] = providers
     return MarketOf(_parsed(whole), whole, links, tuple(sellers))
 

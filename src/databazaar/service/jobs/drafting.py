@@ -105,7 +105,7 @@ def _own_files(session: Session, caller: Caller, mode: str, files: Mapping[str, 
         raise InvalidError("a consumer that runs its own arbiter keeps its files: leave them out")
     if mode == "hosted" and "holdout" not in files:
         raise InvalidError("files: the hold-out is missing: upload it and name it as holdout")
-    return {role: uploads.own_file(session, caller, files[role]).id for role in ROLES if role in files}
+    return {role: uploads.own_file(session, caller, files[role], lock=True).id for role in ROLES if role in files}
 
 
 def _chosen(session: Session, caller: Caller, offers: Sequence[str]) -> list[str]:

@@ -10,23 +10,38 @@ from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.errors import MissingError
 from databazaar.service.lives import locked_job
 
+_MISSING = "there is no such job: look at the list of your jobs"
+
 
 def own_job(session: Session, caller: Caller, job_id: str) -> Job:
     """A job of the caller's organisation; the operator sees any."""
     caller.require("read")
     job = session.get(Job, job_id)
     if job is None or not (job.organisation_id == caller.organisation_id or caller.sees_all):
-        raise MissingError("there is no such job: look at the list of your jobs")
+        raise MissingError(_MISSING)
+    return job
+
+
+def refuse_others(session: Session, caller: Caller, job_id: str) -> None:
+    """Whether the caller may look at a job, without the job: it is asked often."""
+    caller.require("read")
+    whose = session.scalar(select(Job.organisation_id).where(Job.id == job_id))
+    if whose is None or not (whose == caller.organisation_id or caller.sees_all):
+        raise MissingError(_MISSING)
+
+
+def job_to_change(session: Session, caller: Caller, job_id: str) -> Job:
+    """A job that the caller may change: its own alone."""
+    caller.require_consumer()
+    job = session.get(Job, job_id)
+    if job is None or job.organisation_id != caller.organisation_id:
+        raise MissingError(_MISSING)
     return job
 
 
 def held_job(session: Session, caller: Caller, job_id: str) -> Job:
-    """A job that the caller is about to change: its own alone, and held until the transaction ends."""
-    caller.require_consumer()
-    job = session.get(Job, job_id)
-    if job is None or job.organisation_id != caller.organisation_id:
-        raise MissingError("there is no such job: look at the list of your jobs")
-    return locked_job(session, job_id)
+    """One that the caller is about to change, held until the transaction ends."""
+    return locked_job(session, job_to_change(session, caller, job_id).id)
 
 
 def own_jobs(session: Session, caller: Caller) -> list[Job]:

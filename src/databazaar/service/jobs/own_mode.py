@@ -11,6 +11,9 @@ from databazaar.service.errors import InvalidError
 HERE = "."
 """Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
+UNOPENED = "the consumer's arbiter never opened its run"
+"""Why a job that was funded and never begun is refunded."""
+
 
 def refuse_unverifiable(market: MarketFile) -> None:
     """Pay must not depend on what only the hold-out tells: the hub would have to take the consumer's word for it. So

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from databazaar.config.market_file import MarketFile
 from databazaar.config.sections import LocalSGDSettings
+from databazaar.data.schema_message import SchemaMessage
 from databazaar.service import contracts
+from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job, Organisation
-from databazaar.service.errors import ConflictError
+from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.jobs.composing import MarketOf, market_of
 from databazaar.service.jobs.fitting import check_tables
-from databazaar.service.jobs.looking import held_job
+from databazaar.service.jobs.looking import held_job, job_to_change
 from databazaar.service.jobs.own_mode import refuse_unverifiable
 from databazaar.service.lives import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
+
+if TYPE_CHECKING:
+    from databazaar.data.schema import Schema
+
+
+def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
+    """Looks at the tables of a draft before `submit` does, which then has it from here: others wait there to write.
+    What is wrong with them is for `submit` to say."""
+    job = job_to_change(session, caller, job_id)
+    if job.state == JobState.DRAFT:
+        with suppress(ServiceError):
+            check(session, settings, job)
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
@@ -24,10 +43,16 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
-    market = check(session, settings, job)
+    market, schema = _checked(session, settings, job)
+    uploads.hold(session, [file.id for file in market.links.values()])
     job.budget = market.parsed.budget_minor
     enter(session, job, JobState.SUBMITTED)
-    consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed)
+    consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed, job.mode)
+    if schema is not None:
+        needs = replace(needs, columns=list(schema.columns))
+        if market.parsed.engine.kind == "federated":
+            needs = replace(needs, fingerprint=_keep_schema(settings, job, schema))
+    job.needs = asdict(needs)
     for seller in market.sellers:
         contracts.request(session, job, consumer, seller.offer, needs)
     contracts.conclude(session, job)
@@ -36,13 +61,34 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
 
 def check(session: Session, settings: Settings, job: Job) -> MarketOf:
     """The market that a job makes; refused where it could not be submitted, by its settings or its tables."""
+    return _checked(session, settings, job)[0]
+
+
+def _checked(session: Session, settings: Settings, job: Job) -> tuple[MarketOf, Schema | None]:
     market = market_of(session, settings, job)
     if job.mode == "own":
         refuse_unverifiable(market.parsed)
-    check_tables(settings, market)
-    return market
+    return market, check_tables(settings, market)
 
 
-def needs_of(market: MarketFile) -> contracts.Needs:
+def needs_of(market: MarketFile, mode: str) -> contracts.Needs:
+    """What the job asks for, as far as its settings say it."""
     oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}
-    return contracts.Needs(market.model.kind, oracle)
+    data = market.data
+    named = None if data.features is None else list(data.features)
+    return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named)
+
+
+def _keep_schema(settings: Settings, job: Job, schema: Schema) -> str:
+    """Keeps what sites will be asked by, so that they can look at it; its fingerprint."""
+    from databazaar.federation.pins import fingerprint
+
+    try:
+        message = SchemaMessage.model_validate(schema.to_dict())
+    except ValidationError as refused:
+        what = refused.errors(include_url=False, include_input=False)[0]["loc"][0]
+        raise InvalidError(
+            f"the hold-out gives a schema that is more than sites take ({what}): name fewer columns in data.features"
+        ) from None
+    contracts.keep_schema(settings, job.id, message.model_dump_json().encode())
+    return fingerprint(message)

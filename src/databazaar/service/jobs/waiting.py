@@ -15,8 +15,8 @@ RECENT = 20
 def expected_wait(session: Session, settings: Settings) -> float | None:
     """Seconds: zero where a runner is free, None where jobs wait and none has ever ended."""
     busy = select(func.count()).where(Job.mode == "hosted", Job.state.in_((JobState.QUEUED, JobState.RUNNING)))
-    before = session.scalar(busy) or 0
-    if before < settings.runners:
+    before, runners = session.scalar(busy) or 0, max(1, settings.runners)  # who has none shows another hub's queue
+    if before < runners:
         return 0.0
     begun, ended = aliased(JobEvent), aliased(JobEvent)
     pairs = (
@@ -30,4 +30,4 @@ def expected_wait(session: Session, settings: Settings) -> float | None:
     taken = [(end - start).total_seconds() for start, end in session.execute(pairs)]
     if not taken:
         return None
-    return sum(taken) / len(taken) * (before - settings.runners + 1) / settings.runners
+    return sum(taken) / len(taken) * (before - runners + 1) / runners

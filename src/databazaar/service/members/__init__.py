@@ -13,13 +13,20 @@ from databazaar.service.members.organisations import (
     restore,
     suspend,
 )
-from databazaar.service.members.passwords import set_password, sign_in, sign_in_vouched
+from databazaar.service.members.passwords import (
+    check_password,
+    kept_password,
+    set_password,
+    sign_in,
+    sign_in_vouched,
+)
 from databazaar.service.members.tokens import caller_of, issue_token, revoke_token, sign_out, tokens
 
 __all__ = [
     "Invitation",
     "Signed",
     "caller_of",
+    "check_password",
     "create_market",
     "currency_of",
     "disable_person",
@@ -27,6 +34,7 @@ __all__ = [
     "invite_person",
     "issue_link",
     "issue_token",
+    "kept_password",
     "make_operator",
     "market",
     "organisations",

@@ -30,7 +30,8 @@ class Signed:
 
 def issue_link(session: Session, caller: Caller, person_id: str) -> str:
     """A new one-time secret for a person of one's own organisation, or by the operator for anybody. Earlier ones of
-    that person hold no longer."""
+    that person hold no longer. A token makes none: with a link it could sign in as anybody, and do what they may."""
+    require_person(caller)
     return link_for(session, own_person(session, caller, person_id))
 
 
@@ -38,13 +39,18 @@ def own_person(session: Session, caller: Caller, person_id: str) -> Person:
     """A colleague, for a person who has signed in; anybody, for the operator."""
     if caller.operates:
         caller.require_operator()
-    elif caller.person_id is None:
-        raise DeniedError(PERSON_ALONE)
+    else:
+        require_person(caller)
     person = session.get(Person, person_id)
     if person is None or not (caller.operates or person.organisation_id == caller.organisation_id):
         raise MissingError("there is no such person: look at the list of your people")
     refuse_program(caller, session.get_one(Organisation, person.organisation_id))
     return person
+
+
+def require_person(caller: Caller) -> None:
+    if caller.person_id is None:
+        raise DeniedError(PERSON_ALONE)
 
 
 def refuse_program(caller: Caller, organisation: Organisation) -> None:

@@ -13,7 +13,7 @@ from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Organisation, Person, Token
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
-from databazaar.service.members.links import link_for, own_person, refuse_program, revoke_of
+from databazaar.service.members.links import link_for, own_person, refuse_program, require_person, revoke_of
 from databazaar.service.wording import slug_of, visible
 
 LONGEST_SLUG, LONGEST_EMAIL = 40, 254
@@ -62,7 +62,9 @@ def _founded(session: Session, name: str, slug: str, email: str, **roles: bool) 
 def invite_person(
     session: Session, caller: Caller, *, email: str, name: str = "", organisation_id: str | None = None
 ) -> Invitation:
-    """A colleague for one's own organisation, or by the operator for any."""
+    """A colleague for one's own organisation, or by the operator for any. A token invites nobody into an organisation
+    that is there already: the link would let it in."""
+    require_person(caller)
     organisation = _theirs(session, caller, organisation_id)
     return _joined(session, organisation, email, name)
 

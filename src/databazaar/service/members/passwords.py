@@ -38,13 +38,27 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
     session.flush()
 
 
-def sign_in(session: Session, email: str, password: str) -> Signed:
-    """One sentence for all that can be wrong, after the same work."""
+def kept_password(session: Session, email: str) -> str | None:
+    """The hash that somebody's password must fit, for `check_password`."""
     person = _by_email(session, email)
-    kept = person.password if person is not None else None
+    return None if person is None else person.password
+
+
+def check_password(kept: str | None, password: str) -> None:
+    """One sentence for all that can be wrong, after the same work. It takes its time, so do it in no transaction."""
     holds = _verified(kept or _nobodys(), password)
-    if person is None or kept is None or not holds:
+    if kept is None or not holds:
         raise UnknownCallerError(_WRONG)
+
+
+def sign_in(session: Session, email: str, password: str, checked: str | None = None) -> Signed:
+    """`checked` is a hash that the password was found to fit: if it still is the person's, nothing is computed here,
+    where others wait to write."""
+    person = _by_email(session, email)
+    kept = None if person is None else person.password
+    if kept is None or kept != checked:
+        check_password(kept, password)
+    assert person is not None and kept is not None
     signed = signed_in(session, person, _WRONG)
     if _HASHER.check_needs_rehash(kept):
         person.password = _HASHER.hash(password)

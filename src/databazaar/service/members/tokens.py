@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Literal
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from databazaar.service.caller import SCOPES, Caller, allowed_scopes
@@ -19,23 +19,31 @@ from databazaar.service.wording import visible
 LONGEST_DAYS = 365
 
 
+_KNOWN = (
+    select(Token.id, Token.organisation_id, Token.person_id, Token.scopes)
+    .add_columns(Organisation.slug, Organisation.operates, Organisation.consumes, Organisation.provides)
+    .join(Organisation, Token.organisation_id == Organisation.id)
+    .outerjoin(Person, Token.person_id == Person.id)
+    .where(Token.digest == bindparam("digest"), Token.kind == bindparam("kind"))
+    .where(Token.revoked_at.is_(None), Token.expires_at > bindparam("now"))
+    .where(Organisation.suspended_at.is_(None), Person.disabled_at.is_(None))
+)
+"""A token that holds, with whose it is. Every request asks this, so it is one question, and no rows are kept of it."""
+
+
 def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) -> Caller:
-    """Whose token this is, if it holds at this moment and its organisation is not suspended."""
-    token = session.scalar(select(Token).where(Token.digest == digest_of(secret), Token.kind == kind))
-    organisation = session.get(Organisation, token.organisation_id) if token is not None else None
-    if token is None or organisation is None or not _holds(session, token, organisation):
+    """Whose token this is, if it holds at this moment and neither its organisation is suspended nor its person
+    disabled."""
+    known = session.execute(_KNOWN, {"digest": digest_of(secret), "kind": kind, "now": now()}).one_or_none()
+    if known is None:
         again = "sign in again" if kind == "session" else "send one that holds, which your organisation can issue"
         raise UnknownCallerError(f"this token is unknown, has expired or was revoked: {again}")
+    roles = known.operates, known.consumes, known.provides
+    allowed = allowed_scopes(*roles)
     if kind == "session":
-        return Caller.of(organisation, person_id=token.person_id, token_id=token.id)
-    return Caller.of(organisation, frozenset(token.scopes), token_id=token.id)  # a program, whoever has made it
-
-
-def _holds(session: Session, token: Token, organisation: Organisation) -> bool:
-    if token.revoked_at is not None or token.expires_at <= now() or organisation.suspended_at is not None:
-        return False
-    person = session.get(Person, token.person_id) if token.person_id is not None else None
-    return person is None or person.disabled_at is None
+        return Caller(known.organisation_id, known.slug, *roles, allowed, known.person_id, known.id)
+    granted = allowed & frozenset(known.scopes)  # a program, whoever has made it
+    return Caller(known.organisation_id, known.slug, *roles, granted, token_id=known.id)
 
 
 def issue_token(

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from databazaar.service import files
-from databazaar.service.database.tables import Job
+from databazaar.service.database.tables import Job, Organisation
 from databazaar.service.jobs import contracts_of, market_of
 from databazaar.service.jobs.own_mode import for_own_arbiter
 from databazaar.service.settings import Settings
@@ -28,7 +28,7 @@ def about_job(session: Session, settings: Settings, job: Job) -> dict[str, Any]:
     }
     return {
         "run": job.id,
-        "consumer": market.parsed.consumer.name,
+        "consumer": session.get_one(Organisation, job.organisation_id).slug,
         "market": for_own_arbiter(market.settings),
         "files": answered,
         "folder": str(settings.job_folder(job.id)),

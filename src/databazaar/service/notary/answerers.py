@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.service.errors import ConflictError, InvalidError, TooManyError
+from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.children import LOADED
+from databazaar.service.notary.turns import Turns
 
-STARTS_WITHIN, GRACE = 120.0, 330.0
-"""Seconds for a process to load what it needs, and for an answer, of which the process gives up after 300 itself."""
+STARTS_WITHIN, GRACE, PATIENCE = 120.0, 330.0, 10.0
+"""Seconds for a process to load what it needs; for an answer, of which the process gives up after 300 itself; and until
+one who waits for a process is told to ask again."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +88,24 @@ class Answerer:
 
 
 class Answerers:
-    """At most `most` processes; the one that has been idle for the longest makes room for another job's."""
+    """At most `most` processes; the one that has been idle for the longest makes room for another job's. Where all are
+    busy, consumers have them by turns."""
 
-    def __init__(self, most: int, max_bytes: int) -> None:
+    def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
         self._most, self._max_bytes = most, max_bytes
+        self._turns = Turns(most, patience)
         self._idle: OrderedDict[str, Answerer] = OrderedDict()
         self._busy = 0
         self._lock = threading.Lock()
 
     @contextmanager
-    def of(self, job_id: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
+    def of(self, job_id: str, consumer: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
         """The process of this job, for this caller alone. `about` is asked for where it must be started."""
+        with self._turns.turn(consumer), self._started(job_id, about) as answerer:
+            yield answerer
+
+    @contextmanager
+    def _started(self, job_id: str, about: Callable[[], Mapping[str, Any]]) -> Iterator[Answerer]:
         answerer, gone = self._taken(job_id)
         try:
             if gone is not None:
@@ -114,8 +123,6 @@ class Answerers:
         """The job's own process, if it has one; and one of another job that must go for it."""
         with self._lock:
             answerer = self._idle.pop(job_id, None)
-            if answerer is None and self._busy >= self._most:
-                raise TooManyError("the hub answers as many questions at once as it can: ask again in a second")
             self._busy += 1
             full = answerer is None and self._busy + len(self._idle) > self._most
             return answerer, self._idle.popitem(last=False)[1] if full and self._idle else None

@@ -23,7 +23,7 @@ from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
-from databazaar.service.jobs.own_mode import expected_terms
+from databazaar.service.jobs.own_mode import UNOPENED, expected_terms
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.notary.about import about_job
 from databazaar.service.notary.answerers import Answerers, Answers
@@ -124,17 +124,18 @@ class Notaries:
             return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
 
     def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
-        with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
+        with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
             return answerer.ask(names, payload, timeout, round, no_update)
 
     def connected(self, caller: Caller, job_id: str) -> list[str]:
         """Which of the job's providers could be asked now."""
         job = self._going(caller, job_id)
-        with self._answerers.of(job.id, lambda: self._about(job)) as answerer:
+        with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
             return answerer.connected()
 
     def close_due(self) -> list[str]:
-        """Ends the runs of consumers who have stopped their jobs, or have been silent for too long; their ids."""
+        """Ends the runs of consumers who have stopped their jobs, have been silent for too long, or have never begun;
+        their ids."""
         with self._database.read() as session:
             query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
             going = list(session.scalars(query))
@@ -145,6 +146,8 @@ class Notaries:
     def _due(self, job: Job) -> bool:
         if job.stop_requested:
             return True
+        if job.state == JobState.FUNDED and not self._settings.run_folder(job.id).exists():
+            return self._clock() - job.changed_at.timestamp() > self._settings.own_begin
         return job.state == JobState.RUNNING and self._clock() - self._last_heard(job.id) > self._settings.own_lease
 
     def _last_heard(self, job_id: str) -> float:
@@ -163,7 +166,8 @@ class Notaries:
         if self._settings.run_folder(job.id).exists():
             with self._run(job) as run:
                 run.close()
-        self._note(job, True, STOPPED if job.stop_requested else SILENT)
+        late = UNOPENED if job.state == JobState.FUNDED else SILENT
+        self._note(job, True, STOPPED if job.stop_requested else late)
         return True
 
     def _note(self, job: Job, over: bool, why: str = "") -> None:

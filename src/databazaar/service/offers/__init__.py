@@ -4,6 +4,7 @@ What is shown of the data is the names and kinds of columns and how many rows th
 """
 
 from databazaar.service.offers.catalogue import Listing, browse, current_version, listing, own_offers
+from databazaar.service.offers.joining import join_command
 from databazaar.service.offers.making import (
     change_policy,
     make_file_offer,
@@ -18,6 +19,7 @@ __all__ = [
     "browse",
     "change_policy",
     "current_version",
+    "join_command",
     "listing",
     "make_file_offer",
     "make_site_offer",

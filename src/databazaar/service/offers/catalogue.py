@@ -18,7 +18,8 @@ NO_OFFER = "there is no such offer: look at the list of offers"
 
 @dataclass(frozen=True)
 class Listing:
-    """What a consumer sees of an offer. `terms` are the policy without the names of other consumers."""
+    """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
+    names."""
 
     id: str
     slug: str

@@ -111,7 +111,7 @@ def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
 
 
 def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:
-    file = files.own_file(session, caller, file_id)
+    file = files.own_file(session, caller, file_id, lock=True)
     outline = files.outline_of(settings, file)
     refuse_many(outline.columns)
     version = OfferVersion(

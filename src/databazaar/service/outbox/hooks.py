@@ -16,6 +16,7 @@ from databazaar.service.errors import ConflictError, DeniedError, InvalidError, 
 
 MOST_WEBHOOKS = 10
 LONGEST_URL = 1000
+MOST_DELIVERIES = 20
 
 
 def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> tuple[Webhook, str]:
@@ -58,9 +59,7 @@ def _check(url: str, private: bool) -> None:
 def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     """Nothing more is sent there, what waits included."""
     _require_writer(caller)
-    webhook = session.get(Webhook, webhook_id)
-    if webhook is None or webhook.organisation_id != caller.organisation_id or webhook.removed_at is not None:
-        raise MissingError("there is no such webhook: look at the list of your webhooks")
+    webhook = own_webhook(session, caller, webhook_id)
     webhook.removed_at = now()
     session.flush()
     return webhook
@@ -71,6 +70,21 @@ def webhooks(session: Session, caller: Caller) -> list[Webhook]:
     caller.require("read")
     own = select(Webhook).where(Webhook.organisation_id == caller.organisation_id, Webhook.removed_at.is_(None))
     return list(session.scalars(own.order_by(Webhook.created_at, Webhook.id)))
+
+
+def deliveries(session: Session, caller: Caller, webhook_id: str, most: int = MOST_DELIVERIES) -> list[Outgoing]:
+    """What one's own webhook was told last, or is yet to be told; the newest first."""
+    own_webhook(session, caller, webhook_id)
+    told = select(Outgoing).where(Outgoing.webhook_id == webhook_id)
+    return list(session.scalars(told.order_by(Outgoing.created_at.desc(), Outgoing.id).limit(most)))
+
+
+def own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
+    caller.require("read")
+    webhook = session.get(Webhook, webhook_id)
+    if webhook is None or webhook.organisation_id != caller.organisation_id or webhook.removed_at is not None:
+        raise MissingError("there is no such webhook: look at the list of your webhooks")
+    return webhook
 
 
 def tell(session: Session, organisation_id: str, event: str, body: dict[str, Any]) -> None:

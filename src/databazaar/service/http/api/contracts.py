@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
 
 from fastapi import APIRouter, Response
 
@@ -13,35 +12,6 @@ from databazaar.service.http.api.shapes import After, Asked, Limit, Page, Reason
 from databazaar.service.states import ContractState
 
 router = APIRouter(prefix="/v1", tags=["contracts"])
-
-
-class ContractShown(Shown):
-    """A contract as its two parties see it. `accesses`, `paid` and `epsilon` are there once the job is settled."""
-
-    id: str
-    state: str
-    reason: str
-    job_id: str
-    job_name: str
-    model: str
-    consumer: str
-    consumer_name: str
-    provider: str
-    provider_name: str
-    offer_id: str
-    offer: str
-    offer_name: str
-    version: int
-    digest: str | None
-    price: int
-    terms: dict[str, Any]
-    accesses: int | None
-    paid: int | None
-    epsilon: float | None
-    requested_at: dt.datetime
-    expires_at: dt.datetime
-    decided_at: dt.datetime | None
-    ended_at: dt.datetime | None
 
 
 class Decided(Shown):
@@ -57,31 +27,41 @@ class Decision(Asked):
     reason: Reason = ""
 
 
-@router.get("/contracts", response_model=Page[ContractShown])
+@router.get("/contracts", response_model=Page[contracts.ContractView])
 def own_contracts(
     call: Asking, job_id: str | None = None, after: After = None, limit: Limit = 100
-) -> Page[ContractShown]:
+) -> Page[contracts.ContractView]:
     """The contracts that the caller has made, as a consumer or as a provider."""
     with call.read() as session:
         found = contracts.own_contracts(session, call.caller, job_id)
-        return paged(found, after, limit, ContractShown.model_validate, lambda row: row.id)
+        return paged(found, after, limit, lambda view: view, lambda row: row.id)
 
 
-@router.get("/contracts/requests", response_model=Page[ContractShown])
+@router.get("/contracts/requests", response_model=Page[contracts.ContractView])
 def contract_requests(
     call: Asking, state: ContractState | None = ContractState.REQUESTED, after: After = None, limit: Limit = 100
-) -> Page[ContractShown]:
+) -> Page[contracts.ContractView]:
     """What a provider was asked for, by state: without one, what it is to decide."""
     with call.read() as session:
         found = contracts.requests(session, call.caller, state)
-        return paged(found, after, limit, ContractShown.model_validate, lambda row: row.id)
+        return paged(found, after, limit, lambda view: view, lambda row: row.id)
 
 
-@router.get("/contracts/{contract_id}", response_model=ContractShown)
-def contract(contract_id: str, call: Asking) -> ContractShown:
+@router.get("/contracts/{contract_id}", response_model=contracts.ContractView)
+def contract(contract_id: str, call: Asking) -> contracts.ContractView:
     """One contract of the caller's."""
     with call.read() as session:
-        return ContractShown.model_validate(contracts.own_contract(session, call.caller, contract_id))
+        return contracts.own_contract(session, call.caller, contract_id)
+
+
+@router.get("/contracts/{contract_id}/schema.json", responses={200: {"content": {"application/json": {}}}})
+def contract_schema(contract_id: str, call: Asking) -> Response:
+    """The schema by which a site will be asked, for `bazaar provider schema kit --accept schema.json`. It holds means
+    and scales of the consumer's hold-out, as every ask of a site does."""
+    with call.read() as session:
+        schema = contracts.schema_of(session, call.caller, call.settings, contract_id)
+    named = f'attachment; filename="schema-{contract_id}.json"'
+    return Response(schema, media_type="application/json", headers={"Content-Disposition": named})
 
 
 @router.post("/contracts/{contract_id}/decide", response_model=Decided)
@@ -94,9 +74,9 @@ def decide_contract(contract_id: str, asked: Decision, call: Doing) -> Response:
     )
 
 
-@router.get("/earnings", response_model=Page[ContractShown])
-def earnings(call: Asking, after: After = None, limit: Limit = 100) -> Page[ContractShown]:
+@router.get("/earnings", response_model=Page[contracts.ContractView])
+def earnings(call: Asking, after: After = None, limit: Limit = 100) -> Page[contracts.ContractView]:
     """What a provider's contracts came to: accesses, pay and ε of those that have ended."""
     with call.read() as session:
         found = contracts.earnings(session, call.caller)
-        return paged(found, after, limit, ContractShown.model_validate, lambda row: row.id)
+        return paged(found, after, limit, lambda view: view, lambda row: row.id)

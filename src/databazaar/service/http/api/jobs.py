@@ -111,6 +111,8 @@ def change_job(job_id: str, asked: ChangeJob, call: Doing) -> Response:
 @router.post("/jobs/{job_id}/submit", response_model=JobDetail)
 def submit_job(job_id: str, call: Doing) -> Response:
     """Asks every chosen offer's provider for a contract."""
+    with call.read() as session:
+        jobs.look(session, call.caller, call.settings, job_id)
     return _done(call, lambda session: jobs.submit(session, call.caller, call.settings, job_id))
 
 

@@ -14,6 +14,7 @@ from databazaar.service import journal
 from databazaar.service.http.api.calls import Asking
 from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
 from databazaar.service.http.context import InWeb
+from databazaar.service.journal import keys
 from databazaar.service.journal import receipts as signing
 
 router = APIRouter(prefix="/v1", tags=["journal"])
@@ -74,10 +75,21 @@ class ReceiptShown(Shown):
     created_at: dt.datetime
 
 
-class PublicKey(Shown):
-    """64 hexadecimal digits, to verify receipts with. Keep it: with it and your receipts you prove what was paid."""
+class FormerKey(Shown):
+    """A key that another one took the place of; `signature` is its own, for the next."""
 
     key: str
+    next: str
+    until: str
+    signature: str
+
+
+class PublicKey(Shown):
+    """64 hexadecimal digits, to verify receipts with; a receipt names the one that signed it. Keep it: with it and your
+    receipts you prove what was paid."""
+
+    key: str
+    former: list[FormerKey] = Field(description="Those that were used before, the oldest first.")
 
 
 @router.get("/balances", response_model=Balances)
@@ -154,5 +166,5 @@ def receipts(
 
 @router.get("/key", response_model=PublicKey)
 def public_key(web: InWeb) -> PublicKey:
-    """The hub's public key. Anybody may ask for it."""
-    return PublicKey(key=signing.HubKey.of(web.settings).public)
+    """The hub's public key, and those that it had before. Anybody may ask for them."""
+    return PublicKey.model_validate(keys.published(web.settings))

@@ -199,7 +199,7 @@ def invite_person(asked: InvitePerson, call: Doing) -> Response:
 
 @router.post("/people/{person_id}/link", response_model=LinkShown, status_code=201)
 def issue_link(person_id: str, call: Doing) -> Response:
-    """A new one-time link for somebody; earlier ones of theirs hold no longer."""
+    """A new one-time link for somebody; earlier ones of theirs hold no longer. It takes a person who has signed in."""
     return call.do(
         lambda session: LinkShown(link=link_of(call, members.issue_link(session, call.caller, person_id))),
         201,

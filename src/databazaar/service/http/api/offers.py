@@ -31,25 +31,6 @@ class OwnOffer(Shown):
     created_at: dt.datetime
 
 
-class OfferShown(Shown):
-    """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
-    names."""
-
-    id: str
-    slug: str
-    name: str
-    description: str
-    kind: str
-    provider: str
-    provider_name: str
-    price: int
-    terms: dict[str, Any]
-    version: int
-    rows: int | None
-    columns: list[dict[str, Any]]
-    created_at: dt.datetime
-
-
 class VersionShown(Shown):
     """The data of an offer as they were from some time on; a contract pins one."""
 
@@ -88,12 +69,12 @@ class ChangePolicy(Asked):
     policy: Policy
 
 
-@router.get("/offers", response_model=Page[OfferShown])
-def offers_open(call: Asking, after: After = None, limit: Limit = 100) -> Page[OfferShown]:
+@router.get("/offers", response_model=Page[offers.Listing])
+def offers_open(call: Asking, after: After = None, limit: Limit = 100) -> Page[offers.Listing]:
     """The open offers that the caller could choose; for the operator all that are open."""
     with call.read() as session:
         found = offers.browse(session, call.caller)
-        return paged(found, after, limit, OfferShown.model_validate, lambda row: row.id)
+        return paged(found, after, limit, lambda row: row, lambda row: row.id)
 
 
 @router.get("/offers/own", response_model=Page[OwnOffer])
@@ -126,11 +107,11 @@ def make_site_offer(asked: MakeSiteOffer, call: Doing) -> Response:
     )
 
 
-@router.get("/offers/{offer_id}", response_model=OfferShown)
-def offer(offer_id: str, call: Asking) -> OfferShown:
+@router.get("/offers/{offer_id}", response_model=offers.Listing)
+def offer(offer_id: str, call: Asking) -> offers.Listing:
     """One offer, by its id or its slug."""
     with call.read() as session:
-        return OfferShown.model_validate(offers.listing(session, call.caller, offer_id))
+        return offers.listing(session, call.caller, offer_id)
 
 
 @router.post("/offers/{offer_id}/versions", response_model=VersionShown, status_code=201)

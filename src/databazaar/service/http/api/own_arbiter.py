@@ -12,10 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from databazaar.service.http.api.calls import Asking
+from databazaar.service.errors import ServiceError
+from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.http.api.shapes import Asked, Shown
 from databazaar.service.http.security_bodies import takes_uploads
-from databazaar.service.notary.deeds import Standing
+from databazaar.service.notary.deeds import Notaries, Standing
 from databazaar.service.notary.lines import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
 
@@ -51,16 +52,31 @@ class Connected(Shown):
     connected: list[str]
 
 
+ELSEWHERE = "this hub shows the market and runs no jobs: use the address of the one that does, which its operator knows"
+
+
+class ElsewhereError(ServiceError):
+    """Another hub is the notary: two of them would both write the same run."""
+
+    status = 421
+
+
+def _notaries(call: Call) -> Notaries:
+    if call.settings.runners == 0:
+        raise ElsewhereError(ELSEWHERE)
+    return call.web.notaries
+
+
 @router.get("/jobs/{job_id}/market", response_model=OwnMarket)
 def own_market(job_id: str, call: Asking) -> OwnMarket:
     """What was agreed for the job."""
-    return OwnMarket.model_validate(call.web.notaries.market(call.caller, job_id))
+    return OwnMarket.model_validate(_notaries(call).market(call.caller, job_id))
 
 
 @router.get("/jobs/{job_id}/entries", response_model=StandingShown)
 def standing(job_id: str, call: Asking) -> StandingShown:
     """What the hub has of the run."""
-    return _shown(call.web.notaries.standing(call.caller, job_id))
+    return _shown(_notaries(call).standing(call.caller, job_id))
 
 
 async def _sent(request: Request, call: Asking) -> SendEntries:
@@ -76,7 +92,7 @@ async def _sent(request: Request, call: Asking) -> SendEntries:
 def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> StandingShown:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
-    found = call.web.notaries.take(call.caller, job_id, entries_of(asked.entries))
+    found = _notaries(call).take(call.caller, job_id, entries_of(asked.entries))
     if found.closed:
         call.web.wake()
     return _shown(found)
@@ -93,14 +109,14 @@ async def ask(
 ) -> Response:
     """Asks providers of the job with a message of the federation, and gives their replies, each as it is."""
     payload = await request.body()
-    answer = await run_in_threadpool(call.web.notaries.ask, call.caller, job_id, provider, payload, timeout)
+    answer = await run_in_threadpool(_notaries(call).ask, call.caller, job_id, provider, payload, timeout)
     return Response(answer, media_type="application/octet-stream")
 
 
 @router.get("/jobs/{job_id}/connected", response_model=Connected)
 def connected(job_id: str, call: Asking) -> Connected:
     """Which of the job's providers could be asked now."""
-    return Connected(connected=call.web.notaries.connected(call.caller, job_id))
+    return Connected(connected=_notaries(call).connected(call.caller, job_id))
 
 
 def _shown(found: Standing) -> StandingShown:

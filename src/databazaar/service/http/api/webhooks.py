@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from pydantic import Field
@@ -30,6 +30,22 @@ class NewWebhook(Shown):
     secret: str
 
 
+class DeliveryShown(Shown):
+    """An event that a webhook was told, or is to be told: for about a day, until it answers with 2xx."""
+
+    id: str
+    event: str
+    body: dict[str, Any]
+    attempts: int
+    created_at: dt.datetime
+    delivered_at: dt.datetime | None
+    given_up_at: dt.datetime | None
+
+
+class Deliveries(Shown):
+    items: list[DeliveryShown]
+
+
 class AddWebhook(Asked):
     url: Annotated[str, Field(min_length=8, max_length=1000)]
 
@@ -52,6 +68,14 @@ def add_webhook(asked: AddWebhook, call: Doing) -> Response:
         return NewWebhook(webhook=WebhookShown.model_validate(webhook), secret=secret)
 
     return call.do(deed, 201, secret=True)
+
+
+@router.get("/webhooks/{webhook_id}/deliveries", response_model=Deliveries)
+def deliveries(webhook_id: str, call: Asking) -> Deliveries:
+    """What the webhook was told last, or is yet to be told; the newest first."""
+    with call.read() as session:
+        found = outbox.deliveries(session, call.caller, webhook_id)
+        return Deliveries(items=[DeliveryShown.model_validate(one) for one in found])
 
 
 @router.post("/webhooks/{webhook_id}/remove", response_model=WebhookShown)

@@ -16,6 +16,7 @@ def include(app: FastAPI) -> None:
     from databazaar.service.http.pages import (
         account,
         earnings,
+        files,
         home,
         job_pages,
         market,
@@ -26,6 +27,7 @@ def include(app: FastAPI) -> None:
         requests,
         signing,
         static_files,
+        webhooks,
     )
 
     for part in (
@@ -41,6 +43,8 @@ def include(app: FastAPI) -> None:
         offers,
         requests,
         earnings,
+        files,
+        webhooks,
     ):
         app.include_router(part.router)
 
@@ -58,6 +62,7 @@ FAILED, NOT_SO = "Something went wrong", "Not like this"
 def error_page(request: Request, status: int, sentence: str, headers: dict[str, str]) -> Response:
     """What a browser is shown instead of a page. With 401 it is led to where it can sign in."""
     from databazaar.service.http.context import web_of
+    from databazaar.service.http.pages.forms import sentence_of
     from databazaar.service.http.pages.visits import Visit
 
     if status == HTTPStatus.UNAUTHORIZED:
@@ -66,7 +71,6 @@ def error_page(request: Request, status: int, sentence: str, headers: dict[str, 
     # Nothing is asked of the database here: it may be what has failed.
     visit = getattr(request.state, "visit", None) or Visit(request, web_of(request), "databazaar", Currency(), 0)
     title = TITLES.get(status, FAILED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else NOT_SO)
-    sentence = f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith('.') else '.'}"
-    page: Response = visit.render("error", title, status, sentence=sentence)
+    page: Response = visit.render("error", title, status, sentence=sentence_of(sentence))
     page.headers.update(headers)
     return page

@@ -56,7 +56,7 @@ class Form:
         return self
 
     def blame(self, name: str, sentence: str) -> None:
-        self.faults.setdefault(name, _sentence(sentence))
+        self.faults.setdefault(name, sentence_of(sentence))
 
     def needed(self, name: str, what: str) -> str:
         value = self.text(name).strip()
@@ -124,7 +124,7 @@ class Form:
             if named:
                 self.blame(min(named, key=lambda name: sentence.index(places[name])), sentence)
             else:
-                self.fault = _sentence(sentence)
+                self.fault = sentence_of(sentence)
 
 
 def ungrouped(written: str) -> str:
@@ -137,11 +137,13 @@ def ungrouped(written: str) -> str:
     return written.replace(",", "") if _GROUPED.fullmatch(written) else written
 
 
-def _sentence(text: str) -> str:
-    """As a page writes it: from a capital letter to a full stop.
+def sentence_of(text: str) -> str:
+    """As a page writes it: from a capital letter to a full stop. A name that it begins with stays as it is.
 
-    >>> _sentence("this is empty: write a name")
-    'This is empty: write a name.'
+    >>> sentence_of("this is empty: write a name"), sentence_of("rows.csv: the file is empty")
+    ('This is empty: write a name.', 'rows.csv: the file is empty.')
     """
-    text = text[:1].upper() + text[1:]
+    first = text.partition(" ")[0].rstrip(",:;")
+    if first.replace("-", "").isalpha():
+        text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -66,6 +67,53 @@ def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
     if form.choice("ends", ENDS) == "no-progress":
         stops.append({"kind": "no-progress"})
     return {**spec, "stops": stops} if stops else spec
+
+
+def shown_spec(spec: Mapping[str, Any]) -> dict[str, str]:
+    """A draft's specification as the form's fields have it."""
+    market, data = spec.get("market", {}), spec.get("data", {})
+    stops = {stop.get("kind"): stop for stop in spec.get("stops", ())}
+    shown = {
+        "budget": market.get("budget", ""),
+        "per_round": market.get("per_round", ""),
+        "seed": market.get("seed", 0),
+        "most_per_access": market.get("most_per_access", ""),
+        "target": data.get("target", ""),
+        "task": data.get("task", TASKS[0]),
+        "model": spec.get("model", {}).get("kind", "mlp"),
+        "defence": spec.get("defence", {}).get("kind", "none"),
+        "target_utility": stops.get("target-utility", {}).get("utility", ""),
+        "ends": "no-progress" if "no-progress" in stops else "budget",
+    }
+    return {name: str(value) for name, value in shown.items()}
+
+
+def changed_spec(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification with what a form says now; what the form does not speak of stays, as a market.toml had it.
+
+    >>> old = {"market": {"budget": "1", "most_per_access": "1"}, "data": {"target": "y", "features": ["a"]},
+    ...        "model": {"kind": "mlp", "hidden": [8]}, "oracle": {"kind": "full-gradient"}}
+    >>> new = {"market": {"budget": "2"}, "data": {"target": "z"}, "model": {"kind": "mlp"},
+    ...        "defence": {"kind": "none"}}
+    >>> for section in changed_spec(old, new).items():
+    ...     print(*section)
+    market {'budget': '2'}
+    data {'target': 'z', 'features': ['a']}
+    model {'kind': 'mlp', 'hidden': [8]}
+    oracle {'kind': 'full-gradient'}
+    defence {'kind': 'none'}
+    """
+    changed = {name: dict(value) if isinstance(value, Mapping) else value for name, value in old.items()}
+    for name in ("market", "data"):
+        left = {setting: value for setting, value in changed.get(name, {}).items() if setting != "most_per_access"}
+        changed[name] = {**left, **new[name]}
+    for name in ("model", "defence"):
+        before = changed.get(name, {})
+        changed[name] = {**(before if before.get("kind") == new[name]["kind"] else {}), **new[name]}
+    known = {stop.get("kind"): stop for stop in changed.pop("stops", ())}
+    stops = [stop for stop in old.get("stops", ()) if stop.get("kind") not in ("target-utility", "no-progress")]
+    stops += [{**known.get(stop["kind"], {}), **stop} for stop in new.get("stops", ())]
+    return {**changed, "stops": stops} if stops else changed
 
 
 def draft_from_file(visit: Visit, form: Form) -> str:

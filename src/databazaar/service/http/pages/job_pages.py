@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.service import jobs, offers
-from databazaar.service.database.tables import Job
+from databazaar.service.database.tables import File, Job, Offer
+from databazaar.service.errors import ConflictError
 from databazaar.service.http.pages.forms import Form
-from databazaar.service.http.pages.job_form import MODELS, MODES, PLACES, ROLES, draft_from_file, read_spec
+from databazaar.service.http.pages.job_form import (
+    MODELS,
+    MODES,
+    PLACES,
+    ROLES,
+    changed_spec,
+    draft_from_file,
+    read_spec,
+    shown_spec,
+)
 from databazaar.service.http.pages.job_view import given_to_page
 from databazaar.service.http.pages.uploading import receive
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 from databazaar.service.http.security_bodies import takes_uploads
+from databazaar.service.states import JobState
 
 router = APIRouter(include_in_schema=False, prefix="/jobs")
 NEXT = "The draft is made: look at it, then ask the providers."
@@ -31,10 +44,18 @@ def own_jobs(visit: Visiting) -> Response:
 @router.get("/new")
 def new_job(visit: Visiting, offer: str = "") -> Response:
     visit.caller.require_consumer()
-    return _new(visit, Form(), Form(), chosen=offer)
+    return _new(visit, Form(), Form(), chosen=[offer])
 
 
-def _new(visit: Visit, form: Form, file_form: Form, status: int = 200, chosen: str = "") -> Response:
+def _new(
+    visit: Visit,
+    form: Form,
+    file_form: Form,
+    status: int = 200,
+    chosen: Sequence[str] = (),
+    job: Job | None = None,
+) -> Response:
+    """The form of a new job, or of a draft that is changed."""
     with visit.read() as session:
         listings = offers.browse(session, visit.caller)
     choices = [
@@ -42,13 +63,14 @@ def _new(visit: Visit, form: Form, file_form: Form, status: int = 200, chosen: s
     ]
     return visit.render(
         "consumer/job_new",
-        "New job",
+        "New job" if job is None else f"Change {job.name}",
         status,
         form=form,
         file_form=file_form,
         offers=choices,
-        chosen=[chosen],
+        chosen=chosen,
         models=MODELS,
+        job=job,
     )
 
 
@@ -57,13 +79,8 @@ def _new(visit: Visit, form: Form, file_form: Form, status: int = 200, chosen: s
 def make_job(visit: Visiting, posted: Posted) -> Response:
     visit.caller.require_consumer()
     form, job_id = Form(posted), ""
-    name = form.needed("name", "write a name for your list")
     mode = form.choice("mode", MODES)
-    spec = read_spec(form, visit.currency)
-    if not form.all("offers"):
-        form.blame("offers", "nobody is chosen: tick at least one offer")
-    for role in ROLES if mode == "hosted" else ():
-        receive(visit, form, role, needed=role == "holdout")
+    spec = _read(visit, form, mode)
     with form.trying(**PLACES):
         if not form.faulty:
             with visit.begin() as session:
@@ -71,17 +88,73 @@ def make_job(visit: Visiting, posted: Posted) -> Response:
                     session,
                     visit.caller,
                     visit.settings,
-                    name=name,
                     spec=spec,
-                    files={role: file.id for role, file in form.kept.items()},
-                    offers=form.all("offers"),
                     mode=mode,
+                    **_chosen(form),
                 )
-                jobs.check(
-                    session, visit.settings, job
-                )  # a draft cannot be changed here: what is wrong is said at once
+                jobs.check(session, visit.settings, job)  # what is wrong is said where it can be mended
                 job_id = job.id
     return _new(visit, form, Form(), 422) if form.faulty else visit.see(f"/jobs/{job_id}", NEXT)
+
+
+def _chosen(form: Form) -> dict[str, Any]:
+    """What a job is besides its specification: its name, its files and whom it asks."""
+    files = {role: file.id for role, file in form.kept.items()}
+    return {"name": form.text("name").strip(), "files": files, "offers": form.all("offers")}
+
+
+def _read(visit: Visit, form: Form, mode: str) -> dict[str, Any]:
+    """The job's specification. What else is in the form is looked at, and its files are received."""
+    form.needed("name", "write a name for your list")
+    spec = read_spec(form, visit.currency)
+    if not form.all("offers"):
+        form.blame("offers", "nobody is chosen: tick at least one offer")
+    for role in ROLES if mode == "hosted" else ():
+        receive(visit, form, role, needed=role == "holdout")
+    return spec
+
+
+@router.get("/{job_id}/change")
+def change_page(visit: Visiting, job_id: str) -> Response:
+    """A draft in the form that made it, or could have."""
+    visit.caller.require_consumer()
+    job = _draft_of(visit, job_id)
+    form = Form(values={"name": job.name, **shown_spec(job.spec)})
+    with visit.read() as session:
+        form.kept = {role: session.get_one(File, file_id) for role, file_id in job.files.items()}
+        chosen = list(session.scalars(select(Offer.slug).where(Offer.id.in_(job.offers))))
+    return _new(visit, form, Form(), chosen=chosen, job=job)
+
+
+@router.post("/{job_id}/change")
+@takes_uploads
+def change(visit: Visiting, posted: Posted, job_id: str) -> Response:
+    visit.caller.require_consumer()
+    job, form = _draft_of(visit, job_id), Form(posted)
+    spec = _read(visit, form, job.mode)
+    with form.trying(**PLACES):
+        if not form.faulty:
+            with visit.begin() as session:
+                changed = jobs.change(
+                    session,
+                    visit.caller,
+                    visit.settings,
+                    job_id,
+                    spec=changed_spec(job.spec, spec),
+                    **_chosen(form),
+                )
+                jobs.check(session, visit.settings, changed)
+    if form.faulty:
+        return _new(visit, form, Form(), 422, job=job)
+    return visit.see(f"/jobs/{job_id}", "The draft is changed.")
+
+
+def _draft_of(visit: Visit, job_id: str) -> Job:
+    with visit.read() as session:
+        job = jobs.own_job(session, visit.caller, job_id)
+    if job.state != JobState.DRAFT:
+        raise ConflictError(f"the job is {job.state}, and only a draft can be changed: make a new one")
+    return job
 
 
 @router.post("/from-file")
@@ -113,6 +186,8 @@ def submit(visit: Visiting, _: Posted, job_id: str) -> Response:
     def told(job: Job) -> str:
         return "All have answered." if job.state != "submitted" else "The providers are asked."
 
+    with visit.read() as session:
+        jobs.look(session, visit.caller, visit.settings, job_id)
     return _done(visit, job_id, lambda session: jobs.submit(session, visit.caller, visit.settings, job_id), told)
 
 

@@ -45,9 +45,9 @@ def menu_for(session: Session, caller: Caller, path: str) -> tuple[Group, ...]:
         groups.append(("Buying", BUYING))
     if caller.provides:
         groups.append(("Selling", SELLING))
-    own = [("/account", "Account")]
+    own = [("/account", "Account"), ("/webhooks", "Webhooks")]
     if caller.consumes or caller.provides:
-        own = [("/", "Overview"), ("/money", "Money"), *own]
+        own = [("/", "Overview"), ("/money", "Money"), ("/files", "Files"), *own]
     groups.append(("Your organisation", tuple(own)))
     all_paths = [entry for _, entries in groups for entry, _ in entries]
     here = max((one for one in all_paths if one == path or path.startswith(f"{one}/")), key=len, default="")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import APIRouter, Response
 
 from databazaar.service import cash, jobs, journal
@@ -10,6 +14,7 @@ from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 
 router = APIRouter(include_in_schema=False, prefix="/money")
 KINDS = {"deposit": "Deposit", "payout": "Payout of pay", "withdraw": "Payout of cash"}
+MOST_ROWS = 200
 ENTRY_KINDS = {
     "deposit": "Deposit",
     "fund": "A job was funded",
@@ -41,10 +46,21 @@ def _page(visit: Visit, deposit: Form, payout: Form, status: int = 200) -> Respo
             payout=payout,
             sources=_sources(visit),
             records=cash.records(session, caller),
-            entries=journal.statement(session, caller),
+            entries=_by_entry(journal.statement(session, caller, most=MOST_ROWS)),
             KINDS=KINDS,
             ENTRY_KINDS=ENTRY_KINDS,
         )
+
+
+def _by_entry(movements: Sequence[journal.Movement]) -> list[dict[str, Any]]:
+    """One row for each entry of the journal, with what it changed by kind of account. The last one may not be whole,
+    where there are more than fit."""
+    found: dict[int, dict[str, Any]] = {}
+    for one in movements:
+        row = found.setdefault(one.seq, {"at": one.at, "kind": one.kind, "job_id": one.job_id, "moved": Counter()})
+        row["moved"][one.account.partition(":")[0]] += one.amount
+    rows = list(found.values())
+    return rows[:-1] if len(movements) == MOST_ROWS else rows
 
 
 def _sources(visit: Visit) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from databazaar.service import offers
 from databazaar.service.database.tables import OfferVersion
 from databazaar.service.http.pages.forms import Form
-from databazaar.service.http.pages.policy_form import MODELS, PLACES, read_terms, shown_terms
+from databazaar.service.http.pages.policy_form import MODELS, MODES, PLACES, read_terms, shown_terms
 from databazaar.service.http.pages.uploading import receive
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 from databazaar.service.http.security_bodies import takes_uploads
@@ -48,6 +48,7 @@ def _new(visit: Visit, form: Form, status: int = 200) -> Response:
         form=form,
         sites=visit.settings.federation is not None,
         models=MODELS,
+        modes=MODES,
         policy=shown_terms(None, visit.currency),
     )
 
@@ -118,7 +119,9 @@ def _offer(visit: Visit, offer_id: str, form: Form, version_form: Form, status: 
         form=form,
         version_form=version_form,
         models=MODELS,
+        modes=MODES,
         policy=shown_terms(offer.policy, visit.currency),
+        join=offers.join_command(offer.policy) if offer.kind == "site" else "",
     )
 
 

@@ -12,6 +12,10 @@ from databazaar.service.http.pages.forms import Form
 APPROVALS = ("by hand", "automatic")
 DAYS_TO_DECIDE = 14
 MODELS = [(kind, kind, "") for kind in MODEL_KINDS]
+MODES = [
+    ("hosted", "hosted", "the hub’s arbiter gets your updates"),
+    ("own", "own", "the consumer’s own arbiter gets them"),
+]
 
 
 def read_terms(form: Form, currency: Currency) -> dict[str, Any]:
@@ -22,6 +26,7 @@ def read_terms(form: Form, currency: Currency) -> dict[str, Any]:
         "approval": form.choice("approval", APPROVALS),
         "consumers": consumers or None,
         "models": form.all("models") or None,
+        "modes": form.all("modes") or None,
         "most_accesses": form.count("most_accesses"),
         "most_rows": form.count("most_rows"),
         "epsilon": form.number("epsilon"),
@@ -33,6 +38,7 @@ def read_terms(form: Form, currency: Currency) -> dict[str, Any]:
 PLACES = {
     "price": "policy: price",
     "models": "policy: models",
+    "modes": "policy: modes",
     "most_accesses": "policy: most_accesses",
     "most_rows": "policy: most_rows",
     "epsilon_per_consumer": "policy: epsilon_per_consumer",
@@ -57,6 +63,7 @@ def shown_terms(policy: Mapping[str, Any] | None, currency: Currency) -> dict[st
         "days_to_decide": written("days_to_decide"),
         "consumers": ", ".join(given.get("consumers") or ()),
         "models": list(given.get("models") or ()),
+        "modes": list(given.get("modes") or ()),
         **{name: written(name) for name in bounds},
-        "bounded": any(given.get(name) for name in (*bounds, "consumers", "models")),
+        "bounded": any(given.get(name) for name in (*bounds, "consumers", "models", "modes")),
     }

@@ -9,6 +9,7 @@ from databazaar.service.database.tables import Person
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Posted, PostedByAnybody, Stranger, Visit, Visiting
+from databazaar.service.http.security_browsers import known_browser, remember_browser
 from databazaar.service.http.security_callers import begin_session, end_session
 from databazaar.service.http.security_oidc import START
 
@@ -29,16 +30,22 @@ def sign_in(visit: Stranger, posted: PostedByAnybody) -> Response:
         form.blame("password", "this is empty: write your password")
     if form.faulty:
         return _sign_in_page(visit, form, 422)
-    visit.web.limits.sign_in(visit.request, email)
+    browser = known_browser(visit.request, visit.settings, email)
+    visit.web.limits.sign_in(visit.request, email, browser)
     try:
+        with visit.read() as session:
+            kept = members.kept_password(session, email)
+        members.check_password(kept, password)
         with visit.begin() as session:
-            signed = members.sign_in(session, email, password)
+            signed = members.sign_in(session, email, password, kept)
     except UnknownCallerError as error:
         form.fault = str(error)
         return _sign_in_page(visit, form, 401)
-    visit.web.limits.signed_in(email)
+    visit.web.limits.signed_in(visit.request, email, browser)
     response = visit.see(inside(form.text("next")))
     begin_session(response, visit.settings, signed.session_secret)
+    if not browser:
+        remember_browser(response, visit.settings, email)
     return response
 
 
@@ -62,6 +69,7 @@ def join(visit: Stranger, posted: PostedByAnybody) -> Response:
         else:
             response = visit.see("/" if person.password else "/password")
             begin_session(response, visit.settings, signed.session_secret)
+            remember_browser(response, visit.settings, person.email)
             return response
     return visit.render("join", "Join the market", 422, form=form.without("secret"))
 

@@ -116,12 +116,14 @@ def upgrade() -> None:
         sa.Column("suffix", sa.String(length=10), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["organisation_id"],
             ["organisations.id"],
         ),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index("files_digest", "files", ["digest"], unique=False)
     op.create_index(op.f("ix_files_organisation_id"), "files", ["organisation_id"], unique=False)
     op.create_table(
         "jobs",
@@ -134,6 +136,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("files", sa.JSON(), nullable=False),
         sa.Column("offers", sa.JSON(), nullable=False),
+        sa.Column("needs", sa.JSON(), nullable=False),
         sa.Column("budget", sa.BigInteger(), nullable=False),
         sa.Column("fee_basis_points", sa.BigInteger(), nullable=False),
         sa.Column("escrow", sa.BigInteger(), nullable=False),
@@ -272,6 +275,7 @@ def upgrade() -> None:
         sa.Column("event", sa.String(length=40), nullable=False),
         sa.Column("body", sa.JSON(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("next_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("delivered_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("given_up_at", sa.DateTime(timezone=True), nullable=True),
@@ -281,6 +285,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.create_index(op.f("ix_outbox_webhook_id"), "outbox", ["webhook_id"], unique=False)
     op.create_index("outbox_due", "outbox", ["delivered_at", "next_at"], unique=False)
     op.create_table(
         "tokens",
@@ -389,6 +394,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_tokens_organisation_id"), table_name="tokens")
     op.drop_table("tokens")
     op.drop_index("outbox_due", table_name="outbox")
+    op.drop_index(op.f("ix_outbox_webhook_id"), table_name="outbox")
     op.drop_table("outbox")
     op.drop_index(op.f("ix_offer_versions_offer_id"), table_name="offer_versions")
     op.drop_table("offer_versions")
@@ -406,6 +412,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_jobs_organisation_id"), table_name="jobs")
     op.drop_table("jobs")
     op.drop_index(op.f("ix_files_organisation_id"), table_name="files")
+    op.drop_index("files_digest", table_name="files")
     op.drop_table("files")
     op.drop_index(op.f("ix_cash_records_organisation_id"), table_name="cash_records")
     op.drop_table("cash_records")

@@ -1,4 +1,4 @@
-"""Uploaded tables: kept under their SHA-256, readable by the hub alone. What is no table is not kept."""
+"""Taking in a table: kept under its SHA-256, readable by the hub alone. What is no table is not kept."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from sqlalchemy import exists, select, text
 from sqlalchemy.orm import Session
 
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import File
-from databazaar.service.errors import DeniedError, InvalidError, MissingError
-from databazaar.service.outlines import Outline, columns_of, outline, remember
+from databazaar.service.database.tables import File, Organisation
+from databazaar.service.errors import ConflictError, DeniedError, InvalidError
+from databazaar.service.files.looking import room_taken
+from databazaar.service.outlines import outline, remember
 from databazaar.service.settings import Settings
 
-__all__ = ["Outline", "columns_of", "keep", "outline", "outline_of", "own_file", "path_of", "shown_name", "suffix_of"]
 PIECE = 2**20
 STALE = 24 * 3600.0
 """Seconds after which an upload that nobody finished is removed."""
 LONGEST_NAME = 200
+BYTES_LOCK = 0x6261_7A66_696C
+"""The number under which PostgreSQL keeps bytes from being removed while somebody, who may need them, uploads."""
 
 
 class Readable(Protocol):
@@ -31,7 +34,7 @@ class Readable(Protocol):
 
 def keep(session: Session, caller: Caller, settings: Settings, name: str, stream: Readable) -> File:
     """Takes in a table piece by piece. The database is touched only once the file is there in full."""
-    _require_uploader(caller)
+    require_uploader(caller)
     shown = shown_name(name)
     draft = _drafts(settings) / secrets.token_hex(16)
     try:
@@ -40,11 +43,13 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
         draft = table
         kept = settings.file(digest, suffix)
+        shape = None if kept.exists() else outline(table, shown, caller.organisation_id)
+        _make_room(session, caller, settings, digest, size)
         if not kept.exists():
-            shape = outline(table, shown, caller.organisation_id)
             kept.parent.mkdir(mode=0o700, exist_ok=True)
             table.rename(kept)
             _sync(kept.parent)
+        if shape is not None:
             remember(kept, shape)
     finally:
         draft.unlink(missing_ok=True)
@@ -54,10 +59,28 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
     return file
 
 
-def _require_uploader(caller: Caller) -> None:
+def require_uploader(caller: Caller) -> None:
     """A consumer keeps its hold-out here, a provider what it offers."""
     if not ((caller.consumes and "jobs" in caller.scopes) or (caller.provides and "offers" in caller.scopes)):
         raise DeniedError("only a consumer or a provider keeps files here: use a token with the right jobs or offers")
+
+
+def _make_room(session: Session, caller: Caller, settings: Settings, digest: str, size: int) -> None:
+    """Refuses what is more than an organisation may keep. From here to the end of the transaction its other uploads
+    wait, and nobody removes the bytes that this one counts on."""
+    own = select(Organisation).where(Organisation.id == caller.organisation_id)
+    session.execute(own.with_for_update(key_share=True))
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": BYTES_LOCK})
+    theirs = File.organisation_id == caller.organisation_id, File.digest == digest, File.deleted_at.is_(None)
+    if session.scalar(select(exists().where(*theirs))):
+        return
+    left = settings.quota - room_taken(session, caller.organisation_id)
+    if size > left:
+        raise ConflictError(
+            f"your organisation may keep {settings.quota:,} bytes here, and {max(0, left):,} are left for these "
+            f"{size:,}: delete files that you no longer need"
+        )
 
 
 def _drafts(settings: Settings) -> Path:
@@ -110,23 +133,3 @@ def shown_name(name: str) -> str:
     """
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return "".join(sign for sign in last if sign.isprintable()).strip()[-LONGEST_NAME:] or "table"
-
-
-def own_file(session: Session, caller: Caller, file_id: str) -> File:
-    file = session.get(File, file_id)
-    if file is None or file.organisation_id != caller.organisation_id:
-        raise MissingError(f"there is no file {file_id[:40]!r} of yours: upload it first")
-    return file
-
-
-def path_of(settings: Settings, file: File) -> Path:
-    """Where the hub has it."""
-    return settings.file(file.digest, file.suffix)
-
-
-def outline_of(settings: Settings, file: File) -> Outline:
-    """What is shown of a kept table, which is read once for all who ask."""
-    path = path_of(settings, file)
-    found = outline(path, file.name, file.organisation_id)
-    remember(path, found)
-    return found

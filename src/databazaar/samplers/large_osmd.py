@@ -1,0 +1,117 @@
+"""The state of OSMD where providers are very many: a step touches those drawn, and not the others."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from databazaar.samplers.protocol import Draws, Vector
+from databazaar.samplers.sum_tree import Change, SumTree
+
+STEEPEST = 300.0
+"""How far a log-weight rises at most: whoever rises by that much leaves everybody else on the floor in any case."""
+_EDGE = 2.0**300
+"""Beyond this factor, numbers are multiplied by a power of two, so that none ever overflows."""
+
+
+class Chances:
+    r"""p of n providers under OSMD's step: a value, of which the latest is at hand and earlier ones can be had again.
+
+    p_i = max(s z_i, α/n) with one scale s for all. A mirror step changes z of those drawn, and then s and the floor:
+    the projection of Algorithm 2 (samplers/simplex.py) is the s with
+
+    .. math:: \sum_i \max(s z_i, \alpha/n) = 1,
+
+    and whoever is below the floor is lifted to it for good, z_i ← max(z_i, α/(n s)): one level for all, which a
+    `SumTree` raises at once. With the set C of those known to be on the floor, s = (1 − |C| α/n) / Σ_{i∉C} z_i. Lifting
+    those below α/(n s) makes s smaller and C larger, so that nobody is lifted who should not be; the first s that lifts
+    nobody more is the solution.
+
+    All values that came from one `Chances` share one tree, which stands at the one that was used last. The others know
+    what to undo to come back to it.
+    """
+
+    def __init__(self, n: int, alpha: float) -> None:
+        self.n, self.floor = n, alpha / n
+        self._scale = 1.0
+        self._tree = SumTree(n, 1.0 / n)
+        self._undo: tuple[Chances, list[Change]] | None = None
+        self._looked_at: tuple[Draws, Vector] | None = None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Vector:
+        """log p of everybody: the state that OSMD has where providers are few."""
+        return np.log(self.dense()).astype(dtype or np.float64)
+
+    def dense(self) -> Vector:
+        """p of everybody."""
+        return np.maximum(self._here().dense() * self._scale, self.floor)
+
+    def of(self, draws: Draws) -> Vector:
+        """p of those drawn."""
+        return np.maximum(self._of(draws) * self._scale, self.floor)
+
+    def _of(self, draws: Draws) -> Vector:
+        """z of those drawn. A round asks three times for the same."""
+        if self._looked_at is None or self._looked_at[0] is not draws:
+            self._looked_at = draws, self._here().get(draws)
+        return self._looked_at[1]
+
+    def draw(self, uniform: Vector) -> Draws:
+        """Inverts the cumulated p, in the order of the providers."""
+        tree = self._here()
+        self._looked_at = tree.find(uniform * tree.total)
+        return self._looked_at[0]
+
+    def moved(self, draws: Draws, shifts: Vector) -> Chances:
+        """After a step by these shifts of log p, one for every draw, and the projection."""
+        known, tree = self._of(draws), self._here()
+        places, first, which = np.unique(draws, return_index=True, return_inverse=True)
+        by = np.zeros(len(places))
+        np.add.at(by, which, shifts)
+        by -= max(0.0, by.max() - STEEPEST)
+        with np.errstate(under="ignore"):
+            tree.set(places, known[first] * np.exp(by))
+        after = copy.copy(self)
+        after._undo = after._looked_at = None
+        after._scale = _projected(tree, self.floor)
+        if not 1 / _EDGE < after._scale < _EDGE:
+            _, exponent = math.frexp(after._scale)
+            tree.multiply(exponent)
+            after._scale = math.ldexp(after._scale, -exponent)
+        self._undo = after, tree.changes()
+        return after
+
+    def _here(self) -> SumTree:
+        """The tree, brought back to where it stood for this value."""
+        way, at = list[Chances](), self
+        while at._undo is not None:
+            way.append(at)
+            at = at._undo[0]
+        for earlier in reversed(way):
+            assert earlier._undo is not None
+            later, changes = earlier._undo
+            later._undo, earlier._undo = (earlier, self._tree.undo(changes)), None
+        return self._tree
+
+
+def _projected(tree: SumTree, floor: float) -> float:
+    """s, once everybody below the floor is on it."""
+    low, count, second = tree.lowest
+    total = tree.total
+    if low > floor * total:
+        return 1 / total
+    tree.raise_to(floor * total)
+    while True:
+        _, count, second = tree.lowest
+        if count == tree.n:
+            return floor / tree.lowest[0]
+        level = floor * tree.above_lowest / (1 - floor * count)
+        tree.raise_to(level)
+        if level < second:
+            return floor / level

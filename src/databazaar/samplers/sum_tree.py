@@ -1,0 +1,222 @@
+"""Positive numbers whose sum is known; a few can be set, and all be raised to a level, without touching the rest.
+
+A tree of blocks of `WIDTH`. Of the numbers below it every node knows the lowest, how many are that low, the second
+lowest, and the sum of those that are not the lowest. Raising everything to a level below the second lowest changes one
+number at the root. A higher level goes down only where two different numbers become equal, and a number that was set
+apart becomes equal to others once. So k numbers are set and a level is raised in O(k log n), in the mean over steps.
+
+What a node has as its lowest holds for everything below it, and is handed down when somebody passes, and so is a power
+of two by which all were multiplied. Sums are added up anew on every way up, and not by differences: no error grows with
+the steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Places = NDArray[np.int64]
+WIDTH = 128
+_NOBODY = float(np.finfo(np.float64).max)
+"""The lowest of no numbers: above all others, and nothing once it is multiplied by how many they are."""
+_LOW, _SECOND, _REST, _COUNT = range(4)
+_ROOT = np.zeros(1, dtype=np.int64)
+
+
+class Change(NamedTuple):
+    """Rows of an array as they were before they were written."""
+
+    array: NDArray[Any]
+    rows: Places
+    before: NDArray[Any]
+
+
+class SumTree:
+    """n numbers, all `value` in the beginning.
+
+    >>> tree = SumTree(1000, 1.0)
+    >>> tree.set(np.array([3, 700]), np.array([5.0, 0.5]))
+    >>> tree.raise_to(2.0)
+    >>> tree.total, tree.lowest, tree.get(np.array([0, 3, 700])).tolist()
+    (2003.0, (2.0, 999, 5.0), [2.0, 5.0, 2.0])
+    """
+
+    def __init__(self, n: int, value: float) -> None:
+        self.n = n
+        self._changes: list[Change] = []
+        leaves = np.full((-(-n // WIDTH), 1, WIDTH), value)
+        leaves.ravel()[n:] = _NOBODY
+        self._levels = [leaves]  # (rows, what is known, WIDTH): of leaves the number alone, of nodes all four
+        self._powers = [np.zeros(len(leaves), dtype=np.int64)]
+        while (nodes := len(self._levels[-1])) > 1:
+            level = np.zeros((-(-nodes // WIDTH), 4, WIDTH))
+            level[:, :_REST] = _NOBODY
+            self._levels.append(level)
+            self._powers.append(np.zeros(len(level), dtype=np.int64))
+            self._write(len(self._levels) - 1, np.arange(nodes))
+        self._root = _sums(self._levels[-1])
+        self._power = _ROOT.copy()
+
+    @property
+    def lowest(self) -> tuple[float, int, float]:
+        """The lowest number, how many are that low, and the second lowest."""
+        low, second, _, count = self._root[0].tolist()
+        return low, int(count), second
+
+    @property
+    def above_lowest(self) -> float:
+        """The sum of those that are not the lowest."""
+        return float(self._root[0, _REST])
+
+    @property
+    def total(self) -> float:
+        low, _, rest, count = self._root[0].tolist()
+        return float(low * count + rest)
+
+    def get(self, places: Places) -> Vector:
+        """The numbers at these places."""
+        values = np.full(len(places), self._root[0, _LOW])
+        for level, nodes in enumerate(self._levels):
+            node = places // WIDTH**level
+            rows = node // WIDTH
+            lows = nodes[rows, _LOW, node - rows * WIDTH]
+            values = np.maximum(values, np.ldexp(lows, self._power - self._powers[level][rows]))
+        return values
+
+    def dense(self) -> Vector:
+        """All numbers."""
+        low: Vector = self._root[:, _LOW]
+        for level in reversed(range(len(self._levels))):
+            rows = self._rows(level, np.arange(len(self._levels[level])))
+            low = np.maximum(rows[:, _LOW], low[: len(rows), None]).ravel()
+        return low[: self.n]
+
+    def find(self, targets: Vector) -> tuple[Places, Vector]:
+        """Of every target the first place at which the numbers up to it sum to more, and the number there."""
+        rows, each = np.zeros(len(targets), dtype=np.int64), np.arange(len(targets))
+        low, rest = np.full(len(targets), self._root[0, _LOW]), targets
+        for level in reversed(range(len(self._levels))):
+            nodes = self._rows(level, rows)
+            lows = np.maximum(nodes[:, _LOW], low[:, None])
+            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else np.where(lows < _NOBODY, lows, 0.0)
+            ladder = sums.cumsum(axis=1)
+            last = np.minimum(-(-self.n // WIDTH**level) - rows * WIDTH, WIDTH) - 1
+            child = np.minimum((ladder <= rest[:, None]).sum(axis=1), last)
+            rest = rest - (ladder[each, child] - sums[each, child])
+            low, rows = lows[each, child], rows * WIDTH + child
+        return rows, low
+
+    def set(self, places: Places, values: Vector) -> None:
+        """Sets the numbers at these places, which are given in rising order."""
+        way = [places]
+        for _ in self._levels:
+            rows = way[-1] // WIDTH
+            first = np.ones(len(rows), dtype=np.bool_)
+            np.not_equal(rows[1:], rows[:-1], out=first[1:])
+            way.append(rows[first])
+        for level in reversed(range(len(self._levels))):
+            self._hand_down(level, way[level + 1], 0.0)
+        self._levels[0].ravel()[places] = values
+        self._sum_up(way[1:])
+
+    def raise_to(self, least: float) -> None:
+        """Raises everything that is lower to this level."""
+        low, _, second = self.lowest
+        if least <= low:
+            return
+        if least < second:
+            self._keep(self._root, _ROOT)
+            self._root[0, _LOW] = least
+            return
+        way, rows = list[Places](), _ROOT
+        for level in reversed(range(len(self._levels))):
+            nodes = self._hand_down(level, rows, least)
+            way.append(rows)
+            if level:
+                at, child = np.nonzero((nodes[:, _LOW] == least) & (nodes[:, _SECOND] <= least))
+                rows = rows[at] * WIDTH + child
+        self._sum_up(way[::-1])
+
+    def multiply(self, power: int) -> None:
+        """Multiplies all numbers by 2 to this power, which rounds nothing but what is next to nothing."""
+        self._keep(self._root, _ROOT)
+        self._keep(self._power, _ROOT)
+        self._root[:] = _scaled(self._root, np.array([power]))
+        self._power += power
+
+    def changes(self) -> list[Change]:
+        """What was written since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def undo(self, changes: list[Change]) -> list[Change]:
+        """Takes changes back, the last first; and returns what undoes that."""
+        for array, rows, before in reversed(changes):
+            self._keep(array, rows)
+            array[rows] = before
+        return self.changes()
+
+    def _keep(self, array: NDArray[Any], rows: Places) -> None:
+        self._changes.append(Change(array, rows, array[rows]))
+
+    def _rows(self, level: int, rows: Places) -> Vector:
+        """The nodes of these rows."""
+        return _scaled(self._levels[level][rows], self._power - self._powers[level][rows])
+
+    def _hand_down(self, level: int, rows: Places, least: float) -> Vector:
+        """Brings these rows up to date with the nodes above them, raises them to `least`, and returns them."""
+        top = level + 1 == len(self._levels)
+        above = self._root[:, _LOW] if top else self._levels[level + 1][rows // WIDTH, _LOW, rows % WIDTH]
+        nodes, powers = self._levels[level], self._powers[level]
+        self._keep(nodes, rows)
+        self._keep(powers, rows)
+        found = _scaled(nodes[rows], self._power - powers[rows])
+        np.maximum(found[:, _LOW], np.maximum(above, least)[:, None], out=found[:, _LOW])
+        nodes[rows], powers[rows] = found, self._power
+        return found
+
+    def _sum_up(self, way: list[Places]) -> None:
+        """Adds up anew what stands above these rows, those of the lowest level first. They are up to date."""
+        for level, rows in enumerate(way[:-1], start=1):
+            self._write(level, rows)
+        self._keep(self._root, _ROOT)
+        self._root[:] = _sums(self._levels[-1])
+
+    def _write(self, level: int, nodes: Places) -> None:
+        """What nodes of this level know of the rows below, which have the same numbers."""
+        rows = nodes // WIDTH
+        self._levels[level][rows, :, nodes - rows * WIDTH] = _sums(self._levels[level - 1][nodes])
+
+
+def _scaled(nodes: Vector, powers: Places) -> Vector:
+    """Nodes times a power of two for each row. How many there are stays, and so does the lowest of none."""
+    if not powers.any():
+        return nodes
+    numbers = nodes[:, :_COUNT]
+    factor = powers.reshape(-1, *[1] * (nodes.ndim - 1))
+    scaled = nodes.copy()
+    np.ldexp(numbers, factor, out=scaled[:, :_COUNT], where=numbers < _NOBODY)
+    return scaled
+
+
+def _sums(nodes: Vector) -> Vector:
+    """Of every row of nodes what the node above it knows."""
+    lows = nodes[:, _LOW]
+    low = lows.min(axis=1)
+    higher = lows > low[:, None]
+    sums = np.empty((len(nodes), 4))
+    sums[:, _LOW] = low
+    sums[:, _SECOND] = np.where(higher, lows, _NOBODY).min(axis=1)
+    if nodes.shape[1] == 1:
+        there = lows < _NOBODY
+        sums[:, _REST] = np.where(higher & there, lows, 0.0).sum(axis=1)
+        sums[:, _COUNT] = (there & ~higher).sum(axis=1)
+    else:
+        counts = nodes[:, _COUNT]
+        np.minimum(sums[:, _SECOND], nodes[:, _SECOND].min(axis=1), out=sums[:, _SECOND])
+        sums[:, _REST] = (np.where(higher, lows, 0.0) * counts + nodes[:, _REST]).sum(axis=1)
+        sums[:, _COUNT] = np.where(higher, 0.0, counts).sum(axis=1)
+    return sums

@@ -1,0 +1,81 @@
+"""OSMD over a tree against OSMD over a vector: the same chances, the same draws, the same step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import OSMD
+from databazaar.samplers import osmd as module
+from databazaar.samplers.check import check_sampler
+from databazaar.samplers.large_osmd import Chances
+from databazaar.samplers.protocol import State, Vector
+
+
+def play(n: int, alpha: float, eta: float, steps: int, seed: int, per_round: int = 5) -> tuple[float, int, int]:
+    """How far the two came apart at the most, how often somebody reached the floor, and how often it left it."""
+    sampler, rng = OSMD(eta=eta, alpha=alpha), np.random.default_rng(seed)
+    purse = Purse(10**9, np.ones(n, dtype=np.int64))
+    dense: Vector = np.full(n, -np.log(n))
+    tree: State = Chances(n, alpha)
+    worst, reached, left = 0.0, 0, 0
+    for step in range(steps):
+        stream = int(rng.integers(2**32))
+        draws = sampler.draw(dense, np.random.default_rng(stream), per_round, purse)
+        np.testing.assert_array_equal(sampler.draw(tree, np.random.default_rng(stream), per_round, purse), draws)
+        gains = rng.integers(-2, 3, n)[draws] / 2  # of few values, so that there are ties
+        if step % 50 == 0:
+            gains = gains * 10.0 ** rng.integers(-3, 7)  # now and then something out of all proportion
+        before = np.exp(dense) <= alpha / n * (1 + 1e-12)
+        dense, tree = sampler.update(dense, draws, gains, purse), sampler.update(tree, draws, gains, purse)
+        p, q = np.exp(dense), sampler.probabilities(tree, purse)
+        now = p <= alpha / n * (1 + 1e-12)
+        reached, left = reached + int((now & ~before).sum()), left + int((before & ~now).sum())
+        worst = max(worst, float(np.abs(p - q).max()), float((np.abs(p - q) / p).max()))
+        np.testing.assert_allclose(sampler.chances(tree, draws, purse), p[draws], rtol=1e-10)
+    return worst, reached, left
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "eta"), [(12, 0.1, 0.05), (130, 0.3, 0.01), (700, 0.01, 0.001), (40, 0.9, 0.02)]
+)
+def test_ten_thousand_steps_end_where_the_vector_ends(n: int, alpha: float, eta: float) -> None:
+    worst, reached, left = play(n, alpha, eta, 2_500, seed=n)
+    assert worst < 1e-10
+    assert reached > 50 and left > 50
+
+
+@given(
+    n=st.integers(2, 300),
+    alpha=st.floats(1e-6, 0.999),
+    eta=st.floats(1e-6, 1e3),
+    seed=st.integers(0, 2**16),
+    per_round=st.integers(1, 8),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_market_is_the_same_on_both(n: int, alpha: float, eta: float, seed: int, per_round: int) -> None:
+    assert play(n, alpha, eta, 12, seed, per_round)[0] < 1e-10
+
+
+def test_it_is_chosen_where_providers_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(OSMD(0.1, 0.1).init(Roster.equal(100), 10, 2), np.ndarray)
+    monkeypatch.setattr(module, "LARGE", 7)
+    assert isinstance(OSMD(0.1, 0.1).init(Roster.equal(7), 10, 2), Chances)
+    for alpha in (0.0, 1.0):
+        assert isinstance(OSMD(0.1, alpha).init(Roster.equal(7), 10, 2), np.ndarray)
+    check_sampler(OSMD(eta=1.0, alpha=0.1))
+
+
+def test_earlier_values_stay_what_they_were() -> None:
+    """A state is a value: what was asked of it once is answered the same after any number of others."""
+    rng, values = np.random.default_rng(0), [Chances(500, 0.2)]
+    for _ in range(30):
+        base = values[int(rng.integers(len(values)))]  # a tree of histories, not one line
+        values.append(base.moved(rng.integers(0, 500, 3), rng.normal(size=3) * 400))
+    seen = [value.dense().copy() for value in values]
+    for place in rng.permutation(np.repeat(np.arange(len(values)), 3)).tolist():
+        np.testing.assert_array_equal(values[place].dense(), seen[place])
+        assert values[place].dense().sum() == pytest.approx(1, abs=1e-12)

@@ -1,0 +1,91 @@
+"""The tree of sums against a plain array of the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databazaar.samplers.sum_tree import WIDTH, SumTree, Vector
+
+SIZES = st.sampled_from([1, 2, 63, WIDTH, WIDTH + 1, 3 * WIDTH, WIDTH**2, WIDTH**2 + 5])
+NUMBERS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 7.25])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.lists(st.tuples(st.floats(0, 0.999), NUMBERS), min_size=1, max_size=6)),
+        st.tuples(st.just("raise"), NUMBERS),
+        st.tuples(st.just("multiply"), st.sampled_from([-3, 2])),
+    ),
+    max_size=25,
+)
+
+
+def check(tree: SumTree, plain: Vector) -> None:
+    apart = np.unique(plain)
+    low, count, second = tree.lowest
+    assert (low, count) == (apart[0], (plain == apart[0]).sum())
+    assert second == apart[1] if len(apart) > 1 else second > 1e300
+    assert tree.total == pytest.approx(plain.sum(), rel=1e-13)
+    assert tree.above_lowest == pytest.approx(plain[plain > low].sum(), rel=1e-13)
+    np.testing.assert_array_equal(tree.dense(), plain)
+    places = np.linspace(0, len(plain) - 1, 7).astype(np.int64)
+    np.testing.assert_array_equal(tree.get(places), plain[places])
+    ladder = plain.cumsum()
+    targets = np.array([0.0, 0.3, 0.7, 0.9999]) * ladder[-1] + 1e-7
+    found, there = tree.find(targets)
+    np.testing.assert_array_equal(found, np.minimum(ladder.searchsorted(targets, side="right"), len(plain) - 1))
+    np.testing.assert_array_equal(there, plain[found])
+
+
+@given(n=SIZES, steps=STEPS)
+@settings(max_examples=60, deadline=None)
+def test_it_is_an_array_whose_sums_are_known(n: int, steps: list[tuple[str, object]]) -> None:
+    tree, plain = SumTree(n, 1.0), np.ones(n)
+    for kind, given_ in steps:
+        if isinstance(given_, list):
+            chosen = {int(share * n): value for share, value in given_}
+            places = np.array(sorted(chosen))
+            plain[places] = [chosen[place] for place in places.tolist()]
+            tree.set(places, plain[places])
+        elif kind == "raise":
+            assert isinstance(given_, float)
+            np.maximum(plain, given_, out=plain)
+            tree.raise_to(given_)
+        else:
+            assert isinstance(given_, int)
+            plain *= 2.0**given_
+            tree.multiply(given_)
+        check(tree, plain)
+
+
+def test_every_change_can_be_taken_back_and_made_again() -> None:
+    rng = np.random.default_rng(0)
+    tree, seen, changes = SumTree(WIDTH**2 + 9, 1.0), [], []
+    for step in range(40):
+        seen.append(tree.dense().copy())
+        places = np.unique(rng.integers(0, tree.n, 5))
+        tree.set(places, rng.random(len(places)) * 4)
+        tree.raise_to(float(rng.random() * 2))
+        if step % 7 == 0:
+            tree.multiply(-2)
+        changes.append(tree.changes())
+    last, again = tree.dense().copy(), []
+    for before, change in zip(reversed(seen), reversed(changes), strict=True):
+        again.append(tree.undo(change))
+        check(tree, before)
+    for change in reversed(again):
+        tree.undo(change)
+    check(tree, last)
+
+
+def test_a_step_touches_what_it_sets_and_little_else() -> None:
+    """Every change of a step is a few rows, however many numbers there are: nothing is proportional to n."""
+    rng, tree = np.random.default_rng(1), SumTree(WIDTH**3, 1.0)
+    rows = []
+    for _ in range(200):
+        places = np.unique(rng.integers(0, tree.n, 4))
+        tree.set(places, rng.random(len(places)) * 4)
+        tree.raise_to(tree.lowest[0] * 1.01)
+        rows.append(sum(len(change.rows) for change in tree.changes()))
+    assert np.mean(rows) < 4 * 4 * 8

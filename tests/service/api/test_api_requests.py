@@ -1,0 +1,64 @@
+"""What a provider with a site does from a shell before it agrees: it looks at who asks for what, and at the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from databazaar.cli.app import app
+from databazaar.federation.pins import fingerprint, read_schema
+from databazaar.service import contracts, jobs, members, offers
+from databazaar.service.database.connection import Database
+from databazaar.service.settings import Settings
+from desk_market import SPEC, DeskMarket, desk_market, table
+from running_hub import RunningHub
+
+COLUMNS = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
+
+
+def asked(database: Database, settings: Settings) -> DeskMarket:
+    """A market in which south has a site, and is asked for it."""
+    hub = replace(settings, federation=Path("/srv/federation"))
+    market = desk_market(database, hub)
+    told: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 5}, "rows": 60}
+    with database.begin() as session:
+        offers.make_site_offer(session, market["south"], hub, site="south-ward", columns=COLUMNS, **told)
+        files = {"holdout": market.upload(session, "buyer", table(9))}
+        given: dict[str, Any] = {"name": "Late", "spec": SPEC, "files": files, "offers": ["south-ward"]}
+        job = jobs.draft(session, market["buyer"], hub, **given)
+        jobs.submit(session, market["buyer"], hub, job.id)
+    return market
+
+
+def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: Callable[[str], str]) -> None:
+    with RunningHub(tmp_path / "hub", make_url("sqlite"), asked) as hub:
+        assert isinstance(hub.market, DeskMarket)
+        south = hub.market["south"]
+        with hub.database.begin() as session:
+            token = members.issue_token(session, south, label="shell", scopes=["read", "offers"], days=1)[1]
+            (request,) = contracts.requests(session, south)
+        assert request.fingerprint is not None
+
+        def shell(*args: str) -> Result:
+            return CliRunner().invoke(app, ["jobs", *args], env={"BAZAAR_HUB": hub.address, "BAZAAR_TOKEN": token})
+
+        assert shell("requests").output.splitlines() == [
+            f"{request.id}  buyer asks for south-ward (version 1), 0.05 EUR an access",
+            "  predicts 'late' (classification) by a logistic from distance, weight, vehicle",
+            "  an ask goes through 32 rows; hosted: the hub's arbiter gets your updates",
+            f"  schema {request.fingerprint[:12]}: bazaar jobs schema {request.id} --out schema.json",
+        ]
+        assert [one["id"] for one in json.loads(shell("requests", "--json").output)] == [request.id]
+        path = tmp_path / "schema.json"
+        got = shell("schema", request.id, "--out", str(path)).output
+        assert got == f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`\n"
+        assert fingerprint(read_schema(path)) == request.fingerprint
+        assert shell("decide", request.id, "refuse", "--reason", "not now").output == f"{request.id}  refused\n"
+        assert shell("requests").output == "no request waits for you\n"
+        with hub.database.read() as session:
+            assert contracts.own_contract(session, south, request.id).reason == "not now"
