@@ -119,6 +119,7 @@ def test_rules_of_ours_survive_json() -> None:
         ({"aggregator": {"kind": "mode"}}, ["aggregator.kind = 'mode' must be one of 'mean', 'median',", "install"]),
         ({"aggregator": {"trim": 3}}, ["aggregator.trim is not a setting", "use kind, or remove it"]),
         ({"payment": {"kind": "gain"}}, ["payment.kind = 'gain' must be one of 'price-per-access'", "install"]),
+        ({"engine": {"precision": "fp8"}}, ["engine.precision = 'fp8' must be one of 'float32', 'bf16'", "change it"]),
         ({"payment": "free"}, ["payment = 'free' must be a section", "change it"]),
         ({"stops": {"kind": "no-progress"}}, ["stops must be a list", "in double brackets"]),
         ({"stops": [3]}, ["stops[0] = 3 must be a section", "change it"]),

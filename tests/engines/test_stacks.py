@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from databazaar import Ask, BazaarError, Consumer, FullGradient, LocalSGD, LoopEngine, Provider, VectorizedEngine
+from databazaar import (
+    Ask,
+    BazaarError,
+    Consumer,
+    FullGradient,
+    LocalSGD,
+    LoopEngine,
+    Provider,
+    StochasticGradient,
+    VectorizedEngine,
+)
+from databazaar.engines import alone
 from databazaar.engines.scoring import evaluator_for
 from databazaar.engines.stacked import StackedOracle
-from databazaar.engines.stacks import STACKS, BatchPlan, Workload
+from databazaar.engines.stacks import STACKS, BatchPlan, Workload, default_stacks
 from databazaar.engines.vectorized import NotVectorizableError
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
-from databazaar.learning.task import Task
+from databazaar.learning.task import Precision, Task
 from databazaar.learning.utilities import Utility
 
 CPU = torch.device("cpu")
@@ -100,3 +112,90 @@ def test_the_engines_evaluator_scores_as_the_consumers_own(utility: str | Utilit
     stack = consumer.initial_parameters() * torch.tensor([[1.0], [2.0], [-1.0]])
     own, engines = consumer.evaluator(CPU).score(stack), evaluator_for(consumer, CPU).score(stack)
     np.testing.assert_allclose(engines.utility, own.utility, rtol=1e-6)
+
+
+class Mixed(nn.Module):
+    """Embeds words and attends to all of them; `scale` is trained nowhere else than here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.out, self.norm = nn.Embedding(11, 6), nn.Linear(6, 3), nn.LayerNorm(6)
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.words(x)
+        h = self.norm(nn.functional.scaled_dot_product_attention(h, h, h * self.scale))
+        outputs: Tensor = self.out(h.mean(1))
+        return outputs
+
+
+def sequences(oracle: Oracle, precision: Precision = "float32") -> tuple[Task, list[Provider], Tensor]:
+    torch.manual_seed(0)
+    sizes = (7, 4, 9)
+    providers = [
+        Provider(f"p{i}", data=(torch.randint(0, 11, (size, 5)), torch.arange(size) % 3), oracle=oracle)
+        for i, size in enumerate(sizes)
+    ]
+    task = Task(Mixed(), cross_entropy, precision)
+    assert task.model is not None
+    return task, providers, task.layout.flatten(task.model)
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        LocalSGD(0.3, 4, momentum=0.9, steps=None, epochs=2),
+        LocalSGD(0.01, 4, optimizer="adam", weight_decay=0.1, steps=3),
+        FullGradient(),
+        StochasticGradient(3),
+    ],
+)
+def test_rows_computed_alone_are_those_of_the_loop(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "LARGE", 1)
+    task, providers, w = sequences(oracle)
+    engine = VectorizedEngine(task, providers, CPU, stacks=["alone"])
+    assert engine.stacks == {oracle: "alone"}
+    plain = LoopEngine(task, providers, CPU)
+    for ask in (Ask(w, [0, 1, 2], 0, 0), Ask(w + 0.1, [2, 0], 3, 1)):
+        torch.testing.assert_close(engine.query(ask).updates, plain.query(ask).updates)
+
+
+def test_small_models_are_not_computed_alone() -> None:
+    task, providers, _ = sequences(FullGradient())
+    with pytest.raises(NotVectorizableError, match="no stack of the kinds alone suits"):
+        VectorizedEngine(task, providers, CPU, stacks=["alone"])
+
+
+def test_a_model_that_draws_numbers_is_not_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "LARGE", 1)
+    task, providers, _ = sequences(LocalSGD())
+    assert task.model is not None
+    random = replace(task, model=nn.Sequential(task.model, nn.Dropout()))
+    with pytest.raises(NotVectorizableError, match="the model draws random numbers"):
+        VectorizedEngine(random, providers, CPU, stacks=["alone"])
+
+
+@pytest.mark.parametrize("kind", ["alone", "stacked"])
+def test_bf16_is_the_same_in_every_engine_and_near_float32(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "LARGE", 1)
+    oracle = LocalSGD(0.1, 4, momentum=0.5, steps=4)
+    task, providers, w = sequences(oracle, "bf16")
+    ask = Ask(w, [0, 1, 2], 0, 0)
+    exact = LoopEngine(replace(task, precision="float32"), providers, CPU).query(ask).updates
+    plain = LoopEngine(task, providers, CPU).query(ask).updates
+    stacked = VectorizedEngine(task, providers, CPU, stacks=[kind]).query(ask).updates
+    assert plain.dtype == stacked.dtype == torch.float32
+    assert not torch.equal(plain, exact), "bf16 has no effect"
+    far = 2**-6 * float(exact.abs().max())
+    torch.testing.assert_close(plain, exact, atol=far, rtol=0.1)
+    torch.testing.assert_close(stacked, exact, atol=far, rtol=0.1)
+
+
+def test_by_hand_is_of_float32_alone() -> None:
+    assert default_stacks(CPU, "bf16") == ("stacked",)
+    assert default_stacks(torch.device("cuda"), "bf16") == ("alone", "stacked")
+
+
+def test_a_precision_that_is_unknown_is_refused() -> None:
+    with pytest.raises(BazaarError, match="precision 'fp8' is unknown: use one of float32, bf16"):
+        Consumer("logistic", 1, holdout=([[0.0], [1.0]], [0, 1]), precision="fp8")  # type: ignore[arg-type]

@@ -258,6 +258,7 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         audit=audit,
         most_per_access=market.limits_minor.get("most_per_access"),
         most_per_round=market.limits_minor.get("most_per_round"),
+        precision=market.engine.precision,
     )
 
 

@@ -143,6 +143,11 @@ class MarketFile(Section):
                 'payment.kind = "price-per-row" counts the rows of files, and engine.kind = "federated" has none: '
                 'use "price-per-access"'
             )
+        if self.engine.precision != "float32" and self.engine.kind == "federated":
+            yield (
+                f'engine.precision = "{self.engine.precision}" is for engines of this machine, and with '
+                'engine.kind = "federated" providers compute by themselves: leave it out'
+            )
 
     def _provider_faults(self) -> Iterator[str]:
         if self.engine.kind == "federated" and self.federation is None:

@@ -248,6 +248,10 @@ class EngineSettings(Section):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d{1,3})?)$")] = Field(
         default="auto", description='"auto", "cpu", "cuda" or "cuda:0"'
     )
+    precision: Literal["float32", "bf16"] = Field(
+        default="float32",
+        description='"bf16" trains under autocast, faster for large models on a GPU; they are judged in float32 still',
+    )
 
 
 class FederationSettings(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ class LoopEngine(Engine):
 
     def __init__(self, task: Task, providers: Sequence[Provider], device: torch.device) -> None:
         self.device = device
-        self._task = Task(task.model.to(device) if task.model is not None else None, task.loss)
+        self._task = replace(task, model=task.model.to(device)) if task.model is not None else task
         self._providers = list(providers)
         for provider in providers:
             if provider.oracle is None:

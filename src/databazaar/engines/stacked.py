@@ -38,11 +38,14 @@ class StackedOracle(Stack):
         run = caller(task.model.train())
 
         def loss(w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return (weight * task.loss(run({**w, **fixed}, x), y)).sum()
+            with task.autocast(x.device):
+                outputs = run({**w, **fixed}, x)
+            return (weight * task.loss(outputs.to(weight.dtype), y)).sum()
 
         self._losses = vmap(loss, randomness="error")
         self._trainable = layout.names[: layout.trainable]
-        plain = data.x.dim() == 2 and isinstance(task.model, nn.Sequential) and PlainLayers.fit(task.model, task.loss)
+        by_hand = data.x.dim() == 2 and isinstance(task.model, nn.Sequential) and task.precision == "float32"
+        plain = by_hand and PlainLayers.fit(task.model, task.loss)
         self._plain = PlainLayers(task.model, task.loss) if plain else None  # type: ignore[arg-type]
 
     def _gradients(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from databazaar.learning.models import split_fixed_prefix
 from databazaar.learning.oracles import Oracle
-from databazaar.learning.task import Task
+from databazaar.learning.task import Precision, Task
 from databazaar.learning.utilities import FastOutputs
 from databazaar.registry import Registry
 
@@ -25,18 +25,22 @@ STACKS = Registry(
     {
         "fused": "databazaar.engines.kernels.cnn:FusedCNN",
         "dual": "databazaar.engines.dual:DualSGD",
+        "alone": "databazaar.engines.alone:Alone",
         "stacked": "databazaar.engines.stacked:StackedOracle",
     },
 )
 
 
-def default_stacks(device: torch.device) -> tuple[str, ...]:
-    """The kinds that are tried on a device, the fastest first; the last one suits every oracle.
+def default_stacks(device: torch.device, precision: Precision = "float32") -> tuple[str, ...]:
+    """The kinds that are tried on a device, the fastest first; the last one suits every oracle. Those with gradients
+    written by hand are of float32 alone.
 
     >>> default_stacks(torch.device("cpu"))
     ('dual', 'stacked')
     """
-    return ("fused", "dual", "stacked") if device.type == "cuda" else ("dual", "stacked")
+    by_hand = ("fused", "dual") if device.type == "cuda" else ("dual",)
+    by_autograd = ("alone", "stacked") if device.type == "cuda" else ("stacked",)
+    return by_autograd if precision == "bf16" else by_hand + by_autograd
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Workload:
         """The same without the model's first layers that have no parameters: the samples have passed them."""
         assert self.task.model is not None
         model, x = split_fixed_prefix(self.task.model, self.data.x)
-        return Workload(Task(model, self.task.loss), replace(self.data, x=x))
+        return Workload(replace(self.task, model=model), replace(self.data, x=x))
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Stack(ABC):
     kind: ClassVar[str]
     floats_per_sample: int
     """Floats of one sample as this stack reads it, to size the chunks by."""
+    together: ClassVar[int | None] = None
+    """The most rows of one call, where there is such a bound."""
     couples: ClassVar[bool] = False
     """Whether it also holds a number for every pair of an ask's samples."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ class _Group:
     floats_per_sample: int
     compute: ComputeUpdates
     bytes_per_row: int
+    together: int | None
 
 
 class VectorizedEngine(Engine):
@@ -72,13 +73,13 @@ class VectorizedEngine(Engine):
         self.device = device
         self._providers = list(providers)
         model, oracles = _stackable(task, providers)
-        work = Workload(Task(model.to(device), task.loss), _end_to_end(task, providers, device))
+        work = Workload(replace(task, model=model.to(device)), _end_to_end(task, providers, device))
         self._sizes = work.data.sizes.cpu().numpy()
         self._tags = provider_tags([provider.id for provider in providers])
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
         self._group_of = np.array([places[oracle] for oracle in oracles])
         self.stacks: dict[Oracle, str] = {}
-        kinds = default_stacks(device) if stacks is None else stacks
+        kinds = default_stacks(device, task.precision) if stacks is None else stacks
         self._groups = [self._make_group(work, oracle, place, kinds, graph) for oracle, place in places.items()]
 
     def _make_group(self, work: Workload, oracle: Oracle, place: int, kinds: Sequence[str], graph: bool) -> _Group:
@@ -88,11 +89,14 @@ class VectorizedEngine(Engine):
         self.stacks[oracle] = stack.kind
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         layout = work.task.layout
+        before = _generators(self.device)
         try:
             assert work.task.model is not None
             stack(layout.flatten(work.task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
         except (RuntimeError, ValueError) as reason:
             raise NotVectorizableError(" ".join(str(reason).split())[:200]) from None
+        if not all(map(torch.equal, before, _generators(self.device))):
+            raise NotVectorizableError("the model draws random numbers, which an ask takes from the provider's own key")
         compute: ComputeUpdates = PlannedStack(planner, stack)
         if graph and self.device.type == "cuda":
             compute = Captured(compute)
@@ -100,7 +104,7 @@ class VectorizedEngine(Engine):
         samples = planner.shape[0] * planner.shape[1]
         floats = 5 * layout.width + samples * stack.floats_per_sample + (samples * samples if stack.couples else 0)
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
-        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats)
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, stack.together)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -134,6 +138,7 @@ class VectorizedEngine(Engine):
         together depends on sizes alone, never on a clock: the same market gives the same bits.
         """
         most = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
+        most = min(most, group.together or most)
         places, work, sizes = np.arange(len(providers)), group.work[providers], self._sizes[providers]
         on_cpu = self.device.type == "cpu"
         room = PADDED if isinstance(group.oracle, LocalSGD) else PADDED_GRADIENT
@@ -211,6 +216,11 @@ def _stackable(task: Task, providers: Sequence[Provider]) -> tuple[nn.Module, li
         if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
             raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
     return task.model, oracles
+
+
+def _generators(device: torch.device) -> list[Tensor]:
+    """The states of torch's generators, which change when a model draws from them."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def _first_that_suits(kinds: Sequence[str], work: Workload, oracle: Oracle, shape: tuple[int, int]) -> Stack:

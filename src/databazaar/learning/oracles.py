@@ -160,8 +160,9 @@ def compute_update(
         for batch in batches:
             rows = torch.from_numpy(batch[batch >= 0]).to(x.device)
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
-            outputs = run({**counters, **w, **leaves}, x[rows])
-            loss = task.loss(outputs, y[rows]).mean()
+            with task.autocast(x.device):
+                outputs = run({**counters, **w, **leaves}, x[rows])
+            loss = task.loss(outputs.to(start.dtype), y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             descend(moved, gradients, rate)
     return torch.cat([w[name].reshape(-1) for name in layout.names]) - start

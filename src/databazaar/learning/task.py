@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,8 @@ from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy
 from databazaar.learning.models import Layout
 
 Schedule = Callable[[int], float]
+Precision = Literal["float32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,15 @@ def step_at(step: float | Schedule, round: int) -> float:
 
 @dataclass(frozen=True)
 class Task:
-    """Model and loss. Without a model, the parameters are a plain vector that only callables understand."""
+    """Model and loss. Without a model, the parameters are a plain vector that only callables understand.
+
+    With `precision` "bf16", training runs under torch's autocast: products are made of numbers of 16 bits, while
+    parameters, their updates and the loss stay float32. Scoring is in float32 always: it decides what is paid.
+    """
 
     model: nn.Module | None
     loss: Loss
+    precision: Precision = "float32"
 
     @property
     def layout(self) -> Layout:
@@ -86,6 +95,12 @@ class Task:
             classes = y.to(torch.int64)
             return classes[:, 0] if classes.dim() == 2 and classes.shape[1] == 1 else classes
         return y
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The context of a training step. Its casts are not cached: each ask has parameters of its own."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     @property
     def optional_layout(self) -> Layout | None:

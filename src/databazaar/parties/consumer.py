@@ -21,7 +21,7 @@ from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
-from databazaar.learning.task import Schedule, Task
+from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
@@ -45,7 +45,8 @@ class Consumer(Displayed):
 
     `train` are further rows of its own, (x, y): the market starts from the model that they give, and buys what improves
     on it. `audit` are rows that no part of the market looks at; they say afterwards whether it was worth it
-    (`databazaar.judge_purchase`).
+    (`databazaar.judge_purchase`). With `precision="bf16"` providers' updates are computed under torch's autocast, which
+    is faster for large models on a GPU; models are judged in float32 all the same.
 
     >>> consumer = Consumer("logistic", holdout=([[0.0], [1.0]], [0, 1]), budget=25, per_round=10)
     >>> consumer.utility
@@ -64,6 +65,7 @@ class Consumer(Displayed):
     audit: tuple[Any, Any] | None = None
     most_per_access: int | None = None
     most_per_round: int | None = None
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         for name in ("budget", "per_round", "most_per_access", "most_per_round"):
@@ -78,6 +80,8 @@ class Consumer(Displayed):
             raise BazaarError(f"step = {self.step} must be positive")
         if not callable(self.utility) and self.utility not in BUILT_IN:
             raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
+        if self.precision not in PRECISIONS:
+            raise BazaarError(f"precision {self.precision!r} is unknown: use one of {', '.join(PRECISIONS)}")
         if self.holdout is not None:
             self._set(holdout=as_dataset(self.holdout, "holdout"))
         self._set(loss=self._choose_loss())
@@ -180,7 +184,7 @@ class Consumer(Displayed):
     def task(self) -> Task:
         """All that a provider may see."""
         assert callable(self.loss)
-        return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss)
+        return Task(self.model if isinstance(self.model, nn.Module) else None, self.loss, self.precision)
 
     def untrained_parameters(self) -> Tensor:
         """The model as it was brought."""
@@ -217,7 +221,7 @@ class Consumer(Displayed):
     ) -> Callable[[Tensor, int], Tensor]:
         """The updates that an oracle makes of rows of the consumer's, under a name of their own for its randomness."""
         assert isinstance(self.model, nn.Module)
-        task = Task(copy.deepcopy(self.model).to(device), self.task.loss)
+        task = replace(self.task, model=copy.deepcopy(self.model).to(device))
         data = rows[0].to(device), rows[1].to(device)
 
         def update(params: Tensor, round: int) -> Tensor:
