@@ -39,16 +39,16 @@ class Alone(Stack):
         self.floats_per_sample = data.x[0].numel()
 
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
-        return torch.stack([self._update(params[row], plan, row) for row in range(len(params))])
+        samples = self._data.starts[plan.providers][:, None, None] + plan.local
+        rows = zip(params, samples, plan.weights, plan.steps, strict=True)
+        return torch.stack([self._update(*row) for row in rows])
 
-    def _update(self, start: Tensor, plan: BatchPlan, row: int) -> Tensor:
+    def _update(self, start: Tensor, samples: Tensor, weights: Tensor, steps: Tensor) -> Tensor:
         descend = self._oracle.descent() if isinstance(self._oracle, LocalSGD) else Descent()
         moving = start.detach().clone()
         trained = {"": moving[: self._moved]}
-        samples = self._data.starts[plan.providers[row]] + plan.local[row]
-        for step, rows in enumerate(samples):
-            gradient = self._gradient(moving, rows, plan.weights[row, step])
-            descend(trained, [gradient], plan.steps[row, step])
+        for rows, weight, step in zip(samples, weights, steps, strict=True):
+            descend(trained, [self._gradient(moving, rows, weight)], step)
         return moving.sub_(start)
 
     def _gradient(self, moving: Tensor, rows: Tensor, weights: Tensor) -> Tensor:

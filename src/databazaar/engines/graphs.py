@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +26,23 @@ class Captured:
     def __init__(self, compute: ComputeUpdates) -> None:
         self._compute = compute
         self._captures: dict[int, _Capture] = {}
+        self._refused = False
         self._pool: Any = None
 
     def __call__(self, params: Tensor, rows: Rows) -> Tensor:
+        if self._refused:
+            return self._compute(params, rows)
         count = len(params)
         size = _rounded_up(count)
         if size not in self._captures:
             providers, keys, steps = (_padded(part, size).to(params.device) for part in rows.tensors)
-            self._captures[size] = self._capture(_padded(params, size), Rows(providers, keys, steps))
+            try:
+                self._captures[size] = self._capture(_padded(params, size), Rows(providers, keys, steps))
+            except RuntimeError as reason:  # a model that looks at the host, at a tensor's value for instance
+                self._refused = True
+                text = " ".join(str(reason).split())[:200]
+                warnings.warn(f"asks are computed without a CUDA graph, and so more slowly: {text}", stacklevel=2)
+                return self._compute(params, rows)
         held = self._captures[size]
         for target, source in zip((held.params, *held.rows.tensors), (params, *rows.tensors), strict=True):
             target[:count].copy_(source, non_blocking=True)
