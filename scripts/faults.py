@@ -1,6 +1,6 @@
 """Every I/O call of a small run, killed or failed in every way:
 
-    python scripts/faults.py [FAULT …] [--calls 1-400] [--every N] [--jobs N]
+    python scripts/faults.py [FAULT …] [--calls 1-400] [--every N] [--jobs N] [--large]
 
 A FAULT is a part of a fault's name, such as "killed" or "no space"; without any, all are played. For each the run must
 come to its end with `bazaar resume`, to the same hashes. Prints a table, and ends with 1 if a point did not hold.
@@ -68,13 +68,14 @@ def main() -> int:
     given.add_argument("--calls", default="1-1000000")
     given.add_argument("--every", type=int, default=1, help="only every nth point")
     given.add_argument("--jobs", type=int, default=2)
+    given.add_argument("--large", action="store_true", help="as if the model were large")
     asked = given.parse_args()
     chosen = [fault for fault in FAULTS if not asked.faults or any(part in fault.name for part in asked.faults)]
     first, last = map(int, asked.calls.split("-"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         with ThreadPoolExecutor(asked.jobs) as pool:  # each is a process that plays the run once
-            stages = list(pool.map(lambda number: Stage(Path(folder) / str(number)), range(asked.jobs)))
+            stages = list(pool.map(lambda number: Stage(Path(folder) / str(number), asked.large), range(asked.jobs)))
         calls = [call for call in stages[0].calls if first <= call.number <= last]
         points = [(fault, call) for fault in chosen for call in calls if fault.hits(call)]
         found = play(stages, points[:: asked.every])

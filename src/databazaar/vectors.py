@@ -48,7 +48,8 @@ def unpack(data: bytes) -> dict[str, Array]:
 
 LARGEST_HEADER = 2**24
 """Bytes of a safetensors header: the names of a hundred thousand tensors."""
-_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
+"""The types of arrays, as safetensors spell them and as NumPy does."""
 Tensors = list[tuple[str, list[int]]]
 """The tensors of a model by their names and shapes, in the order in which its vector holds them."""
 
@@ -67,7 +68,7 @@ def measure_packed(file: FileIO, most: int) -> tuple[str, Tensors]:
             raise ValueError("its order names other tensors than it has")
         parts = [(name, [*map(int, header[name]["shape"])], *map(int, header[name]["data_offsets"])) for name in order]
         kinds = {header[name]["dtype"] for name in order}
-        dtype = np.dtype(_TYPES[kinds.pop()])
+        dtype = np.dtype(TYPES[kinds.pop()])
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as reason:
         raise ValueError(f"its header cannot be read ({reason!r:.60})") from None
     places = sorted((begin, end) for _, _, begin, end in parts)

@@ -90,9 +90,9 @@ def library(folder: Path) -> Path:
 
 class Stage:
     """A folder with a tiny market, the run that nothing happened to, and a process that starts others within
-    milliseconds."""
+    milliseconds. With `large`, its few numbers are kept as those of a large model are."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, large: bool = False) -> None:
         self.market = (folder / "market").resolve()
         self.market.mkdir(parents=True)
         self._log, self._journal = folder / "log.txt", folder / "journal.txt"
@@ -101,7 +101,7 @@ class Stage:
             rows = [f"{(7 * i + place) % 5 - 2},{(3 * i) % 7 - 3},{i % 2}" for i in range(12)]
             (self.market / f"{name}.csv").write_text("\n".join(["x,z,y", *rows]) + "\n")
         self._process = subprocess.Popen(
-            [sys.executable, HERE / "stage.py", self.market],
+            [sys.executable, HERE / "stage.py", self.market, *(["large"] if large else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

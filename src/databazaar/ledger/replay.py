@@ -24,7 +24,7 @@ from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse
 from databazaar.samplers.protocol import State, chances_of
-from databazaar.vectors import hash_array, hash_packed, unpack
+from databazaar.vectors import hash_array
 
 TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
@@ -313,23 +313,23 @@ class Replay:
     def _check_snapshot(self, snapshot: Snapshot) -> None:
         """A run that goes on while it is read may have come further than the state that was read first."""
         self.snapshot_seen = True
-        if not self._is_state(snapshot.state):
+        if not self._is_state(snapshot):
             raise LedgerError("the stored state of the sampler does not follow from the ledger")
         try:
-            if snapshot.params and hash_packed(snapshot.params) != self.audit.model:
+            if snapshot.model_hash not in (None, self.audit.model):
                 raise ValueError
         except ValueError:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
-        best = None if self.terms.format == 1 else unpack(snapshot.state).get("best")
+        best = None if self.terms.format == 1 else snapshot.arrays().get("best")
         if best is not None and self.audit.best is not None:
             held = hash_array(best) if len(best) else self.audit.model  # it is kept where it is not the last one
             if held != self.audit.best.model:
                 raise LedgerError("the stored best model is not the one of the round that reached it")
 
-    def _is_state(self, stored: bytes) -> bool:
+    def _is_state(self, stored: Snapshot) -> bool:
         try:
             old = self.terms.format == 1
-            kept = {"sampler": np.frombuffer(stored, dtype=np.float64)} if old else unpack(stored)
+            kept = {"sampler": np.frombuffer(stored.state, dtype=np.float64)} if old else stored.arrays()
         except ValueError:
             return False
         sampler = kept.get("sampler")

@@ -16,11 +16,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
+from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, spelled
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
 """Tenths of a second for which the end of a run waits for readers."""
+
+READINGS = 20
+"""So often the files of a run that goes on are read, until none has changed meanwhile."""
 
 _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a file that is being written."""
@@ -32,12 +36,16 @@ BEING_PLAYED = "another process is playing this run: wait for it, or stop it fir
 
 
 class SqlStore(Store):
-    """Entries of one run in a database that may hold many. What `append` wrote survives a power cut."""
+    """Entries of one run in a database that may hold many. What `append` wrote survives a power cut.
+
+    Arrays that are large are kept as files in the run's `folder`, where it has one, and the transaction names them.
+    """
 
     durable = True
 
-    def __init__(self, url: str | sa.URL, run: str, *, create: bool = True) -> None:
+    def __init__(self, url: str | sa.URL, run: str, *, create: bool = True, folder: Path | None = None) -> None:
         self._run = run
+        self._files = None if folder is None else Files(folder, self._named_files)
         self._holding: sa.Connection | None = None
         try:
             self._engine = sa.create_engine(url)
@@ -57,7 +65,7 @@ class SqlStore(Store):
 
     @classmethod
     def file(cls, path: Path, run: str) -> SqlStore:
-        return cls(sa.URL.create("sqlite", database=str(path)), run)
+        return cls(sa.URL.create("sqlite", database=str(path)), run, folder=path.parent)
 
     def hold(self) -> None:
         """Keeps other writers of this run out until `dispose`, or the end of the process, where the server can do
@@ -74,14 +82,19 @@ class SqlStore(Store):
             self.dispose()
             raise BazaarError(BEING_PLAYED)
 
+    def begin(self, snapshot: Snapshot) -> None:
+        """Begins to write what is large of it. `append` waits for that to be durable before it commits."""
+        if self._files is not None and snapshot.large:
+            self._files.begin(snapshot.large)
+
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         rows, committing = [_row(self._run, entry) for entry in entries], False
+        values = None if snapshot is None else self._values(snapshot)
         try:
             with self._engine.connect() as connection, connection.begin() as transaction:
                 _wait_for_the_disk(connection)
                 connection.execute(ENTRIES.insert(), rows)
-                if snapshot is not None:
-                    values = {"next_round": snapshot.next_round, "state": snapshot.state, "params": snapshot.params}
+                if values is not None:
                     mine = SNAPSHOTS.c.run == self._run
                     if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
                         connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))
@@ -100,6 +113,21 @@ class SqlStore(Store):
             raise LedgerError(
                 f"the ledger cannot be written ({brief(reason)}): nothing of this step was kept"
             ) from None
+        if self._files is not None and snapshot is not None and snapshot.large:
+            self._files.keep()
+
+    def _values(self, snapshot: Snapshot) -> dict[str, Any]:
+        """What the transaction holds of a snapshot: all of it, or where the large part is, which is durable by now."""
+        if self._files is None or not snapshot.large:
+            snapshot = snapshot.packed()
+            return {"next_round": snapshot.next_round, "state": snapshot.state, "params": snapshot.params}
+        try:
+            places = self._files.places(snapshot.large)
+        except OSError as reason:
+            raise LedgerError(
+                f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
+            ) from None
+        return {"next_round": snapshot.next_round, "state": snapshot.state, "params": spelled(places)}
 
     def entries(self) -> Iterator[Entry]:
         """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
@@ -125,13 +153,41 @@ class SqlStore(Store):
             raise self._unread(reason) from None
 
     def snapshot(self) -> Snapshot | None:
+        """What the last transaction has left. A run that goes on meanwhile writes its files anew after some rounds: the
+        row has changed by then too, and both are read again."""
+        for _ in range(READINGS):
+            row = self._snapshot_row()
+            if row is None:
+                return None
+            places = self._places(row)
+            if not places or self._files is None:
+                return Snapshot(*row)
+            try:
+                large = {name: place.read(self._files.folder) for name, place in places.items()}
+                return Snapshot(row[0], row[1], b"", large)
+            except DamagedFileError:
+                if self._snapshot_row() == row:
+                    raise
+        raise UncheckableError("the run goes on faster than its files can be read: look at it later")
+
+    def _snapshot_row(self) -> tuple[int, bytes, bytes] | None:
         query = sa.select(*SNAPSHOTS.c[1:]).where(SNAPSHOTS.c.run == self._run)
         try:
             with self._engine.connect() as connection:
                 row = connection.execute(query).first()
         except (SQLAlchemyError, UnicodeDecodeError, TypeError) as reason:
             raise self._unread(reason) from None
-        return None if row is None else Snapshot(*row)
+        return None if row is None else (row[0], row[1], row[2])
+
+    def _named_files(self) -> list[str]:
+        row = self._snapshot_row()
+        return [] if row is None else [place.file for place in self._places(row).values()]
+
+    def _places(self, row: tuple[int, bytes, bytes]) -> Places:
+        try:
+            return places_in(row[2])
+        except ValueError as reason:
+            raise self._unread(reason) from None
 
     def finish(self) -> None:
         """Drops the parameters, which the run's folder has by now, and leaves one compact file without a log."""
@@ -141,7 +197,9 @@ class SqlStore(Store):
                 connection.execute(SNAPSHOTS.update().where(SNAPSHOTS.c.run == self._run).values(params=b""))
             if self._engine.dialect.name == "sqlite":
                 self._compact()
-        except DBAPIError as reason:
+            if self._files is not None:
+                self._files.remove()
+        except (DBAPIError, OSError) as reason:
             raise LedgerError(
                 f"the ledger cannot be sealed ({brief(reason)}): close what else has it open, then resume the run"
             ) from None
@@ -183,6 +241,8 @@ class SqlStore(Store):
                 self._holding.invalidate()  # the connection ends, and the lock with it
                 self._holding.close()
             self._holding = None
+        if self._files is not None:
+            self._files.close()
         self._engine.dispose()
 
 

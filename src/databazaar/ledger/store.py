@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from databazaar.ledger.chain import Entry
+from databazaar.ledger.large import PARAMS, Large, is_large
+from databazaar.vectors import hash_packed, pack, unpack
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """What the next round starts from: the state of the rules, and the parameters. Replaced every round.
 
-    Both are safetensors (in format 1, the state is the sampler's alone, as plain float64). The parameters are dropped
-    when the run is closed and its model is saved.
+    Both are safetensors (in format 1, the state is the sampler's alone, as plain float64), but for arrays that are
+    `large`: a store that has a folder keeps these in files of their own. The parameters are dropped when the run is
+    closed and its model is saved.
     """
 
     next_round: int
     state: bytes
     params: bytes
+    large: Mapping[str, Large] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, next_round: int, state: Mapping[str, NDArray[Any] | Large], params: Large) -> Snapshot:
+        """With a large model, what of the state may be as large as the model (it comes as a `Large`) leaves too."""
+        large: dict[str, Large] = {}
+        if is_large(params.array):
+            large = {name: one for name, one in state.items() if isinstance(one, Large) and is_large(one.array)}
+            large[PARAMS] = params
+        every = {name: one.array if isinstance(one, Large) else one for name, one in state.items()}
+        small = pack({name: array for name, array in every.items() if name not in large})
+        return cls(next_round, small, b"" if large else pack({"w": params.array}), large)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state's arrays by their names."""
+        large = {name: one.array for name, one in self.large.items() if name != PARAMS}
+        return {**unpack(self.state), **large}
+
+    @property
+    def parameters(self) -> NDArray[Any] | None:
+        """The model's vector; None once it was dropped."""
+        if PARAMS in self.large:
+            return self.large[PARAMS].array
+        return np.concatenate([array.reshape(-1) for array in unpack(self.params).values()]) if self.params else None
+
+    @property
+    def model_hash(self) -> str | None:
+        if PARAMS in self.large:
+            return self.large[PARAMS].hash
+        return hash_packed(self.params) if self.params else None
+
+    def packed(self) -> Snapshot:
+        """The same in bytes alone, for a database without a folder beside it."""
+        if not self.large:
+            return self
+        return Snapshot(self.next_round, pack(self.arrays()), pack({"w": self.large[PARAMS].array}))
 
 
 class Store(Protocol):
     """`append` writes all of it or nothing. A durable store outlives the process."""
 
     durable: bool
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """What is large of a snapshot that comes with the next `append` may be on its way from here on."""
+        return
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None: ...
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,12 @@ from databazaar.aggregators import Aggregator, Mean
 from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
-from databazaar.learning.models import hash_vector, model_from_bytes, model_to_bytes
+from databazaar.errors import LedgerError
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
+from databazaar.ledger.large import Large
 from databazaar.samplers.protocol import State as SamplerState
 from databazaar.samplers.protocol import stored
-from databazaar.vectors import pack, unpack
 
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
@@ -63,6 +64,11 @@ class Best:
     round: int
     params: Tensor
     utility: float
+
+    @cached_property
+    def model(self) -> Large:
+        """The parameters on the host, and their hash: computed once for as long as this is the best."""
+        return Large(_on_host(self.params))
 
 
 @dataclass(frozen=True)
@@ -81,30 +87,37 @@ class State:
     best: Best
     watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
+    @cached_property
+    def model(self) -> Large:
+        """The parameters on the host, and their hash, which the ledger and the snapshot share."""
+        return self.best.model if self.best.params is self.params else Large(_on_host(self.params))
+
     @property
     def model_hash(self) -> str:
-        return hash_vector(self.params)
+        return self.model.hash
 
     def snapshot(self) -> Snapshot:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
         here = self.best.params is self.params
-        rest = {
+        rest: dict[str, NDArray[Any] | Large] = {
             **stored(self.sampler),
-            "aggregator": self.aggregator.detach().cpu().numpy(),
+            "aggregator": Large(_on_host(self.aggregator)),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
-            "best": self.best.params[: 0 if here else None].detach().cpu().numpy(),
-            **{WATCH + name: array for name, array in self.watch.items()},
+            "best": self.model.array[:0] if here else self.best.model,
+            **{WATCH + name: Large(array) for name, array in self.watch.items()},
         }
-        return Snapshot(self.round, pack(rest), model_to_bytes(None, self.params))
+        return Snapshot.of(self.round, rest, self.model)
 
     @classmethod
     def restored(cls, snapshot: Snapshot, like: Tensor, learned: Callable[[], SamplerState]) -> State:
         """The state that a snapshot holds, on the device of `like`. What the sampler has `learned` is told by the
         ledger where it is no vector."""
-        kept = unpack(snapshot.state)
+        kept, final = snapshot.arrays(), snapshot.parameters
+        if final is None:
+            raise LedgerError("the ledger has no parameters to go on from: they were removed, so put the old file back")
         utility, loss = kept["scores"].tolist()
-        params = model_from_bytes(None, snapshot.params).to(like)
+        params = torch.from_numpy(final).to(like)
         when, top = kept["best_scores"].tolist() if "best_scores" in kept else (snapshot.next_round, utility)
         held = kept.get("best", np.zeros(0))
         best = Best(int(when), torch.from_numpy(held.copy()).to(like) if len(held) else params, top)
@@ -294,6 +307,12 @@ def conclude(
         findings=findings,
     )
     return Concluded(params, settled.state, combined, settlement, known)
+
+
+def _on_host(vector: Tensor) -> NDArray[Any]:
+    """A tensor's numbers: its own memory, where that is the host's."""
+    array: NDArray[Any] = vector.detach().cpu().contiguous().numpy()
+    return array
 
 
 def _split(scores: Scores) -> tuple[Scores, Scores]:

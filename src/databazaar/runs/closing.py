@@ -19,7 +19,6 @@ from databazaar.runs.model_card import Outline
 from databazaar.runs.model_folder import CARD, WEIGHTS, read_card, read_weights
 from databazaar.runs.names import LAST, LAYOUT, MODEL
 from databazaar.runs.report import Report
-from databazaar.vectors import unpack
 
 
 def close_run(folder: str | Path | RunFolder) -> Report:
@@ -65,11 +64,11 @@ def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArr
         best, outline = _written(written, folder)
     elif os.path.lexists(folder / LAYOUT):
         outline = _noted(folder / LAYOUT)
-    if snapshot is None or not snapshot.params:  # dropped once the model was written
+    final = None if snapshot is None else snapshot.parameters
+    if snapshot is None or final is None:  # dropped once the model was written
         last = folder / LAST
         return best, outline, _written(last, folder)[0] if os.path.lexists(last / CARD) else best
-    final = unpack(snapshot.params)["w"]
-    kept = unpack(snapshot.state).get("best")
+    kept = snapshot.arrays().get("best")
     return (final if kept is None or not len(kept) else kept), outline, final
 
 

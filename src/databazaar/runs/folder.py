@@ -2,6 +2,7 @@
 
 run.json            what was run and when it began, so that it can be resumed
 ledger.sqlite       the ledger, and what the next round starts from
+snapshot-1.safetensors and on: what of that is large (ledger/large.py), until the summary is there
 profile.json        what the tables were like when the run began, if it began from files
 replies.jsonl       what providers have signed, and beside it how to check that (runs/evidence.py), if they do
 privacy.json        what providers with differential privacy said that they have spent, if there are any
@@ -136,7 +137,10 @@ class RunFolder(Notes):
             if url is None:
                 refuse_foreign(self.path / LEDGER)
                 self._refuse_if_gone()
-            self._store = SqlStore(url, self.id) if url else SqlStore.file(self.path / LEDGER, self.id)
+            if url is None:
+                self._store = SqlStore.file(self.path / LEDGER, self.id)
+            else:
+                self._store = SqlStore(url, self.id, folder=self.path)
             self._store.hold()
             if self.begun() and next(iter(self._store.entries()), None) is None:
                 raise LedgerError(EMPTIED.format(folder=self.path))
@@ -197,7 +201,7 @@ class RunFolder(Notes):
     def saved_parameters(self, task: Task) -> tuple[Tensor, Tensor] | None:
         """The parameters of the best model and of the last, once the store no longer has them."""
         snapshot = None if self._store is None else self._store.snapshot()
-        if snapshot is not None and snapshot.params:
+        if snapshot is not None and snapshot.parameters is not None:
             return None
         best, last = self.weights, self.path / LAST / self.weights.name
         return self._parameters(task, best), self._parameters(task, last if os.path.lexists(last) else best)
@@ -275,7 +279,7 @@ class RunFolder(Notes):
                 if not os.path.lexists(self.path / LEDGER):
                     raise self._no_ledger_yet()
                 place = opened.enter_context(readable(self.path / LEDGER, self.path / RUN))
-            reader = SqlStore(place if url is None else url, self.id, create=False)
+            reader = SqlStore(place if url is None else url, self.id, create=False, folder=self.path)
             opened.callback(reader.dispose)
             yield reader
 

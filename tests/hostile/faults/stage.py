@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from databazaar import reports
 from databazaar.cli.app import main
-from databazaar.ledger import sql
+from databazaar.ledger import large, sql
 from databazaar.reports import style
 from databazaar.reports import written as report_files
 
@@ -63,5 +63,6 @@ if __name__ == "__main__":
     for file in ("as_svg", "as_png"):
         setattr(style, file, from_memory(getattr(style, file)))
     sql.PATIENCE = 3
+    large.LARGE = 1 if "large" in sys.argv[2:] else large.LARGE
     warm(sys.argv[1])
     zygote.serve()

@@ -1,0 +1,258 @@
+"""Arrays that are too large for a database: files beside it, which take turns.
+
+A round writes its arrays into files that the last transaction does not name, in place, and waits once for the disk. The
+round's own transaction then names them, with their hashes. So the files that a ledger names are whole at any moment,
+whenever the process is killed: only others are being written. An array that the last transaction names already, such as
+the best model so far, is named once more and not written again.
+
+Each file is a safetensors file of one vector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.files import open_plain
+from databazaar.ledger.chain import canonical
+from databazaar.vectors import TYPES, hash_array
+
+LARGE = 2**22
+"""Bytes from which on an array is large: a million numbers of a model."""
+LARGEST = 4 * 2**30
+"""Bytes of the largest: as of a model's file, more is not read."""
+HEADER = 4096
+"""Bytes before the numbers: they begin with a page of the file."""
+PARAMS = "params"
+"""What the parameters are called among a snapshot's arrays."""
+_NAME = re.compile(r"snapshot-[1-9][0-9]{0,2}\.safetensors")
+
+
+def is_large(array: NDArray[Any]) -> bool:
+    return array.nbytes >= LARGE and array.dtype.str in TYPES.values()
+
+
+class Large:
+    """An array with its hash, which is computed once, when it is first asked for."""
+
+    def __init__(self, array: NDArray[Any], known: str | None = None) -> None:
+        self.array = np.asarray(array, order="C")
+        self._hash = known
+
+    @property
+    def hash(self) -> str:
+        if self._hash is None:
+            self._hash = hash_array(self.array)
+        return self._hash
+
+
+class DamagedFileError(LedgerError):
+    """A file that a ledger names is not there, or not what was written."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array is, as a transaction names it."""
+
+    file: str
+    type: str
+    shape: list[int]
+    hash: str
+
+    def __post_init__(self) -> None:
+        shape = isinstance(self.shape, list) and all(type(size) is int and 0 <= size <= LARGEST for size in self.shape)
+        texts = all(isinstance(text, str) for text in (self.file, self.type, self.hash))
+        if not shape or not texts or not _NAME.fullmatch(self.file) or self.type not in TYPES.values():
+            raise ValueError("it names no file of ours")
+
+    def read(self, folder: Path) -> Large:
+        """The array as it was written. Anything else is refused by its size or its hash."""
+        path, dtype = folder / self.file, np.dtype(self.type)
+        size = math.prod(self.shape) * dtype.itemsize
+        if size > LARGEST:
+            raise self._refused(path, f"is said to have {size:,} bytes, and up to {LARGEST:,} are read")
+        try:
+            with open_plain(path, folder) as file:
+                if os.fstat(file.fileno()).st_size != HEADER + size:
+                    raise self._refused(path, "has another size than the ledger says")
+                file.seek(HEADER)
+                array = np.empty(self.shape, dtype)
+                rest = _bytes_of(array)
+                while rest and (count := file.readinto(rest)):
+                    rest = rest[count:]
+        except FileNotFoundError:
+            raise self._refused(path, "is missing") from None
+        except OSError as reason:
+            raise self._refused(path, f"cannot be read ({reason.strerror})") from None
+        if rest or hash_array(array) != self.hash:
+            raise self._refused(path, "does not hold the numbers that the ledger names")
+        return Large(array, self.hash)
+
+    def _refused(self, path: Path, why: str) -> DamagedFileError:
+        return DamagedFileError(f"{path}, which the next round starts from, {why}: put the old file back")
+
+
+Places = dict[str, Place]
+"""By the arrays' names."""
+
+
+def places_in(text: bytes) -> Places:
+    """The files that a transaction names; none where the parameters are in the database. What is no such text is a
+    ValueError."""
+    if not text.startswith(b"{"):  # as safetensors it would have a header of petabytes
+        return {}
+    try:
+        return {name: Place(**place) for name, place in json.loads(text).items()}
+    except (TypeError, AttributeError, RecursionError) as reason:
+        raise ValueError(f"it names no files ({reason!r:.60})") from None
+
+
+def spelled(places: Places) -> bytes:
+    """Places as a transaction holds them."""
+    return canonical({name: vars(place) for name, place in places.items()}).encode()
+
+
+class Files:
+    """The files of one run, in its folder.
+
+    `begin` writes arrays, `places` waits for them, and `keep` says that a transaction names them now. `named` tells
+    which files the last transaction names, for whoever comes after another process or a commit that failed.
+    """
+
+    def __init__(self, folder: Path, named: Callable[[], Iterable[str]]) -> None:
+        self.folder = folder.absolute()
+        self._named = named
+        self._kept: dict[str, Large | None] | None = None  # the files that must not be written, where that is known
+        self._arrays: Mapping[str, Large] = {}
+        self._begun: dict[str, str] = {}
+        self._open: dict[str, FileIO] = {}
+        self._writer: threading.Thread | None = None
+        self._failed: BaseException | None = None
+
+    def begin(self, arrays: Mapping[str, Large]) -> None:
+        """Begins to write what is not there yet. The arrays must not change until `places` has waited for them."""
+        self._wait()
+        if self._kept is None:
+            self._kept = dict.fromkeys(self._named())
+        there = {id(large): file for file, large in self._kept.items() if large is not None}
+        self._arrays, self._begun, self._failed = arrays, {}, None
+        new = []
+        for name, large in arrays.items():
+            if id(large) not in there:
+                there[id(large)] = file = self._free({*self._kept, *there.values()})
+                new.append((file, large))
+            self._begun[name] = there[id(large)]
+        if new:
+            self._writer = threading.Thread(target=self._write_all, args=(new,), name="snapshot")
+            self._writer.start()
+
+    def _free(self, taken: set[str]) -> str:
+        return next(file for number in range(1, 1000) if (file := f"snapshot-{number}.safetensors") not in taken)
+
+    def places(self, arrays: Mapping[str, Large]) -> Places:
+        """Where these arrays are, once they are durable there. What went wrong meanwhile is raised here."""
+        if self._arrays is not arrays:
+            self.begin(arrays)
+        self._wait()
+        self._kept = None  # until it is known what was committed
+        if self._failed is not None:
+            raise self._failed
+        return {
+            name: Place(self._begun[name], large.array.dtype.str, list(large.array.shape), large.hash)
+            for name, large in arrays.items()
+        }
+
+    def keep(self) -> None:
+        """The arrays that were begun last are the ones that the ledger names from now on."""
+        self._kept = {self._begun[name]: large for name, large in self._arrays.items()}
+
+    def _wait(self) -> None:
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+
+    def _write_all(self, arrays: list[tuple[str, Large]]) -> None:
+        """Runs beside the hashing of the same arrays, which takes as long."""
+        known = len(self._open)
+        try:
+            for file, large in arrays:
+                self._write(file, large.array)
+            if len(self._open) > known:
+                sync_folder(self.folder)
+        except BaseException as reason:
+            self._failed = reason
+
+    def _write(self, name: str, array: NDArray[Any]) -> None:
+        if array.nbytes > LARGEST:
+            raise BazaarError(f"the model has {array.nbytes:,} bytes: no more than {LARGEST:,} can be read again")
+        file = self._open.get(name) or self._made(name)
+        descriptor, size = file.fileno(), HEADER + array.nbytes
+        if os.fstat(descriptor).st_size > size:
+            os.ftruncate(descriptor, size)
+        _write_at(descriptor, memoryview(_header(array)), 0)
+        _write_at(descriptor, _bytes_of(array), HEADER)
+        os.fdatasync(descriptor)
+
+    def _made(self, name: str) -> FileIO:
+        """A new file, also where one lies that this process has not made: whatever that is, it is not written to."""
+        path = self.folder / name
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._open[name] = file = FileIO(os.open(path, flags, 0o666), "r+b")
+        return file
+
+    def remove(self) -> None:
+        """Removes all files of this kind from the folder: the ledger names none of them any more."""
+        self.close()
+        for path in self.folder.glob("snapshot-*"):
+            if _NAME.fullmatch(path.name):
+                path.unlink()
+
+    def close(self) -> None:
+        self._wait()
+        for file in self._open.values():
+            with contextlib.suppress(OSError):  # what counts was waited for
+                file.close()
+        self._open = {}
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    """The array's own memory."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _header(array: NDArray[Any]) -> bytes:
+    """What stands before the numbers of a vector in safetensors, filled up with spaces."""
+    kinds = {spelling: kind for kind, spelling in TYPES.items()}
+    vector = {"dtype": kinds[array.dtype.str], "shape": [array.size], "data_offsets": [0, array.nbytes]}
+    text = json.dumps({"__metadata__": {"order": '["w"]'}, "w": vector}).encode()
+    return (HEADER - 8).to_bytes(8, "little") + text.ljust(HEADER - 8)
+
+
+def _write_at(descriptor: int, rest: memoryview, offset: int) -> None:
+    while rest:
+        count = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[count:], offset + count
