@@ -14,6 +14,8 @@ CAN_APT := [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 3 ? 3 : n > 8 ? 8 : n)))
 PYTEST_ARGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 COVERAGE ?=
+# Where this is set, each of the hundreds of processes that the tests start compiles what it imports, torch too.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this help
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 26

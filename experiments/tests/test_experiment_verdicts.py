@@ -20,6 +20,7 @@ from databazaar_experiments.tables import Cell, accuracy_table
 from databazaar_experiments.verdicts import REVENUE, UNKNOWN, Verdict, judge, why
 from small_runs import pretended
 from test_experiment_settings import DIFFERS
+from undrawn import BLANK
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +34,14 @@ MNIST = {  # published: 227.0, 117.5, 34.3, 17.3 for OSMD; 168.8, 135.3, 87.7, 1
     ("mixture", "uniform"): ([150.0] * 4, 26.2),
     ("mixture", "g-shapley"): ([35.5, 115.0, 186.0, 254.9], 4.6),
 }
+
+
+@pytest.fixture
+def only_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without their drawings, which take nearly all the time: for tests that read the words beside them."""
+    for name in ("revenue", "accuracy", "runtime", "mixture"):
+        monkeypatch.setattr(f"databazaar_experiments.figures.{name}", lambda *_: None)
+    monkeypatch.setattr("databazaar_experiments.page.inline_svg", lambda figure, name: BLANK)
 
 
 def one(verdicts: list[Verdict], target: str, dataset: str, method: str) -> Verdict:
@@ -96,6 +105,7 @@ def test_a_reason(verdict: Verdict, plan: ReproductionPlan, words: str) -> None:
     assert words in why(verdict, plan)
 
 
+@pytest.mark.usefixtures("only_words")
 def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = pretended(tmp_path, MNIST, PLAN)
     page = render(results)
@@ -106,6 +116,7 @@ def test_the_page_and_the_terminal_say_why(tmp_path: Path, capsys: pytest.Captur
     assert printed.count("does not hold. ") == len(failing) and "3.0 units" in printed
 
 
+@pytest.mark.usefixtures("only_words")
 def test_the_page_says_where_osmd_draws_without_replacement(tmp_path: Path) -> None:
     without = "draws the providers of a round without replacement here"
     for plan, said in [
@@ -118,6 +129,7 @@ def test_the_page_says_where_osmd_draws_without_replacement(tmp_path: Path) -> N
         assert (without in render(gather(plan, tmp_path))) is said, plan
 
 
+@pytest.mark.usefixtures("only_words")
 def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None:
     results = pretended(tmp_path, MNIST, replace(PLAN, datasets=("mnist", "kmnist", "cifar10")))
     page = render(results)
@@ -127,6 +139,7 @@ def test_no_published_numbers_is_said_and_not_left_blank(tmp_path: Path) -> None
     assert shown["KMNIST"] == shown["CIFAR-10"] == "not published" and shown["MNIST"] == "0.8605"
 
 
+@pytest.mark.usefixtures("only_words")
 @pytest.mark.parametrize(
     ("protocol", "cell"), [("figures", Cell("0.1", "text: 0.0")), ("text", Cell("0.0", "figures: 0.1"))]
 )
@@ -150,6 +163,7 @@ def test_few_seeds_make_a_preliminary_verdict(tmp_path: Path) -> None:
     assert (found.seeds, found.word) == ("2 of 10", "holds so far")
 
 
+@pytest.mark.usefixtures("only_words")
 def test_a_market_of_another_size_is_not_compared(tmp_path: Path) -> None:
     plan = replace(PLAN, changes={"providers": "50", "runtime.providers": "10"})
     results = pretended(tmp_path, MNIST, plan)
