@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from httpx import Response
+from typing import Any, TypeAlias
 
 from databazaar.service.http.security_callers import cookie_name, csrf_token
 from page_market import PageMarket
 from web_market import TestClient
+
+Response: TypeAlias = Any
+"""Of httpx, or of httpx2 where that is installed: Starlette's client takes the newer one."""
 
 
 class Visitor:

@@ -49,8 +49,12 @@ class Large:
     """An array with its hash, which is computed once, when it is first asked for."""
 
     def __init__(self, array: NDArray[Any], known: str | None = None) -> None:
-        self.array = np.asarray(array, order="C")
+        self._array = np.asarray(array, order="C")
         self._hash = known
+
+    @property
+    def array(self) -> NDArray[Any]:
+        return self._array
 
     @property
     def hash(self) -> str:

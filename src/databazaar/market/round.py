@@ -50,6 +50,7 @@ from databazaar.errors import LedgerError
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
 from databazaar.ledger.large import Large
+from databazaar.market.fetching import on_host, on_its_way
 from databazaar.samplers.protocol import State as SamplerState
 from databazaar.samplers.protocol import stored
 
@@ -68,7 +69,7 @@ class Best:
     @cached_property
     def model(self) -> Large:
         """The parameters on the host, and their hash: computed once for as long as this is the best."""
-        return Large(_on_host(self.params))
+        return Large(on_host(self.params))
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,13 @@ class State:
     @cached_property
     def model(self) -> Large:
         """The parameters on the host, and their hash, which the ledger and the snapshot share."""
-        return self.best.model if self.best.params is self.params else Large(_on_host(self.params))
+        return self.best.model if self.best.params is self.params else Large(on_host(self.params))
+
+    def take(self, model: Large) -> None:
+        """These are the parameters on the host: they need not be fetched."""
+        vars(self)["model"] = model
+        if self.best.params is self.params:
+            vars(self.best)["model"] = model
 
     @property
     def model_hash(self) -> str:
@@ -101,7 +108,7 @@ class State:
         here = self.best.params is self.params
         rest: dict[str, NDArray[Any] | Large] = {
             **stored(self.sampler),
-            "aggregator": Large(_on_host(self.aggregator)),
+            "aggregator": Large(on_host(self.aggregator)),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": self.model.array[:0] if here else self.best.model,
@@ -139,14 +146,18 @@ class Proposed:
     turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i for gains
     `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's move with
     all of its part, followed by as many with none of it. `good` are the draws that the last row counts, `own` is the
-    consumer's update."""
+    consumer's update. `params` is the last row once more, in memory of its own: what goes on to the next round does not
+    hold on to the others."""
 
     models: Tensor
+    params: Tensor
     aggregator: Tensor
     good: Sequence[int]
     own: Tensor | None = None
     gains: str = "alone"
     left_out: frozenset[int] = frozenset()
+    model: Large | None = None
+    """The last row on its way to the host, where it is a large one on a GPU: it is hashed while models are scored."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +172,7 @@ class Concluded:
     aggregator: Tensor
     settlement: Settlement
     scores: Scores | None
+    model: Large | None = None
 
 
 def propose(
@@ -184,7 +196,7 @@ def propose(
         each = move.halfway_with_and_without_each(good)
     else:
         each = state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), combined, good, own, gains, left_out)
+    return Proposed(torch.cat([each, params[None]]), params, combined, good, own, gains, left_out, on_its_way(params))
 
 
 @dataclass(frozen=True)
@@ -284,12 +296,13 @@ def conclude(
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]
-    params, combined = proposed.models[-1], proposed.aggregator
+    params, combined = proposed.params, proposed.aggregator
     known: Scores | None = whole
+    model = proposed.model
     good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
     if good != proposed.good:
         params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
-        known = None
+        known = model = None
     probabilities = drawn.probabilities.tolist()
     settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
     settlement = Settlement(
@@ -306,13 +319,7 @@ def conclude(
         returned=settled.returned,
         findings=findings,
     )
-    return Concluded(params, settled.state, combined, settlement, known)
-
-
-def _on_host(vector: Tensor) -> NDArray[Any]:
-    """A tensor's numbers: its own memory, where that is the host's."""
-    array: NDArray[Any] = vector.detach().cpu().contiguous().numpy()
-    return array
+    return Concluded(params, settled.state, combined, settlement, known, model)
 
 
 def _split(scores: Scores) -> tuple[Scores, Scores]:
@@ -343,7 +350,10 @@ def reach(state: State, concluded: Concluded) -> tuple[State, Settlement]:
     kept = replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
     if utility > state.best.utility:
         kept = replace(kept, best=Best(state.round + 1, kept.params, utility))
-    return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
+    reached = replace(kept, round=state.round + 1, sampler=concluded.sampler)
+    if concluded.model is not None:
+        reached.take(concluded.model)
+    return reached, settlement
 
 
 def shared_gains(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from httpx import Response
 from sqlalchemy import update
 
 from databazaar.service import jobs, members, outbox
@@ -16,7 +15,7 @@ from databazaar.service.http.security_callers import cookie_name
 from databazaar.service.states import JobState
 from desk_market import SPEC, table
 from page_market import PageMarket
-from visitor import Visitor
+from visitor import Response, Visitor
 
 INVITED = {"name": "A", "slug": "a", "email": "a@b", "roles": "provides"}
 JOB = {"name": "Job", "target": "late", "budget": "4"}
