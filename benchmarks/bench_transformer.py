@@ -55,7 +55,7 @@ class Size:
     holdout: int
 
 
-LARGE = Size(words=20_000, width=768, heads=12, layers=12, length=256, steps=8, batch=8, rows=128, holdout=32)
+LARGE = Size(words=20_000, width=768, heads=12, layers=12, length=256, steps=8, batch=8, rows=128, holdout=64)
 SMALL = Size(words=200, width=32, heads=2, layers=2, length=16, steps=3, batch=4, rows=12, holdout=8)
 
 

@@ -32,4 +32,4 @@ class Visitor:
     def sees(self, response: Response) -> str:
         """The page that a form leads to."""
         assert response.status_code == 303, response.text
-        return self.get(response.headers["location"]).text
+        return str(self.get(response.headers["location"]).text)
