@@ -19,6 +19,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
+from databazaar.learning.travelling import StayingBuffers, moving_buffers
 from databazaar.parties.provider import Provider
 from databazaar.randomness import Words, oracle_keys, provider_tags, words
 
@@ -88,11 +89,13 @@ class VectorizedEngine(Engine):
         self.stacks[oracle] = stack.kind
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         layout = work.task.layout
+        assert work.task.model is not None
+        staying = StayingBuffers(work.task.model)
         try:
-            assert work.task.model is not None
             stack(layout.flatten(work.task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
         except (RuntimeError, ValueError) as reason:
             raise NotVectorizableError(" ".join(str(reason).split())[:200]) from None
+        staying.refuse_change()
         compute: ComputeUpdates = PlannedStack(planner, stack)
         if graph and self.device.type == "cuda":
             compute = Captured(compute)
@@ -210,6 +213,8 @@ def _stackable(task: Task, providers: Sequence[Provider]) -> tuple[nn.Module, li
     for name, part in task.model.named_modules():
         if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
             raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
+    for name, _ in moving_buffers(task.model):
+        raise NotVectorizableError(f"the model changes its buffer {name} with every batch")
     return task.model, oracles
 
 

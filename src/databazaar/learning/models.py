@@ -14,6 +14,7 @@ from torch.func import functional_call
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.learning.seeding import seeded
+from databazaar.learning.travelling import moving_buffers
 from databazaar.vectors import hash_array, pack, unpack
 
 
@@ -130,9 +131,10 @@ def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each parameter lies in the flat vector: parameters first, then floating-point buffers.
+    """Where each tensor that travels lies in the flat vector: trained parameters, then buffers that training changes.
 
-    Buffers such as a batch norm's running mean are part of the model, so they travel and are averaged too.
+    A batch norm's running mean is part of the trained model, so it is averaged too. What stays (learning/travelling.py)
+    is taken from the module that runs.
     """
 
     names: tuple[str, ...]
@@ -141,11 +143,9 @@ class Layout:
 
     @classmethod
     def of(cls, model: nn.Module) -> Layout:
-        parameters = list(model.named_parameters())
-        named = [(name, p.shape) for name, p in parameters if p.requires_grad]
+        named = [(name, p.shape) for name, p in model.named_parameters() if p.requires_grad]
         trainable = len(named)
-        named += [(name, p.shape) for name, p in parameters if not p.requires_grad]  # frozen: they only travel
-        named += [(name, b.shape) for name, b in model.named_buffers() if b.is_floating_point()]
+        named += [(name, b.shape) for name, b in moving_buffers(model)]
         return cls(tuple(n for n, _ in named), tuple(s for _, s in named), trainable)
 
     @property

@@ -18,6 +18,7 @@ from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent, refuse_unfit
 from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Schedule, Task, step_at
+from databazaar.learning.travelling import StayingBuffers
 from databazaar.randomness import sample_order
 
 Batches = NDArray[np.int64]
@@ -155,6 +156,7 @@ def compute_update(
     x, y = data
     run = caller(task.model.train())
     counters = {n: b.clone() for n, b in task.model.named_buffers() if not b.is_floating_point()}  # of this ask alone
+    staying = StayingBuffers(task.model)
     batches = oracle.batches(len(x), key)
     with seeded(key):  # a model with dropout draws from the provider's own key
         for batch in batches:
@@ -164,4 +166,5 @@ def compute_update(
             loss = task.loss(outputs, y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             descend(moved, gradients, rate)
+    staying.refuse_change()
     return torch.cat([w[name].reshape(-1) for name in layout.names]) - start

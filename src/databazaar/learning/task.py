@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import Layout
+from databazaar.learning.travelling import frozen_digest, lean_copy
 
 Schedule = Callable[[int], float]
 
@@ -86,6 +88,18 @@ class Task:
             classes = y.to(torch.int64)
             return classes[:, 0] if classes.dim() == 2 and classes.shape[1] == 1 else classes
         return y
+
+    @property
+    def frozen_digest(self) -> str:
+        """The digest of what does not travel; "" where all of the model does."""
+        return "" if self.model is None else frozen_digest(self.model, self.layout.names)
+
+    def copied(self, *, writable: bool = False) -> Task:
+        """The same for somebody else, on any device. Memory is shared with this one; unless `writable`, also that of
+        what travels, which nobody reads from a module: it is handed in with every call."""
+        if self.model is None:
+            return self
+        return Task(lean_copy(self.model, self.layout.names if writable else ()), copy.deepcopy(self.loss))
 
     @property
     def optional_layout(self) -> Layout | None:

@@ -97,6 +97,7 @@ class Arbiter(Displayed):
             consumer=buyer,
             data=dict(data or {}),
             layout=_layout(consumer),
+            frozen=consumer.task.frozen_digest,
             holdout=committed(consumer.judged_rows, seed) if defence.parts_holdout else {},
             most_per_access=consumer.limits.get("most_per_access"),
             most_per_round=consumer.limits.get("most_per_round"),
@@ -104,7 +105,7 @@ class Arbiter(Displayed):
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_where_nobody_is_asked()
         if isinstance(engine, str):
-            engine = make_engine(engine, copy.deepcopy(consumer.task), self.providers, device)
+            engine = make_engine(engine, consumer.task.copied(), self.providers, device)
         elif not isinstance(engine, Engine):
             raise BazaarError(
                 f"engine {type(engine).__name__} lacks query, query_many, begin or close: "
