@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,10 +101,17 @@ def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Inputs], Tensor]:
     def run(w: dict[str, Tensor], x: Inputs) -> Tensor:
         tied = {name: w[known] for name, known in also.items() if known in w}
         args, named = ((), dict(x.tensors)) if isinstance(x, NamedInputs) else ((x,), {})
-        outputs: Tensor = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
-        return outputs
+        outputs: Any = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
+        return tensor_of(outputs)
 
     return run
+
+
+def tensor_of(outputs: Any) -> Tensor:
+    """A model's outputs; of an object that has them among other things, as models of transformers give, its logits."""
+    logits = getattr(outputs, "logits", None)
+    found: Tensor = logits if isinstance(logits, Tensor) and not isinstance(outputs, Tensor) else outputs
+    return found
 
 
 FIXED_FLOATS = 2**30

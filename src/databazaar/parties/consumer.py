@@ -84,11 +84,11 @@ class Consumer(Displayed):
         self._set(loss=self._choose_loss())
         self._fit("holdout")
         self._set(model=self._choose_model())
-        self._refuse_untrainable()
         for rows in ("holdout", "train", "audit"):
             self._fit(rows)
             if isinstance(self.model, nn.Module) and getattr(self, rows) is not None:
                 self._refuse_misfit(self.model, getattr(self, rows), rows)
+        self._refuse_untrainable()
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
-from databazaar.learning.models import Layout, build_model
+from databazaar.learning.models import Layout, build_model, tensor_of
 from databazaar.learning.travelling import frozen_digest
 from databazaar.runs.model_folder import StoredModel, read_model
 
@@ -171,8 +171,7 @@ class TrainedModel(Displayed):
         if self.model is None:
             raise BazaarError(_needs_module(self.path))
         for start in range(0, len(x), CHUNK):
-            outputs: Tensor = self.model(torch.from_numpy(x[start : start + CHUNK]))
-            yield outputs.numpy()
+            yield tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
 
     def _names(self, classes: int) -> tuple[str, ...]:
         return self.class_names or tuple(str(place) for place in range(classes))
