@@ -17,6 +17,7 @@ from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
+from databazaar.learning.models import LARGE
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
 from databazaar.learning.travelling import StayingBuffers, moving_buffers
@@ -49,6 +50,7 @@ class _Group:
     floats_per_sample: int
     compute: ComputeUpdates
     bytes_per_row: int
+    large: bool
 
 
 class VectorizedEngine(Engine):
@@ -103,7 +105,8 @@ class VectorizedEngine(Engine):
         samples = planner.shape[0] * planner.shape[1]
         floats = 5 * layout.width + samples * stack.floats_per_sample + (samples * samples if stack.couples else 0)
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
-        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats)
+        large = layout.width > LARGE
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, large)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -115,7 +118,7 @@ class VectorizedEngine(Engine):
         if not self._groups:
             raise BazaarError("this engine is closed: make a new one")
         keys = oracle_keys(seeds, words(rounds), self._tags[providers])
-        result = torch.empty_like(params)
+        result = params.new_empty(params.shape)
         for place, group in enumerate(self._groups):
             alone = len(self._groups) == 1
             own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
@@ -125,6 +128,10 @@ class VectorizedEngine(Engine):
                 rows = Rows.of(providers[chunk], keys[chunk], steps[places], largest)
                 if len(chunk) == len(params):
                     return group.compute(params, rows)
+                if len(chunk) == 1:
+                    row = slice(int(chunk[0]), int(chunk[0]) + 1)
+                    result[row] = group.compute(params[row], rows)
+                    continue
                 where = torch.from_numpy(chunk).to(self.device)
                 result[where] = group.compute(params[where], rows)
         return result
@@ -136,7 +143,7 @@ class VectorizedEngine(Engine):
         too much of the stack would be padding; a GPU has a graph for one shape, and time for padding. What is
         together depends on sizes alone, never on a clock: the same market gives the same bits.
         """
-        most = max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
+        most = 1 if group.large else max(1, CHUNK_BYTES.get(self.device.type, 2**31) // group.bytes_per_row)
         places, work, sizes = np.arange(len(providers)), group.work[providers], self._sizes[providers]
         on_cpu = self.device.type == "cpu"
         room = PADDED if isinstance(group.oracle, LocalSGD) else PADDED_GRADIENT
@@ -160,16 +167,20 @@ class VectorizedEngine(Engine):
         """Several runs' asks in one stack: how experiments train all their seeds side by side."""
         counts = [len(ask.providers) for ask in asks]
         of_ask = np.repeat(np.arange(len(asks)), counts)
-        params = torch.stack([ask.params for ask in asks])
-        if any(count != 1 for count in counts):
-            params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
+        if len(asks) == 1 and len(asks[0].params) > LARGE:
+            params = asks[0].params.expand(counts[0], -1)  # one after the other, each from the same memory
+        else:
+            params = torch.stack([ask.params for ask in asks])
+            if any(count != 1 for count in counts):
+                params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
         updates = self._compute(
             params,
             np.array([index for ask in asks for index in ask.providers], dtype=np.int64),
             words([ask.seed for ask in asks])[of_ask],
             np.array([ask.round for ask in asks], dtype=np.int64)[of_ask],
         )
-        fine = (updates.abs().amax(1) <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
+        largest = torch.maximum(updates.amax(1), -updates.amin(1))
+        fine = (largest <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
         replies = [Replies(rows, {}) for rows in torch.split(updates, counts)]
         for place in np.unique(of_ask[~fine]).tolist():
             good = fine[of_ask == place].tolist()

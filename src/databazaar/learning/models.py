@@ -114,6 +114,11 @@ def tensor_of(outputs: Any) -> Tensor:
     return found
 
 
+LARGE = 2**22
+"""From so many trained parameters on (16 MiB) models are formed, trained and scored one at a time: several side by side
+are no faster then, and memory is what runs out. It depends on the model alone, so that a market gives the same bits on
+any machine."""
+
 FIXED_FLOATS = 2**30
 """Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
 

@@ -147,8 +147,8 @@ def compute_update(
     """
     layout = task.layout
     assert task.model is not None
-    start = params.detach().clone()
-    w = layout.unflatten(start.clone())
+    moving = params.detach().clone()
+    w = layout.unflatten(moving)
     trainable = layout.names[: layout.trainable]
     moved = {name: w[name] for name in trainable}
     rate = step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
@@ -166,5 +166,6 @@ def compute_update(
             loss = task.loss(outputs, y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             descend(moved, gradients, rate)
+            del gradients, loss, outputs, leaves  # not held while the next ones are made
     staying.refuse_change()
-    return torch.cat([w[name].reshape(-1) for name in layout.names]) - start
+    return moving.sub_(params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -103,6 +103,12 @@ class Evaluator:
         utilities = np.split(scores.utility, ends)
         losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(stacks)
         return [Scores(utility, loss) for utility, loss in zip(utilities, losses, strict=True)]
+
+    def score_parts(self, parts: Iterable[Tensor]) -> Scores:
+        """Stacks that are formed one after the other, of which no two are held at once."""
+        found = list(map(self.score, parts))  # a loop's variable would hold the last one while the next is formed
+        losses = [one.loss for one in found if one.loss is not None]
+        return Scores(np.concatenate([one.utility for one in found]), np.concatenate(losses) if losses else None)
 
     def utilities(self, stack: Tensor) -> Tensor:
         """The utilities alone, on the stack's device: nobody waits for them there."""
