@@ -95,6 +95,7 @@ def size_of(data: Any) -> str:
     >>> size_of((np.zeros((300, 8)), np.zeros(300)))
     '300 rows of 8'
     """
+    data = getattr(data, "tensors", data)  # of a torch dataset, or of inputs with names
     if isinstance(data, tuple) and data:
         return size_of(data[0])
     if isinstance(data, Mapping):

@@ -8,8 +8,8 @@ import torch
 
 from databazaar import OSMD, Arbiter
 from databazaar.learning.models import hash_vector
-from databazaar.market import fetching
-from databazaar.market.fetching import Fetched, on_its_way
+from databazaar.market import fetching, round
+from databazaar.market.fetching import Fetched, goes_ahead
 from small_markets import MakeMarket
 
 
@@ -20,9 +20,10 @@ def test_a_vector_on_its_way_has_the_hash_of_one_that_is_there() -> None:
         assert np.array_equal(fetched.array, vector.numpy())
 
 
-def test_small_vectors_are_not_sent_ahead() -> None:
-    assert on_its_way(torch.zeros(1000)) is None
-    assert on_its_way(torch.zeros(2**20)) is not None
+def test_only_large_models_on_a_gpu_go_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not goes_ahead(torch.zeros(2**20))
+    monkeypatch.setattr(fetching, "AHEAD", ("cpu",))
+    assert goes_ahead(torch.zeros(2**20)) and not goes_ahead(torch.zeros(1000))
 
 
 def test_what_fails_in_the_background_is_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +52,8 @@ def test_a_run_whose_models_are_sent_ahead_has_the_same_ledger(
         return Fetched(vector)
 
     monkeypatch.setattr(fetching, "LARGE", 1)
-    monkeypatch.setattr(fetching, "Fetched", counted)
+    monkeypatch.setattr(fetching, "AHEAD", ("cpu",))
+    monkeypatch.setattr(round, "Fetched", counted)
     report = Arbiter(*make(), sampler, engine=engine, device="cpu").run()
     assert len(ahead) >= len(report.rounds) > 0
     assert (report.model_hash, report.ledger_head) == (plain.model_hash, plain.ledger_head)

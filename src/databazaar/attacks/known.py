@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -40,7 +39,7 @@ class Known:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "task", copy.deepcopy(self.task))  # nobody else's model is touched
+        object.__setattr__(self, "task", self.task.copied())  # nobody else's model is touched
 
     def rows(self, data: Any) -> Examples:
         """Rows as the model takes them."""

@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
-from databazaar.learning.models import caller
+from databazaar.learning.models import LARGE, caller
 from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
-
-LARGE = 2**22
-"""From so many trained numbers on, rows are computed alone."""
 
 
 class Alone(Stack):
@@ -28,7 +25,7 @@ class Alone(Stack):
 
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> Alone | None:
-        return cls(work.task, oracle, work.data) if work.task.layout.width >= LARGE else None
+        return cls(work.task, oracle, work.data) if work.task.layout.width > LARGE else None
 
     def __init__(self, task: Task, oracle: Oracle, data: Data) -> None:
         assert task.model is not None

@@ -36,7 +36,7 @@ class LoopEngine(Engine):
         self._data = [_on(device, task, provider.data) if provider.data is not None else None for provider in providers]
 
     def query(self, ask: Ask) -> Replies:
-        return Replies.of(ask, [self._answer(ask, index) for index in ask.providers])
+        return Replies.of(ask, (self._answer(ask, index) for index in ask.providers))
 
     def _answer(self, ask: Ask, index: int) -> Tensor | str:
         provider = self._providers[index]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,17 +48,22 @@ class Replies:
     signed: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ask: Ask, answers: Sequence[Tensor | str]) -> Replies:
-        """Collects one answer per provider asked: an update, or the reason why there is none."""
-        rows, failures = [], {}
-        for provider, answer in zip(ask.providers, answers, strict=True):
+    def of(cls, ask: Ask, answers: Iterable[Tensor | str]) -> Replies:
+        """Collects one answer per provider asked: an update, or the reason why there is none. Answers that are computed
+        as they are asked for are held one at a time."""
+        updates, failures = ask.params.new_zeros(len(ask.providers), len(ask.params)), {}
+        pending = iter(answers)
+        for place, provider in enumerate(ask.providers):
+            answer = next(pending)
             reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
             if reason is not None:
                 failures[provider] = reason
-            rows.append(torch.zeros_like(ask.params) if reason is not None else answer)
-        if not rows:
-            return cls(ask.params.new_zeros(0, len(ask.params)), {})
-        return cls(torch.stack([row for row in rows if isinstance(row, Tensor)]), failures)
+            elif isinstance(answer, Tensor):
+                updates[place] = answer
+            del answer  # not held while the next one is computed
+        if next(pending, None) is not None:
+            raise ValueError("there are more answers than providers that were asked")
+        return cls(updates, failures)
 
 
 Ended = tuple[int, int, str | None]
@@ -141,11 +147,12 @@ def why_invalid(update: Any, params: Tensor) -> str | None:
         return f"the update has shape {list(update.shape)}, not {list(params.shape)}"
     if update.dtype != params.dtype:
         return f"the update holds {update.dtype}, not {params.dtype}"
-    if not bool(torch.isfinite(update).all()):
+    if not update.numel():
+        return None
+    least, most = (float(end) for end in torch.aminmax(update))  # without a copy; both are NaN where any number is
+    if not (math.isfinite(least) and math.isfinite(most)):
         return "the update holds NaN or infinity"
-    if bool((update.abs() > LIMIT).any()):
-        return BEYOND_LIMIT
-    return None
+    return BEYOND_LIMIT if max(-least, most) > LIMIT else None
 
 
 def as_update(answer: Any, params: Tensor) -> Tensor | str:

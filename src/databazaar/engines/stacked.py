@@ -69,4 +69,5 @@ class StackedOracle(Stack):
             rows = samples[:, s]
             gradients = self._gradients(w, fixed, data.x[rows], data.y[rows], plan.weights[:, s])
             descend(w, gradients, plan.steps[:, s])
+            del gradients  # not held while the next ones are made
         return moving.sub_(params)

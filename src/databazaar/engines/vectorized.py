@@ -17,8 +17,10 @@ from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
+from databazaar.learning.models import LARGE
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task, step_at
+from databazaar.learning.travelling import StayingBuffers, moving_buffers
 from databazaar.parties.provider import Provider
 from databazaar.randomness import Words, oracle_keys, provider_tags, words
 
@@ -89,14 +91,15 @@ class VectorizedEngine(Engine):
         self.stacks[oracle] = stack.kind
         probe = Rows(torch.tensor(members[:1]), torch.zeros(1, dtype=torch.int64), torch.zeros(1))
         layout = work.task.layout
-        before = _generators(self.device)
+        assert work.task.model is not None
+        staying, before = StayingBuffers(work.task.model), _generators(self.device)
         try:
-            assert work.task.model is not None
             stack(layout.flatten(work.task.model)[None].to(self.device), planner(probe.to(self.device)).first_step)
         except (RuntimeError, ValueError) as reason:
             raise NotVectorizableError(" ".join(str(reason).split())[:200]) from None
         if not all(map(torch.equal, before, _generators(self.device))):
             raise NotVectorizableError("the model draws random numbers, which an ask takes from the provider's own key")
+        staying.refuse_change()
         compute: ComputeUpdates = PlannedStack(planner, stack)
         if graph and self.device.type == "cuda":
             compute = Captured(compute)
@@ -104,7 +107,8 @@ class VectorizedEngine(Engine):
         samples = planner.shape[0] * planner.shape[1]
         floats = 5 * layout.width + samples * stack.floats_per_sample + (samples * samples if stack.couples else 0)
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
-        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, stack.together)
+        together = 1 if layout.width > LARGE else stack.together
+        return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, together)
 
     def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
         """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
@@ -116,7 +120,7 @@ class VectorizedEngine(Engine):
         if not self._groups:
             raise BazaarError("this engine is closed: make a new one")
         keys = oracle_keys(seeds, words(rounds), self._tags[providers])
-        result = torch.empty_like(params)
+        result = params.new_empty(params.shape)
         for place, group in enumerate(self._groups):
             alone = len(self._groups) == 1
             own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
@@ -126,6 +130,10 @@ class VectorizedEngine(Engine):
                 rows = Rows.of(providers[chunk], keys[chunk], steps[places], largest)
                 if len(chunk) == len(params):
                     return group.compute(params, rows)
+                if len(chunk) == 1:
+                    row = slice(int(chunk[0]), int(chunk[0]) + 1)
+                    result[row] = group.compute(params[row], rows)
+                    continue
                 where = torch.from_numpy(chunk).to(self.device)
                 result[where] = group.compute(params[where], rows)
         return result
@@ -162,16 +170,20 @@ class VectorizedEngine(Engine):
         """Several runs' asks in one stack: how experiments train all their seeds side by side."""
         counts = [len(ask.providers) for ask in asks]
         of_ask = np.repeat(np.arange(len(asks)), counts)
-        params = torch.stack([ask.params for ask in asks])
-        if any(count != 1 for count in counts):
-            params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
+        if len(asks) == 1 and len(asks[0].params) > LARGE:
+            params = asks[0].params.expand(counts[0], -1)  # one after the other, each from the same memory
+        else:
+            params = torch.stack([ask.params for ask in asks])
+            if any(count != 1 for count in counts):
+                params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
         updates = self._compute(
             params,
             np.array([index for ask in asks for index in ask.providers], dtype=np.int64),
             words([ask.seed for ask in asks])[of_ask],
             np.array([ask.round for ask in asks], dtype=np.int64)[of_ask],
         )
-        fine = (updates.abs().amax(1) <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
+        largest = torch.maximum(updates.amax(1), -updates.amin(1))
+        fine = (largest <= LIMIT).cpu().numpy()  # also false for NaN: one look at the device for all
         replies = [Replies(rows, {}) for rows in torch.split(updates, counts)]
         for place in np.unique(of_ask[~fine]).tolist():
             good = fine[of_ask == place].tolist()
@@ -215,6 +227,8 @@ def _stackable(task: Task, providers: Sequence[Provider]) -> tuple[nn.Module, li
     for name, part in task.model.named_modules():
         if isinstance(part, _NormBase):  # under vmap it would count padding among the samples, and say nothing
             raise NotVectorizableError(f"layer {name} ({type(part).__name__}) mixes the samples of a batch")
+    for name, _ in moving_buffers(task.model):
+        raise NotVectorizableError(f"the model changes its buffer {name} with every batch")
     return task.model, oracles
 
 

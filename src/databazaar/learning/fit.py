@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import contextlib
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,9 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Inputs
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import caller
+from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Task
+from databazaar.learning.travelling import lean_copy
 
 ROWS = 3
 """A model is tried on so many rows: enough to see outputs that are spread over other samples' targets."""
@@ -20,7 +22,7 @@ ROWS = 3
 @torch.no_grad()
 def outputs_on(model: nn.Module, x: Inputs, owner: str) -> Tensor:
     """What the model gives for the first rows."""
-    tried = copy.deepcopy(model).cpu().eval()
+    tried = lean_copy(model).cpu().eval()
     try:
         outputs = caller(tried)({}, x[:ROWS])
     except Exception as reason:
@@ -38,6 +40,13 @@ def outputs_on(model: nn.Module, x: Inputs, owner: str) -> Tensor:
             "its first dimension must be the row"
         )
     return outputs
+
+
+@torch.no_grad()
+def passes_in_training(model: nn.Module, x: Inputs) -> None:
+    """The first rows pass the model as in training. What it cannot do is said where it is asked for."""
+    with seeded(0), contextlib.suppress(Exception):
+        caller(model.cpu().train())({}, x[:ROWS])
 
 
 def is_one_logit(outputs: Tensor) -> bool:

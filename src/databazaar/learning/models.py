@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch.func import functional_call
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.learning.seeding import seeded
+from databazaar.learning.travelling import moving_buffers
 from databazaar.vectors import hash_array, pack, unpack
 
 
@@ -99,11 +101,23 @@ def caller(model: nn.Module) -> Callable[[dict[str, Tensor], Inputs], Tensor]:
     def run(w: dict[str, Tensor], x: Inputs) -> Tensor:
         tied = {name: w[known] for name, known in also.items() if known in w}
         args, named = ((), dict(x.tensors)) if isinstance(x, NamedInputs) else ((x,), {})
-        outputs: Tensor = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
-        return outputs
+        outputs: Any = functional_call(model, {**w, **tied}, args, named, tie_weights=False)
+        return tensor_of(outputs)
 
     return run
 
+
+def tensor_of(outputs: Any) -> Tensor:
+    """A model's outputs; of an object that has them among other things, as models of transformers give, its logits."""
+    logits = getattr(outputs, "logits", None)
+    found: Tensor = logits if isinstance(logits, Tensor) and not isinstance(outputs, Tensor) else outputs
+    return found
+
+
+LARGE = 2**22
+"""From so many trained parameters on (16 MiB) models are formed, trained and scored one at a time: several side by side
+are no faster then, and memory is what runs out. It depends on the model alone, so that a market gives the same bits on
+any machine."""
 
 FIXED_FLOATS = 2**30
 """Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
@@ -130,9 +144,10 @@ def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each parameter lies in the flat vector: parameters first, then floating-point buffers.
+    """Where each tensor that travels lies in the flat vector: trained parameters, then buffers that training changes.
 
-    Buffers such as a batch norm's running mean are part of the model, so they travel and are averaged too.
+    A batch norm's running mean is part of the trained model, so it is averaged too. What stays (learning/travelling.py)
+    is taken from the module that runs.
     """
 
     names: tuple[str, ...]
@@ -141,11 +156,9 @@ class Layout:
 
     @classmethod
     def of(cls, model: nn.Module) -> Layout:
-        parameters = list(model.named_parameters())
-        named = [(name, p.shape) for name, p in parameters if p.requires_grad]
+        named = [(name, p.shape) for name, p in model.named_parameters() if p.requires_grad]
         trainable = len(named)
-        named += [(name, p.shape) for name, p in parameters if not p.requires_grad]  # frozen: they only travel
-        named += [(name, b.shape) for name, b in model.named_buffers() if b.is_floating_point()]
+        named += [(name, b.shape) for name, b in moving_buffers(model)]
         return cls(tuple(n for n, _ in named), tuple(s for _, s in named), trainable)
 
     @property

@@ -12,6 +12,8 @@ from databazaar.learning.kinds import OPTIMIZER_KINDS, OptimizerKind
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Adam's settings, as torch.optim.Adam has them."""
+PIECE = 2**20
+"""Larger tensors are moved so many numbers at a time."""
 
 
 def refuse_unfit(optimizer: str, momentum: float, weight_decay: float) -> None:
@@ -55,8 +57,12 @@ class Descent:
     def _move(value: Tensor, way: Tensor, rates: float | Tensor) -> None:
         if isinstance(rates, Tensor):
             value.addcmul_(way, rates, value=-1.0)
-        else:
+        elif value.numel() <= PIECE:
             value.sub_(rates * way)
+        else:  # the same numbers without a second copy of the gradient
+            rows = max(1, PIECE * len(value) // value.numel())
+            for part, way_part in zip(torch.split(value, rows), torch.split(way, rows), strict=True):
+                part.sub_(rates * way_part)
 
     def _velocity(self, name: str, value: Tensor, gradient: Tensor) -> Tensor:
         if self._decay:

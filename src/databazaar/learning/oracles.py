@@ -18,6 +18,7 @@ from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent, refuse_unfit
 from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Schedule, Task, step_at
+from databazaar.learning.travelling import StayingBuffers
 from databazaar.randomness import sample_order
 
 Batches = NDArray[np.int64]
@@ -146,8 +147,8 @@ def compute_update(
     """
     layout = task.layout
     assert task.model is not None
-    start = params.detach().clone()
-    w = layout.unflatten(start.clone())
+    moving = params.detach().clone()
+    w = layout.unflatten(moving)
     trainable = layout.names[: layout.trainable]
     moved = {name: w[name] for name in trainable}
     rate = step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
@@ -155,6 +156,7 @@ def compute_update(
     x, y = data
     run = caller(task.model.train())
     counters = {n: b.clone() for n, b in task.model.named_buffers() if not b.is_floating_point()}  # of this ask alone
+    staying = StayingBuffers(task.model)
     batches = oracle.batches(len(x), key)
     with seeded(key):  # a model with dropout draws from the provider's own key
         for batch in batches:
@@ -162,7 +164,9 @@ def compute_update(
             leaves = {name: w[name].detach().requires_grad_() for name in trainable}
             with task.autocast(x.device):
                 outputs = run({**counters, **w, **leaves}, x[rows])
-            loss = task.loss(outputs.to(start.dtype), y[rows]).mean()
+            loss = task.loss(outputs.to(params.dtype), y[rows]).mean()
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
             descend(moved, gradients, rate)
-    return torch.cat([w[name].reshape(-1) for name in layout.names]) - start
+            del gradients, loss, outputs, leaves  # not held while the next ones are made
+    staying.refuse_change()
+    return moving.sub_(params)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -15,6 +16,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.losses import Loss, binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.models import Layout
+from databazaar.learning.travelling import frozen_digest, lean_copy
 
 Schedule = Callable[[int], float]
 Precision = Literal["float32", "bf16"]
@@ -101,6 +103,19 @@ class Task:
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+    @property
+    def frozen_digest(self) -> str:
+        """The digest of what does not travel; "" where all of the model does."""
+        return "" if self.model is None else frozen_digest(self.model, self.layout.names)
+
+    def copied(self, *, writable: bool = False) -> Task:
+        """The same for somebody else, on any device. Memory is shared with this one; unless `writable`, also that of
+        what travels, which nobody reads from a module: it is handed in with every call."""
+        if self.model is None:
+            return self
+        model = lean_copy(self.model, self.layout.names if writable else ())
+        return replace(self, model=model, loss=copy.deepcopy(self.loss))
 
     @property
     def optional_layout(self) -> Layout | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from torch.func import vmap
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import threshold_of
-from databazaar.learning.models import caller, split_fixed_prefix
+from databazaar.learning.models import LARGE, caller, split_fixed_prefix
 from databazaar.learning.task import Task
 
 Utility = Callable[[Any], float]
@@ -25,8 +25,8 @@ Utility = Callable[[Any], float]
 BUILT_IN = {"negative-loss": False, "accuracy": True, "exp-loss": True}
 """Names of the built-in utilities, and whether each lies in [0, 1], as Theorem 1 asks."""
 
-CHUNK_FLOATS = 2**28
-"""Activations of one batched pass are kept under this many floats (1 GiB)."""
+CHUNK_FLOATS, ON_A_GPU = 2**28, 4
+"""Activations of one batched pass are kept under this many floats (1 GiB), and so many times that on a GPU."""
 
 BELOW_ZERO = -1e-3
 """exp(−loss) of a mean loss below this, which rounding does not explain, is no utility in [0, 1], and so none."""
@@ -104,6 +104,12 @@ class Evaluator:
         losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(stacks)
         return [Scores(utility, loss) for utility, loss in zip(utilities, losses, strict=True)]
 
+    def score_parts(self, parts: Iterable[Tensor]) -> Scores:
+        """Stacks that are formed one after the other, of which no two are held at once."""
+        found = list(map(self.score, parts))  # a loop's variable would hold the last one while the next is formed
+        losses = [one.loss for one in found if one.loss is not None]
+        return Scores(np.concatenate([one.utility for one in found]), np.concatenate(losses) if losses else None)
+
     def utilities(self, stack: Tensor) -> Tensor:
         """The utilities alone, on the stack's device: nobody waits for them there."""
         if callable(self._utility):
@@ -114,6 +120,10 @@ class Evaluator:
         return (
             torch.exp(-losses.masked_fill(losses < BELOW_ZERO, torch.nan)) if self._utility == "exp-loss" else -losses
         )
+
+    @property
+    def _chunk(self) -> int:
+        return CHUNK_FLOATS * (ON_A_GPU if self._x.device.type == "cuda" else 1)
 
     @property
     def module(self) -> nn.Module | None:
@@ -134,7 +144,7 @@ class Evaluator:
     def row_losses(self, stack: Tensor, places: Tensor) -> Tensor:
         """The loss of each model [R, d] on each of these rows of the hold-out: [R, rows]."""
         x, y = self._x[places], self._y[places]
-        models = max(1, CHUNK_FLOATS // (len(places) * self._floats_per_sample))
+        models = max(1, self._chunk // (len(places) * self._floats_per_sample))
         losses = [self._losses(self._outputs(stack[rows], x), y) for rows in _slices(len(stack), models)]
         return torch.cat(losses).flatten(2).sum(2) if losses[0].dim() > 2 else torch.cat(losses)
 
@@ -159,13 +169,13 @@ class Evaluator:
     def _measure(self, stack: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy of each row; accuracy is NaN where the outputs are not finite."""
         count = len(self._x)
-        if len(stack) * count * self._floats_per_sample <= CHUNK_FLOATS:
+        if len(stack) * count * self._floats_per_sample <= self._chunk:
             loss, hit = self.judge(self._outputs(stack, self._x), self._y)
             return loss / count, hit / count
         losses = torch.zeros(len(stack), dtype=torch.float64, device=stack.device)
         hits = torch.zeros_like(losses)
-        for rows in _slices(len(stack), max(1, CHUNK_FLOATS // (count * self._floats_per_sample))):
-            for samples in _slices(count, max(1, CHUNK_FLOATS // self._floats_per_sample)):
+        for rows in _slices(len(stack), max(1, self._chunk // (count * self._floats_per_sample))):
+            for samples in _slices(count, max(1, self._chunk // self._floats_per_sample)):
                 outputs = self._outputs(stack[rows], self._x[samples])
                 loss, hit = self.judge(outputs, self._y[samples])
                 losses[rows] += loss
@@ -212,7 +222,7 @@ class Evaluator:
         assert self._module is not None
         self._module.eval()
         named = layout.unflatten(stack)
-        if self._batched:
+        if self._batched and not (stack.device.type == "cuda" and layout.width > LARGE):
             try:
                 outputs: Tensor = vmap(lambda w: run(w, x))(named)
                 return outputs

@@ -36,7 +36,17 @@ class Ledger(Accounts):
     def _take(self, entry: Entry) -> None:
         if entry.seq != self._seq or entry.hash != entry.digest(self.head):
             raise LedgerError(f"{entry}: the chain is broken here; `bazaar audit` tells more")
-        if entry.seq == 0 and differing(self.terms.body(), entry.body):
+        if entry.seq == 0 and (others := differing(self.terms.body(), entry.body)):
+            if others == ["frozen"]:
+                raise BazaarError(
+                    "this run was begun with other frozen weights (what of a model is not trained): give the model "
+                    "that it was begun with, or take a new folder"
+                )
+            if self.terms.frozen and "frozen" not in entry.body:
+                raise BazaarError(
+                    "this run was begun with another model, or by a version before 0.7.0, which also sent around what "
+                    "is not trained: only that version can go on with it; take a new folder"
+                )
             if entry.body.get("format") == 1:
                 raise BazaarError(
                     "this run was begun by an earlier version, in ledger format 1: it can be read and audited here, "

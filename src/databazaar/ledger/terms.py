@@ -23,9 +23,9 @@ FORMAT, FORMAT_WITH_LIMITS, FORMAT_WITH_DEFENCE = 2, 3, 4
 RULES = ("sampler", "aggregator", "payment", "stops", "defence")
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
-ABOUT = ("market", "consumer", "data", "layout", "notes", "environment", "holdout")
+ABOUT = ("market", "consumer", "data", "layout", "notes", "environment", "holdout", "frozen")
 """What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it; those before
-0.5.0 have the first three alone, and those before 0.6.0 not the last."""
+0.5.0 have the first three alone, those before 0.6.0 not the last two, and those before 0.7.0 not the last."""
 NOT_AGREED = ("notes", "environment")
 """What is only said: a run may go on elsewhere, with another version."""
 
@@ -43,8 +43,9 @@ class Terms(Displayed):
     and `consumer` are names, and `data` is the SHA-256 of every file by its name. `layout` is the digest of the model's
     names and shapes (`vectors.layout_digest`), `notes` has those of files that lie beside the ledger, and `environment`
     says which versions began the run, and where. `holdout` has the SHA-256 of its two parts' rows, where a defence
-    parts it (market/watch/commitment.py). `most_per_access` and `most_per_round` are the consumer's limits. What is not
-    given is not written.
+    parts it (market/watch/commitment.py). `frozen` is the digest of those of the model's tensors
+    that are not trained (learning/travelling.py). `most_per_access` and `most_per_round` are the consumer's limits.
+    What is not given is not written.
     """
 
     seed: int
@@ -63,6 +64,7 @@ class Terms(Displayed):
     notes: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     holdout: dict[str, str] = field(default_factory=dict)
+    frozen: str = ""
     most_per_access: int | None = None
     most_per_round: int | None = None
 
@@ -131,6 +133,7 @@ class Terms(Displayed):
                 notes=_words(body.get("notes", {})),
                 environment=_words(body.get("environment", {})),
                 holdout=_words(body.get("holdout", {})),
+                frozen=str(body.get("frozen", "")),
                 **limits,
             )
             if format == FORMAT_WITH_LIMITS and not terms.limited:

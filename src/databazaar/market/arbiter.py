@@ -97,6 +97,7 @@ class Arbiter(Displayed):
             consumer=buyer,
             data=dict(data or {}),
             layout=_layout(consumer),
+            frozen=consumer.task.frozen_digest,
             holdout=committed(consumer.judged_rows, seed) if defence.parts_holdout else {},
             most_per_access=consumer.limits.get("most_per_access"),
             most_per_round=consumer.limits.get("most_per_round"),
@@ -104,7 +105,7 @@ class Arbiter(Displayed):
         self.rules = RuleBook(terms, sampler, payment, every_stop)
         self._refuse_where_nobody_is_asked()
         if isinstance(engine, str):
-            engine = make_engine(engine, copy.deepcopy(consumer.task), self.providers, device)
+            engine = make_engine(engine, consumer.task.copied(), self.providers, device)
         elif not isinstance(engine, Engine):
             raise BazaarError(
                 f"engine {type(engine).__name__} lacks query, query_many, begin or close: "
@@ -112,7 +113,7 @@ class Arbiter(Displayed):
             )
         self.engine = engine
         self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None
-        self._params = self._best = consumer.initial_parameters().to(engine.device)
+        self._reached: tuple[Tensor, Tensor] | None = None  # the best model and the last, once there are such
 
     def _refuse_where_nobody_is_asked(self) -> None:
         terms, cheapest = self.rules.terms, int(self.rules.quotes_at(0).min())
@@ -146,7 +147,7 @@ class Arbiter(Displayed):
         Runs that share an evaluator, because their consumers judge alike, are scored in one pass.
         """
         evaluator = evaluator or evaluator_for(self.consumer, self.engine.device)
-        params = self.consumer.initial_parameters().to(self._params)
+        params = self.consumer.initial_parameters().to(self.engine.device)
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
             state = first_state(self.rules, self.aggregator, evaluator, params)
@@ -218,11 +219,12 @@ class Arbiter(Displayed):
                 self._begin(kept, ledger)
                 if ledger.book.closed:  # killed after the last round, before the folder was finished
                     saved = kept.saved_parameters(self.consumer.task)
-                    self._best, self._params = saved or _models(self.begin(ledger).state)
+                    self._reached = saved or _models(self.begin(ledger).state)
                 else:
                     kept.note_layout(self.consumer.task)
                     self._play(ledger, told)
-                return kept.finish(self._best, self.consumer.task, last=self._params)
+                best, last = self._models
+                return kept.finish(best, self.consumer.task, last=last)
         finally:
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
@@ -238,7 +240,7 @@ class Arbiter(Displayed):
     def _play(self, ledger: Ledger, told: Callbacks) -> None:
         run = self.begin(ledger, told.hears_rounds)
         play([run], self.engine)
-        self._best, self._params = _models(run.state)
+        self._reached = _models(run.state)
 
     def _facts(self) -> dict[str, str]:
         rules, terms = self.rules, self.rules.terms
@@ -260,14 +262,21 @@ class Arbiter(Displayed):
         self.engine.close()
 
     @property
+    def _models(self) -> tuple[Tensor, Tensor]:
+        if self._reached is None:
+            params = self.consumer.initial_parameters()
+            return params, params
+        return self._reached
+
+    @property
     def parameters(self) -> Tensor:
         """The parameters of the best model that the last run reached, by the utility: one vector, on the CPU."""
-        return self._best.detach().cpu()
+        return self._models[0].detach().cpu()
 
     @property
     def last_parameters(self) -> Tensor:
         """Those that the last round ended with, as in the paper."""
-        return self._params.detach().cpu()
+        return self._models[1].detach().cpu()
 
     @property
     def model(self) -> Any:

@@ -18,14 +18,23 @@ def play(runs: Sequence[MarketRun], engine: Engine) -> None:
     """
     going = list(runs)
     while going := _close_ended(going):
-        drawn = [run.draw() for run in going]
-        answers = engine.query_many(list(map(MarketRun.ask, going, drawn)))
-        replies = list(map(MarketRun.hear, going, drawn, answers))
-        proposed = list(map(MarketRun.propose, going, drawn, replies))
+        _play_round(going, engine)
+
+
+def _play_round(going: Sequence[MarketRun], engine: Engine) -> None:
+    """One round of each. Its updates are let go of before the models that it comes to are kept."""
+    drawn = [run.draw() for run in going]
+    answers = engine.query_many(list(map(MarketRun.ask, going, drawn)))
+    replies = list(map(MarketRun.hear, going, drawn, answers))
+    proposed = list(map(MarketRun.propose, going, drawn, replies))
+    if any(own.large for own in proposed):
+        scores = [run.evaluator.score_parts(own.parts()) for run, own in zip(going, proposed, strict=True)]
+    else:
         scores = score_together([run.evaluator for run in going], [own.models for own in proposed])
-        concluded = list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))
-        for run, own_drawn, own_concluded in zip(going, drawn, concluded, strict=True):
-            run.settle(own_drawn, own_concluded)
+    concluded = list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))
+    del answers, replies, proposed
+    for run, own_drawn, own_concluded in zip(going, drawn, concluded, strict=True):
+        run.settle(own_drawn, own_concluded)
 
 
 def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:

@@ -1,4 +1,4 @@
-"""Large models on their way to the ledger: fetched from a GPU and hashed while the round's candidates are scored.
+"""Large models on their way to the ledger: fetched from a GPU and hashed while candidates are scored.
 
 SHA-256 of a hundred million parameters takes as long as a GPU needs to score five such models. The model that a round
 comes to is known before it is scored, but for the rare round in which a reply turns out to have no utility.
@@ -16,6 +16,9 @@ from torch import Tensor
 
 from databazaar.ledger.large import LARGE, Large
 from databazaar.vectors import hash_array
+
+AHEAD = ("cuda",)
+"""The devices that compute while the host hashes."""
 
 
 class Fetched(Large):
@@ -48,9 +51,10 @@ class Fetched(Large):
         return super().hash
 
 
-def on_its_way(vector: Tensor) -> Large | None:
-    """The vector, being fetched; None where it is so small that nobody waits for it."""
-    return Fetched(vector) if vector.numel() * vector.element_size() >= LARGE else None
+def goes_ahead(vector: Tensor) -> bool:
+    """Whether models like this one are fetched before they are scored: large ones from a GPU. On a CPU that would cost
+    memory, and the cores are busy."""
+    return vector.device.type in AHEAD and vector.numel() * vector.element_size() >= LARGE
 
 
 def on_host(vector: Tensor) -> NDArray[Any]:

@@ -32,7 +32,7 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -47,13 +47,16 @@ from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.errors import LedgerError
+from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
 from databazaar.ledger.large import Large
-from databazaar.market.fetching import on_host, on_its_way
+from databazaar.market.fetching import Fetched, goes_ahead, on_host
 from databazaar.samplers.protocol import State as SamplerState
 from databazaar.samplers.protocol import stored
 
+PIECE = 2**20
+"""So many coordinates of a large model are averaged at a time."""
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
 
@@ -142,22 +145,53 @@ class State:
 
 @dataclass(frozen=True)
 class Proposed:
-    """The models that a round has scored, in one pass. In the last row is the model that the round comes to if no reply
-    turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i for gains
-    `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's move with
-    all of its part, followed by as many with none of it. `good` are the draws that the last row counts, `own` is the
-    consumer's update. `params` is the last row once more, in memory of its own: what goes on to the next round does not
-    hold on to the others."""
+    """The models that a round scores, formed when they are looked at. In the last row is the model that the round comes
+    to if no reply turns out to be invalid when it is scored; the others have a row for each provider asked: w + γg_i
+    for gains `alone`, what the round comes to without it for gains `together`, and for `shapley` gains half the round's
+    move with all of its part, followed by as many with none of it. `good` are the draws that the last row counts."""
 
-    models: Tensor
-    params: Tensor
-    aggregator: Tensor
+    move: Move
     good: Sequence[int]
-    own: Tensor | None = None
     gains: str = "alone"
     left_out: frozenset[int] = frozenset()
-    model: Large | None = None
-    """The last row on its way to the host, where it is a large one on a GPU: it is hashed while models are scored."""
+
+    @cached_property
+    def reached(self) -> tuple[Tensor, Tensor]:
+        """The model of the last row, and the aggregator's new state."""
+        return self.move(self.good)
+
+    @cached_property
+    def model(self) -> Large | None:
+        """The last row on its way to the host, if it is a large one on a GPU: it is hashed while models are scored."""
+        return Fetched(self.reached[0]) if goes_ahead(self.move.state.params) else None
+
+    @property
+    def models(self) -> Tensor:
+        """All of them, one a row."""
+        return torch.cat([self._before(slice(None)), self.reached[0][None]])
+
+    @property
+    def large(self) -> bool:
+        return len(self.move.state.params) > LARGE
+
+    def parts(self) -> Iterator[Tensor]:
+        """All of them at once; large ones one after the other, and the last only when the others are gone, unless it
+        goes ahead to the host."""
+        _ = self.model
+        if not self.large:
+            yield self.models
+            return
+        count = len(self.move.asked) * (2 if self.gains == "shapley" else 1)
+        yield from (self._before(slice(row, row + 1)) for row in range(count))
+        yield self.reached[0][None]
+
+    def _before(self, rows: slice) -> Tensor:
+        """Some of those before the last."""
+        if self.gains == "together":
+            return self.move.without_each(self.good, rows)
+        if self.gains == "shapley":
+            return self.move.halfway_with_and_without_each(self.good, rows)
+        return self.move.alone(rows)
 
 
 @dataclass(frozen=True)
@@ -188,15 +222,7 @@ def propose(
     """What there is to score, from replies that an engine has found to be in good order. Those `left_out` are valid,
     but not in the average: their gains are what it would gain with them."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures and i not in left_out]
-    move = Move(aggregator, state, drawn.asked, replies, step, own)
-    params, combined = move(good)
-    if gains == "together":
-        each = move.without_each(good)
-    elif gains == "shapley":
-        each = move.halfway_with_and_without_each(good)
-    else:
-        each = state.params + step * replies.updates
-    return Proposed(torch.cat([each, params[None]]), params, combined, good, own, gains, left_out, on_its_way(params))
+    return Proposed(Move(aggregator, state, drawn.asked, replies, step, own), good, gains, left_out)
 
 
 @dataclass(frozen=True)
@@ -219,16 +245,35 @@ class Move:
         if not good:
             return state.params, state.aggregator
         rows = torch.tensor([self.asked.index(i) for i in good])
-        chosen = updates[rows.to(updates.device, non_blocking=True)]  # a plain list would wait for the device
+        rows = rows.to(updates.device, non_blocking=True)  # a plain list would wait for the device
+        if len(state.params) > LARGE and getattr(self.aggregator, "by_coordinate", False):
+            return self.in_pieces(rows), state.aggregator
+        chosen = updates[rows]
         if self.own is not None:
             chosen = torch.cat([chosen, self.own[None]])
         combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
         return state.params + moved, combined
 
-    def without_each(self, good: Sequence[int]) -> Tensor:
+    def in_pieces(self, rows: Tensor, size: int = PIECE) -> Tensor:
+        """The same model, some coordinates at a time: no second copy of the updates is made."""
+        params, updates = self.state.params, self.replies.updates
+        reached = torch.empty_like(params)
+        for start in range(0, len(params), size):
+            piece = slice(start, start + size)
+            chosen = updates[:, piece][rows]
+            if self.own is not None:
+                chosen = torch.cat([chosen, self.own[None, piece]])
+            reached[piece] = params[piece] + self.aggregator.combine(self.state.aggregator, chosen, self.step)[1]
+        return reached
+
+    def alone(self, rows: slice = slice(None)) -> Tensor:
+        """The models with one update each."""
+        return (self.step * self.replies.updates[rows]).add_(self.state.params)
+
+    def without_each(self, good: Sequence[int], rows: slice = slice(None)) -> Tensor:
         """The models without each of those asked, or with it where it is left out; one a row. Means are taken for all
         of them in one product."""
-        rests = [[j for j in good if j != i] if self._counts(i, good) else [*good, i] for i in self.asked]
+        rests = [[j for j in good if j != i] if self._counts(i, good) else [*good, i] for i in self.asked][rows]
         if type(self.aggregator) is not Mean:
             return torch.stack([self(rest)[0] for rest in rests])
         own = 0 if self.own is None else 1
@@ -240,14 +285,14 @@ class Move:
             for row, rest in zip(shares, rests, strict=True)
         )
 
-    def halfway_with_and_without_each(self, good: Sequence[int]) -> Tensor:
+    def halfway_with_and_without_each(self, good: Sequence[int], rows: slice = slice(None)) -> Tensor:
         """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again). One
         that is left out has no part in the others' rows.
 
         The consumer's update, one more draw, is a player like the others: there is half of it in every row.
         """
         if all(i in self.replies.failures for i in self.asked):
-            return self.state.params.repeat(2 * len(self.asked), 1)
+            return self.state.params.expand(2 * len(self.asked), -1)[rows]
         parts = [[whole if j == i else 0.5 for j in self.asked] for whole in (1.0, 0.0) for i in self.asked]
         counted = [good if self._counts(i, good) else [*good, i] for i in self.asked] * 2
         own = 0 if self.own is None else 1
@@ -256,7 +301,7 @@ class Move:
                 self.step / max(1, len(draws) + own) * times
                 for times in [*(draws.count(i) * half for i, half in zip(self.asked, part, strict=True)), *[0.5] * own]
             ]
-            for part, draws in zip(parts, counted, strict=True)
+            for part, draws in zip(parts[rows], counted[rows], strict=True)
         )
 
     def _counts(self, provider: int, good: Sequence[int]) -> bool:
@@ -266,7 +311,7 @@ class Move:
     def _moved_by(self, weights: Iterable[list[float]]) -> Tensor:
         """The models that so much of each update leads to, one a row; the consumer's own update comes last."""
         updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
-        return self.state.params + torch.tensor(list(weights)).to(updates) @ updates
+        return (torch.tensor(list(weights)).to(updates) @ updates).add_(self.state.params)
 
 
 def conclude(
@@ -296,12 +341,12 @@ def conclude(
     else:
         by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
     gains = [by_provider[i] for i in draws]
-    params, combined = proposed.params, proposed.aggregator
+    params, combined = proposed.reached
     known: Scores | None = whole
     model = proposed.model
     good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
     if good != proposed.good:
-        params, combined = Move(aggregator, state, asked, replies, step, proposed.own)(good)
+        params, combined = Move(aggregator, state, asked, replies, step, proposed.move.own)(good)
         known = model = None
     probabilities = drawn.probabilities.tolist()
     settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
@@ -337,7 +382,7 @@ def without_longest(drawn: Drawn, replies: Replies, concluded: Concluded) -> Rep
     counted = {i for i, gain in draws if gain is not None}
     if not counted:
         return None
-    lengths = torch.linalg.vector_norm(replies.updates.double(), dim=1).tolist()
+    lengths = [float(torch.linalg.vector_norm(update, dtype=torch.float64)) for update in replies.updates]
     longest = max((length, i) for length, i in zip(lengths, drawn.asked, strict=True) if i in counted)[1]
     return replace(replies, failures={**replies.failures, longest: DIVERGES})
 

@@ -156,8 +156,10 @@ class MarketRun:
         """What is paid and learned, and the model that the round comes to, which has a finite utility."""
         step = self.step_size
         if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
-            proposed = propose(self.aggregator, self.state, drawn, replies, step, proposed.own, left_out=self._left_out)
-            scores = self.evaluator.score(proposed.models)
+            proposed = propose(
+                self.aggregator, self.state, drawn, replies, step, proposed.move.own, left_out=self._left_out
+            )
+            scores = self.evaluator.score_parts(proposed.parts())
         while True:
             findings = None if self._watched is None else self._watched.findings
             concluded = conclude(

@@ -8,7 +8,6 @@ again would have to be paid again.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,7 +69,7 @@ def own_rows_alone(consumer: Consumer) -> Tensor:
     How long to train, and how fast, is found with a part of them kept apart; then it is trained on all.
     """
     assert consumer.holdout is not None
-    task, start = copy.deepcopy(consumer.task), consumer.untrained_parameters()
+    task, start = consumer.task.copied(), consumer.untrained_parameters()
     found, train, judge = consumer.own_fit, consumer.train, consumer.holdout
     if found is None or train is None:
         parts = split_rows(consumer.holdout[1].cpu().numpy(), (0.75, 0.25), "the hold-out")
@@ -155,7 +154,7 @@ class _Answers:
 @torch.no_grad()
 def audit_outputs(consumer: Consumer, params: Tensor) -> NDArray[np.float64]:
     """The outputs [rows, …] of the model with these parameters on the audit rows."""
-    task = copy.deepcopy(consumer.task)
+    task = consumer.task.copied()
     assert task.model is not None and consumer.audit is not None
     run = caller(task.model.cpu().eval())
     outputs = run(task.layout.unflatten(params.cpu()), consumer.audit[0].to(torch.device("cpu")))

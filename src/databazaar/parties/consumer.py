@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from databazaar.display import Displayed, size_of
 from databazaar.errors import BazaarError
-from databazaar.learning.fit import is_one_logit, outputs_on, refuse_misfit
+from databazaar.learning.fit import is_one_logit, outputs_on, passes_in_training, refuse_misfit
 from databazaar.learning.inputs import Examples, as_dataset, as_table
 from databazaar.learning.losses import LOSSES, Loss, binary_cross_entropy, cross_entropy, per_sample, unnamed_loss
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
+from databazaar.learning.travelling import kept_tensors, note_changed_buffers
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
@@ -91,6 +92,7 @@ class Consumer(Displayed):
             self._fit(rows)
             if isinstance(self.model, nn.Module) and getattr(self, rows) is not None:
                 self._refuse_misfit(self.model, getattr(self, rows), rows)
+        self._refuse_untrainable()
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -105,6 +107,18 @@ class Consumer(Displayed):
             raise BazaarError(f"{rows} = (x, y) needs a holdout = (x, y) to judge by: give both")
         x, y = as_dataset(given, rows)
         self._set(**{rows: (self.task.inputs(x), self.task.targets(y))})
+
+    def _refuse_untrainable(self) -> None:
+        """Refuses a module in which nothing is trained, and finds out which of its buffers training changes."""
+        if not isinstance(self.model, nn.Module):
+            return
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise BazaarError(
+                "the model has no parameter that is trained (requires_grad=True): unfreeze what is to be bought, or "
+                "add an adapter"
+            )
+        if self.holdout is not None:
+            note_changed_buffers(self.model, partial(passes_in_training, x=self.holdout[0]))
 
     def _refuse_misfit(self, model: nn.Module, rows: Examples, name: str) -> None:
         outputs = outputs_on(model, rows[0], name)
@@ -152,13 +166,21 @@ class Consumer(Displayed):
     def _facts(self) -> dict[str, str]:
         rows = {name: getattr(self, name) for name in ("holdout", "train", "audit")}
         return {
-            "model": f"{type(self.model).__name__} of {len(self.untrained_parameters()):,} parameters",
+            "model": self._model_facts(),
             **{name: size_of(given) for name, given in rows.items() if given is not None},
             "utility": getattr(self.utility, "__name__", str(self.utility)),
             "budget": self.currency.format(self.budget),
             **{name.replace("_", " "): self.currency.format(most) for name, most in self.limits.items()},
             "accesses a round": f"{self.per_round:,}",
         }
+
+    def _model_facts(self) -> str:
+        kind = type(self.model).__name__
+        if not isinstance(self.model, nn.Module):
+            return f"{kind} of {len(self.model):,} parameters"
+        layout = self.task.layout
+        stay = sum(tensor.numel() for _, tensor in kept_tensors(self.model, layout.names))
+        return f"{kind} of {layout.width:,} parameters" + (f", and {stay:,} that are not trained" if stay else "")
 
     @property
     def limits(self) -> dict[str, int]:
@@ -197,7 +219,7 @@ class Consumer(Displayed):
         """What the consumer's own training rows give; None without such rows."""
         if self.train is None or self.holdout is None:
             return None
-        return fit_own_rows(copy.deepcopy(self.task), self.untrained_parameters(), self.train, self.holdout)
+        return fit_own_rows(self.task.copied(), self.untrained_parameters(), self.train, self.holdout)
 
     def own_updates(self, device: torch.device, seed: int) -> Callable[[Tensor, int], Tensor] | None:
         """How the consumer's own rows move given parameters in a round, as a provider's would; None without rows."""
@@ -220,8 +242,9 @@ class Consumer(Displayed):
         self, rows: Examples, oracle: Oracle, name: str, device: torch.device, seed: int
     ) -> Callable[[Tensor, int], Tensor]:
         """The updates that an oracle makes of rows of the consumer's, under a name of their own for its randomness."""
-        assert isinstance(self.model, nn.Module)
-        task = replace(self.task, model=copy.deepcopy(self.model).to(device))
+        task = self.task.copied()
+        assert task.model is not None
+        task.model.to(device)
         data = rows[0].to(device), rows[1].to(device)
 
         def update(params: Tensor, round: int) -> Tensor:
@@ -241,6 +264,5 @@ class Consumer(Displayed):
 
     def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
         """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""
-        task = self.task
-        own = Task(copy.deepcopy(task.model), task.loss)
+        own = self.task.copied(writable=callable(self.utility))
         return Evaluator(own, self.holdout, self.utility, device, fast_outputs)

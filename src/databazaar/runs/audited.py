@@ -121,10 +121,12 @@ def _why_models_differ(folder: RunFolder, audit: Audit, terms: Terms) -> Iterato
         if terms.layout and layout_digest(tensors) != terms.layout:
             yield f"{where} has other names, shapes or another order of tensors than the ledger names: it was changed"
         if weights.parent != path and (folder.finished or os.path.lexists(weights.parent / CARD)):
-            yield from _why_card_differs(folder, weights.parent, model, tensors)
+            yield from _why_card_differs(folder, weights.parent, model, tensors, terms.frozen)
 
 
-def _why_card_differs(folder: RunFolder, place: Path, model: str | None, tensors: Tensors) -> Iterator[str]:
+def _why_card_differs(
+    folder: RunFolder, place: Path, model: str | None, tensors: Tensors, frozen: str
+) -> Iterator[str]:
     """What stands beside the weights decides what they answer: how they are built, and how a table is read."""
     path = place / SCHEMA
     try:
@@ -138,6 +140,9 @@ def _why_card_differs(folder: RunFolder, place: Path, model: str | None, tensors
         return
     card, _ = read_description(place, folder.path)
     refuse_other_size(card, sum(math.prod(shape) for _, shape in tensors), place)
+    if card.frozen != frozen:
+        where = (place / CARD).relative_to(folder.path)
+        yield f"{where} names other frozen weights than the ledger's first entry: it was changed"
     if card.model_hash != model or card.tables != folder.tables():
         where = (place / CARD).relative_to(folder.path)
         yield f"{where} tells of another model than the ledger, or of other tables than {RUN}: one of them was changed"

@@ -187,9 +187,10 @@ class RunFolder(Notes):
         for found, named in ((best, report.model_hash), (last, report.last_model_hash)):
             if hash_array(found) != named:
                 raise LedgerError(f"{self.path} does not hold the model that its ledger names: put the old file back")
-        write_model((self.path / MODEL).parent, best, outline, schema, tables, within=self.path)
+        frozen = replayed.terms.frozen if replayed.terms is not None else ""
+        write_model((self.path / MODEL).parent, best, outline, schema, tables, within=self.path, frozen=frozen)
         if report.last_model_hash != report.model_hash:
-            write_model(self.path / LAST, last, outline, schema, tables, within=self.path)
+            write_model(self.path / LAST, last, outline, schema, tables, within=self.path, frozen=frozen)
         for name in (LAYOUT, BEGUN):
             (self.path / name).unlink(missing_ok=True)
         self._store.finish()

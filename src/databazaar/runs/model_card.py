@@ -106,7 +106,8 @@ class Outline(_Strict):
 
 
 class ModelCard(_Strict):
-    """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers."""
+    """model.json. `architecture` is null for a model of the user's own, `task` where nothing says what it answers.
+    `frozen` is the digest of what was not trained, and is not among the weights; left out where there is no such."""
 
     format: Literal[1] = FORMAT
     model_hash: str
@@ -116,12 +117,17 @@ class ModelCard(_Strict):
     classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     units: TargetUnits | None = None
     tables: Tables = Tables()
+    frozen: str = ""
     written: str
     by: str
 
     @property
     def form(self) -> ModelForm | None:
         return None if self.architecture is None else self.architecture.form
+
+    def content(self) -> dict[str, Any]:
+        """What model.json holds."""
+        return self.model_dump(exclude=None if self.frozen else {"frozen"})
 
 
 def known_from(schema: Schema) -> dict[str, Any]:

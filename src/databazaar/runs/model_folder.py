@@ -53,6 +53,7 @@ def write_model(
     schema: Schema | None = None,
     tables: Tables | None = None,
     within: Path | None = None,
+    frozen: str = "",
 ) -> ModelCard:
     """Writes a model folder from a parameter vector. The card comes last: a folder that has it is whole. No link is
     followed on the way from `within`."""
@@ -62,13 +63,14 @@ def write_model(
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         by=f"databazaar {__version__}",
         tables=tables or Tables(),
+        frozen=frozen,
         **({"task": outline.task} if schema is None else known_from(schema)),
     )
     write_whole(folder / WEIGHTS, pack(outline.named(params)), within=within)
     if schema is not None:
         write_whole(folder / SCHEMA, json.dumps(schema.to_dict(), indent=1).encode(), within=within)
     write_whole(folder / README, _readme(card).encode(), within=within)
-    write_whole(folder / CARD, json.dumps(card.model_dump(), indent=2).encode(), within=within)
+    write_whole(folder / CARD, json.dumps(card.content(), indent=2).encode(), within=within)
     return card
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
-from databazaar.learning.models import Layout, build_model
+from databazaar.learning.models import Layout, build_model, tensor_of
+from databazaar.learning.travelling import frozen_digest
 from databazaar.runs.model_folder import StoredModel, read_model
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class TrainedModel(Displayed):
         form = stored.card.form
         if model is None and form is not None:
             model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden)
-        self.model: nn.Module | None = None if model is None else _filled(model, stored.weights, path)
+        self.model: nn.Module | None = None if model is None else _filled(model, stored, path)
 
     @property
     def task(self) -> str | None:
@@ -170,8 +171,7 @@ class TrainedModel(Displayed):
         if self.model is None:
             raise BazaarError(_needs_module(self.path))
         for start in range(0, len(x), CHUNK):
-            outputs: Tensor = self.model(torch.from_numpy(x[start : start + CHUNK]))
-            yield outputs.numpy()
+            yield tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
 
     def _names(self, classes: int) -> tuple[str, ...]:
         return self.class_names or tuple(str(place) for place in range(classes))
@@ -220,18 +220,25 @@ def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel
     return TrainedModel(Path(path), read_model(Path(path)), model)
 
 
-def _filled(model: nn.Module, weights: dict[str, NDArray[Any]], path: Path) -> nn.Module:
-    layout = Layout.of(model)
-    shapes = {name: tuple(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
-    found = {name: array.shape for name, array in weights.items()}
-    if shapes != found:
-        wrong = next(iter({name: 0 for name in (*shapes, *found) if shapes.get(name) != found.get(name)}))
+def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
+    """The model with the weights that were written, among which an earlier version has put those not trained too."""
+    wanted = Layout.of(model)
+    needed = {name: tuple(shape) for name, shape in zip(wanted.names, wanted.shapes, strict=True)}
+    has = {name: tuple(tensor.shape) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    found = {name: array.shape for name, array in stored.weights.items()}
+    for wrong in (*needed, *found):
+        if has.get(wrong) != found.get(wrong):
+            raise BazaarError(
+                f"{path}: the weights do not fit the model: {wrong!r} is {list(found.get(wrong, ())) or 'missing'} in "
+                f"the file and {list(has.get(wrong, ())) or 'missing'} in the model"
+            )
+    if stored.card.frozen and frozen_digest(model, found) != stored.card.frozen:
         raise BazaarError(
-            f"{path}: the weights do not fit the model: {wrong!r} is {list(found.get(wrong, ())) or 'missing'} in the "
-            f"file and {list(shapes.get(wrong, ())) or 'missing'} in the model"
+            f"{path}: what was not trained is not the same in this model as in the one that was: build it from the "
+            "weights that it was begun with"
         )
-    flat = np.concatenate([weights[name].reshape(-1) for name in layout.names])
-    layout.load(model, torch.from_numpy(flat))
+    layout = Layout(tuple(found), tuple(map(torch.Size, found.values())), wanted.trainable)
+    layout.load(model, torch.from_numpy(np.concatenate([array.reshape(-1) for array in stored.weights.values()])))
     return model.eval()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,7 +49,7 @@ class Context:
             raise BazaarError("two providers have the same id: give each an id of its own")
         own = isinstance(engine, str)
         if isinstance(engine, str):
-            engine = make_engine(engine, copy.deepcopy(consumer.task), providers, device)
+            engine = make_engine(engine, consumer.task.copied(), providers, device)
         try:
             yield cls(consumer, tuple(providers), engine, evaluator_for(consumer, engine.device), tally)
         finally:

@@ -8,7 +8,6 @@ and both score several runs, each with its own w and g, as one stack.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from torch.func import vmap
 from databazaar.engines import Engine
 from databazaar.engines.dual import split_first_linear
 from databazaar.learning.models import caller
+from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.valuation.lockstep import Request
@@ -124,8 +124,8 @@ class FirstLayer:
         return cls(consumer, evaluator)
 
     def __init__(self, consumer: Consumer, evaluator: Evaluator) -> None:
-        model = copy.deepcopy(evaluator.module)
-        assert model is not None
+        assert evaluator.module is not None
+        model = lean_copy(evaluator.module)
         split = split_first_linear(model)
         assert split is not None
         self.layout = consumer.task.layout
