@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 import typer.main
 import typer.testing
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from databazaar.aggregators import AGGREGATORS
@@ -34,6 +37,30 @@ pki.KEY_BITS = 2048  # the fewest that we take; those of the shipped size take t
 # The tree of commands is made once, not for each of the thousand that the tests give in one process.
 typer.main.get_command = functools.cache(typer.main.get_command)
 setattr(typer.testing, "_get_command", typer.main.get_command)  # noqa: B010
+
+
+gc.disable()  # until all is loaded, which stays: to look through torch again and again frees nothing
+
+
+class OnlyExamples:
+    """Modules without an example are not imported to look for one."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        if file_path.suffix != ".py" or b">>>" in file_path.read_bytes():
+            return found
+        return [one for one in found if not isinstance(one, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plugin it is asked about every folder, not about this one alone."""
+    config.pluginmanager.register(OnlyExamples())
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

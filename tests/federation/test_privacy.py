@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opacus.accountants import RDPAccountant
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
 from databazaar.engines.quarantine import Quarantine
@@ -86,6 +85,8 @@ def test_a_private_answer_takes_the_steps_that_the_oracle_asks_for(tmp_path: Pat
 
 
 def test_the_account_is_opacus_s_and_survives_a_restart(tmp_path: Path) -> None:
+    from opacus.accountants import RDPAccountant  # seconds, which processes that do not run this are spared
+
     mechanism = private(tmp_path, noise=1.1)
     for _ in range(5):
         mechanism.update(ORACLE, a_task(), DATA, torch.zeros(10))

@@ -62,6 +62,14 @@ def test_the_ledger_holds_before_anybody_touches_it(run: Path, entries: list[Ent
     assert RunFolder(run).audit().ok and audit_entries(entries).ok
 
 
+def crowd() -> list[list[Any]]:
+    return [[f"p{i}", "", 1] for i in range(10**6 + 1)]
+
+
+def changing_prices() -> list[list[Any]]:
+    return [[f"p{i}", "", 1, {"price_changes": [[i + 1, 2]]}] for i in range(10**4)]
+
+
 TERMS: dict[str, tuple[dict[str, Any], str]] = {
     "a round of 10^12": (
         {"per_round": 10**12},
@@ -74,27 +82,23 @@ TERMS: dict[str, tuple[dict[str, Any], str]] = {
     "a price of 400 digits": ({"providers": [["p0", "p0", 10**400]]}, "amounts of 2^63 minor units or more"),
     "a seed of 4,000 digits": ({"seed": 10**4000}, "a seed below 0, or of 2^256 or more, is refused"),
     "a seed below 0": ({"seed": -1}, "a seed below 0"),
-    "a million and one": (
-        {"providers": [[f"p{i}", "", 1] for i in range(10**6 + 1)]},
-        "1,000,001 providers is refused",
-    ),
+    "a million and one": ({"providers": crowd}, "1,000,001 providers is refused"),
     "a price for every round": (
-        {
-            "format": 3,
-            "providers": [[f"p{i}", "", 1, {"price_changes": [[i + 1, 2]]}] for i in range(10**4)],
-        },
+        {"format": 3, "providers": changing_prices},
         "100,000,000 prices over time is refused: 20,000,000 are the most",
     ),
     "bounded in words": ({"bounded_utility": "no"}, "bounded_utility or initial_model is not what a ledger writes"),
     "no model": ({"initial_model": 7}, "bounded_utility or initial_model is not what a ledger writes"),
     "names of nobody": ({"environment": ["torch"]}, "the terms cannot be read"),
 }
+"""What is large is made when it is wanted: every process of the tests reads this file."""
 
 
 @pytest.mark.parametrize("case", TERMS)
 def test_terms_that_ask_for_endless_work_are_refused(entries: list[Entry], case: str) -> None:
     changes, words = TERMS[case]
-    opening = replace(entries[0], body={**entries[0].body, **changes})
+    made = {name: value() if callable(value) else value for name, value in changes.items()}
+    opening = replace(entries[0], body={**entries[0].body, **made})
     with at_most(30):
         found = audit_entries(reseal([opening, *entries[1:]]))
     assert not found.ok and words in found.message and len(found.message) < 500, found.message

@@ -119,6 +119,7 @@ def test_hostile_names_stay_text() -> None:
     text.encode("utf-8")
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("providers", [1, 9, 100])
 def test_every_provider_is_in_the_table(providers: int) -> None:
     names = [f"provider {i}" for i in range(providers)]
@@ -175,6 +176,7 @@ def test_every_rule_is_shown_whoever_wrote_it() -> None:
     assert not {"aggregator", "payment", "stop", "ended because"} & old.pairs.keys()
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("rounds", [0, 12])
 def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
     report = sample_report(rounds=rounds)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from mlflow.entities import Run
-from mlflow.tracking import MlflowClient
 
 from databazaar import Arbiter, BazaarError, Currency, MLflowCallback, Progress
 from small_markets import torch_market, vector_market
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
 
 ODD = ["plain-1.2", "Café #1", "Café *1", "../up", ".", "a/b//c", "x" * 400]
 
@@ -22,11 +25,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return (tmp_path / "mlruns").as_uri()
 
 
+def client(store: str) -> MlflowClient:
+    """MLflow takes a second to load, which the processes that do not run these tests are spared."""
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(store)
+
+
 def runs(store: str, experiment: str = "databazaar") -> list[Run]:
-    client = MlflowClient(store)
-    found = client.get_experiment_by_name(experiment)
+    found = client(store).get_experiment_by_name(experiment)
     assert found is not None
-    return list(client.search_runs([found.experiment_id]))
+    return list(client(store).search_runs([found.experiment_id]))
 
 
 def test_a_run_is_logged_with_terms_curves_outcome_and_proofs(store: str) -> None:
@@ -43,7 +52,7 @@ def test_a_run_is_logged_with_terms_curves_outcome_and_proofs(store: str) -> Non
     assert run.data.metrics["final/refunded"] == report.refunded / 100
     frame = report.to_frame("rounds")
     for column in ("utility", "loss", "spent"):
-        history = MlflowClient(store).get_metric_history(run.info.run_id, column)
+        history = client(store).get_metric_history(run.info.run_id, column)
         assert {one.step: one.value for one in history} == dict(zip(frame["round"][1:], frame[column][1:], strict=True))
     assert {line.provider: run.data.metrics[f"pay/{line.provider}"] for line in report.payouts} == {
         line.provider: line.pay / 100 for line in report.payouts
@@ -75,7 +84,7 @@ def test_each_run_of_one_callback_is_a_run_of_its_own_unless_it_goes_on(store: s
     report = arbiter().run(tmp_path / "run", callbacks=[MLflowCallback(tracking_uri=store, run_id=callback.run_id)])
     assert [run.info.status for run in runs(store)] == ["FINISHED", "FINISHED"]
     assert callback.run_id is not None
-    history = MlflowClient(store).get_metric_history(callback.run_id, "utility")
+    history = client(store).get_metric_history(callback.run_id, "utility")
     assert {one.step for one in history} == set(range(1, len(report.rounds) + 1))
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from databazaar import Arbiter, BazaarError, Currency, Progress, TensorBoardCallback
 from small_markets import torch_market, vector_market
 
+if TYPE_CHECKING:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 
 def read(folder: Path) -> EventAccumulator:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     found.Reload()
     return found
