@@ -19,15 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from databazaar import Arbiter, Consumer, Provider
-from databazaar.ledger import Drawn, Ledger, Settlement, large
-from databazaar.ledger.sql import SqlStore
-from databazaar.market.round import Best, State
+from bookkept_rounds import Rounds
+from databazaar.ledger import large
 from databazaar.vectors import hash_array
-
-PROVIDERS, PER_ROUND = 20, 4
 
 
 def write_new(path: Path, numbers: np.ndarray) -> None:
@@ -57,40 +52,6 @@ def hash_while_writing(path: Path, numbers: np.ndarray) -> None:
     writer.join()
 
 
-class Rounds:
-    """A run's bookkeeping, round after round, with a model that moves and no training."""
-
-    def __init__(self, folder: Path, parameters: int, improving: bool) -> None:
-        providers = [Provider(f"p{i}", oracle=lambda w: w, price=1) for i in range(PROVIDERS)]
-        consumer = Consumer(np.zeros(3, dtype=np.float32), utility=lambda w: 0.0, budget=10**6, per_round=PER_ROUND)
-        self.rules = Arbiter(consumer, providers, engine="loop").rules
-        self.ledger = Ledger(self.rules, SqlStore.file(folder / "ledger.sqlite", "run"))
-        self.models = [torch.rand(parameters) for _ in range(2)]
-        self.improving = improving
-        self.state = State(0, self.models[0], 0.0, None, self.rules.start(), torch.zeros(0), self.best(0))
-        self.drawn = self.draw()
-
-    def best(self, round: int) -> Best:
-        return Best(round, self.models[round % 2].view(-1), round)
-
-    def draw(self) -> Drawn:
-        drawn = self.rules.draw(self.state.sampler, self.ledger.book)
-        self.ledger.reserve(self.state.round, drawn)
-        return drawn
-
-    def play(self) -> None:
-        """Settles the round under way and reserves the next: one transaction."""
-        state, drawn, number = self.state, self.drawn, self.state.round
-        chances, gains = drawn.probabilities.tolist(), [0.1 / (1 + number)] * len(drawn.draws)
-        settled = self.rules.settle(state.sampler, drawn, gains, chances, None)
-        result = Settlement(gains, [None] * len(gains), chances, settled.paid, number, None, number + 1, None)
-        best = self.best(number + 1) if self.improving else state.best
-        params = best.params if self.improving else self.models[(number + 1) % 2].view(-1)
-        self.state = State(number + 1, params, number + 1, None, settled.state, state.aggregator, best)
-        self.ledger.settle(number, drawn, result, self.state)
-        self.drawn = self.draw()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--parameters", type=int, default=50_000_000)
@@ -109,10 +70,10 @@ def main() -> None:
         write_new(place / "again", numbers)
         for name, improving in (("a round, the best so far", True), ("a round, the best is an earlier one", False)):
             (place / str(improving)).mkdir()
-            ways[name] = Rounds(place / str(improving), given.parameters, improving).play
+            ways[name] = Rounds(place / str(improving), given.parameters, improving=improving).play
         if given.database:
             (place / "database").mkdir()
-            in_rows = Rounds(place / "database", given.parameters, True)
+            in_rows = Rounds(place / "database", given.parameters)
 
             def in_database() -> None:
                 large.LARGE, before = 2**62, large.LARGE
@@ -128,9 +89,8 @@ def main() -> None:
                 taken[name].append(time.perf_counter() - began)
         medians = {name: statistics.median(times[3:]) for name, times in taken.items()}
         plain, again = list(medians.values())[:2]
-        print(
-            f"{given.parameters:,} parameters, {numbers.nbytes / 1e6:.0f} MB, medians of {given.repeats}; times a plain write, times one in place:"
-        )
+        print(f"{given.parameters:,} parameters, {numbers.nbytes / 1e6:.0f} MB, medians of {given.repeats}")
+        print("beside each: how many plain writes that is, and how many in place")
         for name, seconds in medians.items():
             spread = f"{min(taken[name][3:]):.3f} to {max(taken[name][3:]):.3f}"
             print(f"{name:40} {seconds:6.3f} s ({spread})  {seconds / plain:5.2f}  {seconds / again:5.2f}")
