@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from databazaar import OSMD, Arbiter, LedgerError, Progress, close_run
 from databazaar.aggregators import CentredClipping
@@ -22,6 +23,7 @@ from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.large import Large, Place
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
+from databazaar.vectors import pack
 from killed_store import LEDGER, Players, best, entry, model
 from small_markets import MakeMarket
 
@@ -270,6 +272,21 @@ def test_a_reader_of_a_run_that_goes_on_reads_again(tmp_path: Path, monkeypatch:
         reader.snapshot()
     reader.dispose()
     writer.dispose()
+
+
+@given(
+    named=st.dictionaries(
+        st.sampled_from(["w", "best", "a.b", "ü"]),
+        st.tuples(st.sampled_from(["<f4", "<f8", "<i8", "|b1", ">f4"]), st.lists(st.integers(0, 3), max_size=2)),
+    )
+)
+def test_arrays_are_packed_as_safetensors_packs_them_also_the_second_time(
+    named: dict[str, tuple[str, list[int]]],
+) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        arrays = {name: rng.normal(size=shape).astype(kind) for name, (kind, shape) in named.items()}
+        assert pack(arrays) == save(arrays, metadata={"order": json.dumps(list(arrays))})
 
 
 @pytest.fixture(scope="module")
