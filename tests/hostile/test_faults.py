@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    made = Stage(tmp_path_factory.mktemp("faults"))
+    made = Stage(tmp_path_factory.mktemp("faults"), large=True)  # the small model's calls are among its own
     yield made
     made.close()
 
@@ -34,6 +34,8 @@ def sample(calls: list[Call]) -> list[tuple[Fault, Call]]:
     for kind in kinds:
         fault = next(fault for fault in faults if any(call.kind == kind and fault.hits(call) for call in ours))
         points.append((fault, rng.choice([call for call in ours if call.kind == kind and fault.hits(call)])))
+    large = [call for call in ours if "snapshot" in call.path and "write" in call.kind]
+    points.append((next(fault for fault in FAULTS if "halfway" in fault.name), rng.choice(large)))
     rest = [fault for fault in FAULTS if fault not in {fault for fault, _ in points}]
     return [*points, *((fault, rng.choice([call for call in ours if fault.hits(call)])) for fault in rest)]
 

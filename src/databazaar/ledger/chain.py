@@ -23,8 +23,8 @@ class Entry:
     """One line of the ledger. Money moves only in reserve, post and void, which are keyed by (round, draw), and in
     release and return, which settle all that posts have held back of a provider: for it, or for the consumer.
 
-    `text` is the body's canonical JSON where a store has read it and compared it with the body: it need not be written
-    again. An entry that is made or changed anywhere else has none.
+    `text` is the body's canonical JSON where a ledger has just sealed it, or a store has read it and compared it with
+    the body: it need not be written again. An entry that is made or changed anywhere else has none.
     """
 
     seq: int
@@ -39,7 +39,7 @@ class Entry:
 
     @classmethod
     def stored(cls, text: str, *fields: Any) -> Entry:
-        """An entry as a store has read it, whose body is spelled like this."""
+        """An entry as a store has read it or is given it, whose body is spelled like this."""
         entry = cls(*fields)
         object.__setattr__(entry, "text", text)
         return entry

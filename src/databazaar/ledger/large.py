@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.files import open_plain
 from databazaar.ledger.chain import canonical
 from databazaar.vectors import TYPES, hash_array
@@ -101,6 +101,10 @@ class Place:
             raise self._refused(path, "is missing") from None
         except OSError as reason:
             raise self._refused(path, f"cannot be read ({reason.strerror})") from None
+        except UncheckableError:  # no right to read it says nothing about what it holds
+            raise
+        except BazaarError as odd:
+            raise odd if isinstance(odd, DamagedFileError) else DamagedFileError(str(odd)) from None
         if rest or hash_array(array) != self.hash:
             raise self._refused(path, "does not hold the numbers that the ledger names")
         return Large(array, self.hash)

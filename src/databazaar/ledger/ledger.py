@@ -63,8 +63,8 @@ class Ledger(Accounts):
     def _seal(self, drafts: Sequence[Draft]) -> list[Entry]:
         sealed = []
         for draft in drafts:
-            fields = self._seq, *draft
-            entry = Entry(*fields, digest(self.head, fields))
+            fields, text = (self._seq, *draft), canonical(draft[-1]) if draft[-1] else "{}"
+            entry = Entry.stored(text, *fields, digest(self.head, fields, text))
             self.book.apply(entry)
             self.head, self._seq = entry.hash, self._seq + 1
             sealed.append(entry)

@@ -32,6 +32,10 @@ _BESIDE = ("-journal", "-wal", "-shm")
 PAGE = 4096
 """So many entries are read at once."""
 
+_INSERT = f"INSERT INTO {ENTRIES.name} VALUES ({', '.join('?' * len(ENTRIES.c))})"  # noqa: S608
+_UPDATE = f"UPDATE {SNAPSHOTS.name} SET next_round = ?, sampler = ?, params = ? WHERE run = ?"  # noqa: S608
+"""What a round says to SQLite: putting these together anew would take as long as the commit."""
+
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
 
@@ -88,16 +92,14 @@ class SqlStore(Store):
             self._files.begin(snapshot.large)
 
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
-        rows, committing = [_row(self._run, entry) for entry in entries], False
+        committing = False
         values = None if snapshot is None else self._values(snapshot)
         try:
             with self._engine.connect() as connection, connection.begin() as transaction:
                 _wait_for_the_disk(connection)
-                connection.execute(ENTRIES.insert(), rows)
-                if values is not None:
-                    mine = SNAPSHOTS.c.run == self._run
-                    if not connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount:
-                        connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))
+                self._add(connection, entries)
+                if values is not None and not self._replace(connection, values):
+                    connection.execute(SNAPSHOTS.insert().values(run=self._run, **values))
                 committing = True
                 transaction.commit()
         except IntegrityError:
@@ -115,6 +117,21 @@ class SqlStore(Store):
             ) from None
         if self._files is not None and snapshot is not None and snapshot.large:
             self._files.keep()
+
+    def _add(self, connection: sa.Connection, entries: Sequence[Entry]) -> None:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(_INSERT, [_fields(self._run, entry) for entry in entries])
+        else:
+            names = ENTRIES.c.keys()
+            rows = [dict(zip(names, _fields(self._run, entry), strict=True)) for entry in entries]
+            connection.execute(ENTRIES.insert(), rows)
+
+    def _replace(self, connection: sa.Connection, values: dict[str, Any]) -> bool:
+        """Whether there was a snapshot to replace."""
+        if connection.dialect.name == "sqlite":
+            return bool(connection.exec_driver_sql(_UPDATE, (*values.values(), self._run)).rowcount)
+        mine = SNAPSHOTS.c.run == self._run
+        return bool(connection.execute(SNAPSHOTS.update().where(mine).values(**values)).rowcount)
 
     def _values(self, snapshot: Snapshot) -> dict[str, Any]:
         """What the transaction holds of a snapshot: all of it, or where the large part is, which is durable by now."""
@@ -270,18 +287,10 @@ def _durable(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-def _row(run: str, entry: Entry) -> dict[str, Any]:
-    return {
-        "run": run,
-        "seq": entry.seq,
-        "kind": entry.kind,
-        "round": entry.round,
-        "draw": entry.draw,
-        "provider": entry.provider,
-        "amount": entry.amount,
-        "body": canonical(entry.body),
-        "hash": entry.hash,
-    }
+def _fields(run: str, entry: Entry) -> tuple[Any, ...]:
+    """An entry as its row holds it."""
+    text = canonical(entry.body) if entry.text is None else entry.text
+    return run, entry.seq, entry.kind, entry.round, entry.draw, entry.provider, entry.amount, text, entry.hash
 
 
 def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:
