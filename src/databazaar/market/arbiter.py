@@ -15,11 +15,12 @@ from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
 from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines.memory import free_bytes, refuse_too_large
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.learning.models import hash_vector
+from databazaar.learning.models import LARGE, hash_vector
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
@@ -197,10 +198,17 @@ class Arbiter(Displayed):
         `callbacks` listen: each is a Callback, or a function that gets the Progress after every round. `tell=function`
         is short for `callbacks=[function]`.
         """
+        self._refuse_too_large()
         told = Callbacks(callbacks if tell is None else [*callbacks, tell])
         report = self._run_in_memory(told) if folder is None else self._run_in(folder, told)
         told.on_end(report)
         return report
+
+    def _refuse_too_large(self) -> None:
+        layout = self.consumer.task.optional_layout
+        if layout is not None and layout.width > LARGE:
+            asked, device = min(len(self.providers), int(self.consumer.per_round)), self.engine.device
+            refuse_too_large(layout.width, asked, device, free_bytes(device))
 
     def _run_in_memory(self, told: Callbacks) -> Report:
         ledger = Ledger(self.rules)

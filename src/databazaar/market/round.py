@@ -255,7 +255,8 @@ class Move:
         return state.params + moved, combined
 
     def in_pieces(self, rows: Tensor, size: int = PIECE) -> Tensor:
-        """The same model, some coordinates at a time: no second copy of the updates is made."""
+        """The same model, some coordinates at a time: no second copy of the updates is made. (Sums over a last piece of
+        a few coordinates may be rounded otherwise; where pieces end depends on the model alone.)"""
         params, updates = self.state.params, self.replies.updates
         reached = torch.empty_like(params)
         for start in range(0, len(params), size):

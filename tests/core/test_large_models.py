@@ -1,0 +1,36 @@
+"""Large models: the same numbers in pieces, and a sentence where a round does not fit into memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from databazaar import BazaarError, Mean, Median, TrimmedMean
+from databazaar.aggregators import Aggregator
+from databazaar.engines import Replies
+from databazaar.engines.memory import free_bytes, refuse_too_large
+from databazaar.market.round import Best, Move, State
+
+
+@pytest.mark.parametrize("aggregator", [Mean(), Median(), TrimmedMean(0.3)])
+@pytest.mark.parametrize("size", [64, 1000])
+def test_a_model_that_is_averaged_in_pieces_is_the_same_to_the_bit(aggregator: Aggregator, size: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    params, updates = torch.randn(333, generator=draw), torch.randn(20, 333, generator=draw)
+    empty = torch.empty(0)
+    state = State(0, params, 0.0, None, empty.double().numpy(), empty, Best(0, params, 0.0))
+    asked = list(range(20))
+    for own in (None, torch.randn(333, generator=draw)):
+        move = Move(aggregator, state, asked, Replies(updates, {}), 0.7, own)
+        good = [3, 3, *asked]
+        assert torch.equal(move(good)[0], move.in_pieces(torch.tensor(good), size))
+
+
+def test_a_round_that_does_not_fit_is_refused_with_numbers() -> None:
+    cpu = torch.device("cpu")
+    refuse_too_large(10**9, 4, cpu, 28 * 10**9)
+    refuse_too_large(10**9, 4, cpu, None)
+    with pytest.raises(BazaarError, match=r"needs 28.0 GB, 7 copies of the 1,000,000,000 .* 27.9 GB are free on cpu"):
+        refuse_too_large(10**9, 4, cpu, 27_900_000_000)
+    free = free_bytes(cpu)
+    assert free is None or free > 0
