@@ -50,8 +50,10 @@ from databazaar.federation.arriving import Chunk
 from databazaar.federation.capacities import read_capacities
 from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER, SECONDS, SERVER
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, LONG_ASK, NUMBER, SECONDS, SERVER
 from databazaar.federation.lanes import LONGEST_NAME
+from databazaar.federation.outgoing import Answers
+from databazaar.federation.payloads import PIECE
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.relay import Relay
 
@@ -100,6 +102,10 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             max_bytes(),
             ended=self._stop_sending,
             capacity=lambda name: self._capacities.get(name, 1),
+            taken=self._taken,
+            passed=lambda name, piece: self._acknowledge(
+                name, piece.stream, piece.sequence, piece.at + len(piece.data), len(piece.data)
+            ),
         )
         self._cell.core_cell.add_incoming_filter("*", "*", self._take)
         door.HOUSE.revoked = self._clients.is_client_disabled
@@ -133,7 +139,12 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE, StreamHeaderKey.SIZE)
         )
         received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data))
-        if received // _ACKNOWLEDGE > (received - len(data)) // _ACKNOWLEDGE:
+        if received:
+            self._acknowledge(name, stream, sequence, received, len(data))
+
+    def _acknowledge(self, name: str, stream: Any, sequence: Any, received: int, last: int) -> None:
+        """Lets the provider send on, for every so many bytes; without that it stops when its window is full."""
+        if received // _ACKNOWLEDGE > (received - last) // _ACKNOWLEDGE:
             headers = {StreamHeaderKey.STREAM_ID: stream, StreamHeaderKey.DATA_TYPE: StreamDataType.ACK}
             headers |= {StreamHeaderKey.OFFSET: received, StreamHeaderKey.SEQUENCE: sequence}
             self._cell.core_cell.fire_and_forget(
@@ -151,7 +162,16 @@ class MarketSite(FLComponent):  # type: ignore[misc]
 
     def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
         message = Message({NUMBER: number, SECONDS: seconds}, payload)
-        self._sending[number] = self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
+        topic = ASK if len(payload) <= PIECE else LONG_ASK
+        self._sending[number] = self._cell.send_blob(CHANNEL, topic, name, message, optional=True)
+
+    def _taken(self, number: str) -> int:
+        """Bytes of this question that its provider has acknowledged, or all of them once FLARE is done with it."""
+        sending = self._sending.get(number)
+        if sending is None or sending.error is not None:
+            return 0
+        task = sending.task_handle
+        return int(sending.get_size() if task is None or sending.done() else min(task.offset, task.offset_ack))
 
     def _sends(self, name: str, stream: object) -> bool:
         task = ByteStreamer.tx_task_map.get(stream) if isinstance(stream, int) else None
@@ -172,7 +192,8 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             case "status":
                 names = sorted(name for name in list(self._clients.name_to_clients) if self._connected(name))
                 queues = {name: asdict(queue) for name, queue in self._exchange.queues().items()}
-                channel.send({"op": "status", "connected": names, "queues": queues})
+                moving = {name: asdict(transfer) for name, transfer in self._exchange.transfers().items()}
+                channel.send({"op": "status", "connected": names, "queues": queues, "transfers": moving})
             case "capacity":
                 self._capacities = read_capacities(Path.cwd())
                 self._exchange.capacity_changed(str(header["name"]))
@@ -185,7 +206,8 @@ class MarketSite(FLComponent):  # type: ignore[misc]
                 raise ClosedError("an unknown request")
 
     def _ask(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
-        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over."""
+        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over. Large answers
+        are passed on as they come."""
         number, names = header["id"], [str(name) for name in header["names"]]
         consumer = str(header.get("consumer", ""))[:LONGEST_NAME]
         channel.settimeout(10 * BEAT)
@@ -195,6 +217,12 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             float(header["timeout"]),
             consumer,
             lambda states: channel.send({"op": "states", "id": number, "states": states}),
+            lambda name, piece: channel.send(
+                {"op": "piece", "id": number, "name": name, "size": piece.size}, piece.data
+            ),
+            lambda moving: channel.send(
+                {"op": "transfers", "id": number, "transfers": {name: asdict(one) for name, one in moving.items()}}
+            ),
         )
         channel.settimeout(None)
         for name, reply in replies.items():
@@ -236,6 +264,8 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
         self._cell.core_cell.add_incoming_request_filter("*", "*", self._only_questions)
         self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
+        self._cell.register_stream_cb(CHANNEL, LONG_ASK, self._asked_long)
+        self._answers = Answers(self._cell)
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
 
     def _say_ready(self) -> None:
@@ -276,12 +306,27 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         if isinstance(number, str) and isinstance(seconds, float | int):
             self._parent.send({"op": "ask", "number": number, "seconds": seconds}, future.result())
 
+    def _asked_long(self, _: Any, stream: Any, resume: bool) -> int:
+        """A large question, passed on piece by piece. FLARE calls this in a thread of its own."""
+        get, size, at = stream.get_headers().get, stream.get_size(), 0
+        number, seconds = get(NUMBER), get(SECONDS)
+        if not isinstance(number, str) or not isinstance(seconds, float | int):
+            return 0
+        try:
+            while at <= size and (piece := stream.read(PIECE)):
+                at += len(piece)
+                self._parent.send({"op": "ask", "number": number, "seconds": seconds, "size": size}, memoryview(piece))
+        except StreamError:
+            at = -1
+        if at != size:
+            self._parent.send({"op": "lost", "number": number})
+        return 0
+
     def _pass_answers(self) -> None:
         try:
             while True:
                 header, body = self._parent.receive()
-                message = Message({NUMBER: header["number"], CODE: header["code"]}, body)
-                self._cell.send_blob(CHANNEL, ANSWER, SERVER, message, optional=True)
+                self._answers.pass_on(header["number"], header["code"], header.get("size"), body)
         except (ClosedError, KeyError):
             pass
         finally:
