@@ -1,13 +1,13 @@
 """One ask of a large model beside the time that TLS alone needs for its bytes, and the memory of everybody on the way.
 
-    python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5]
+    python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5] [--pack]
 
-An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server and FLARE, and
-an update of the same size back, signed by the provider and checked. "TLS" is a bare socket on loopback with the same
-certificates and settings, in two processes, that sends as many bytes there and back, and does nothing else. Both take
-turns in one run. Memory is what a process takes at its highest during an ask (VmHWM) beyond what it had before the first
-large one, in bytes and in copies of the vector; for the arbiter, beyond the model that it asks about. On a busy machine
-look at the ratios.
+An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server and FLARE,
+and an update of the same size back, signed by the provider and checked. "TLS" is a bare socket on loopback with the
+same certificates and settings, in two processes, that sends as many bytes there and back, and does nothing else. Both
+take turns in one run. Memory is what a process takes at its highest during an ask (VmHWM) beyond what it had before the
+first large one, in bytes and in copies of the vector; for the arbiter, beyond the model that it asks about. On a busy
+machine look at the ratios.
 """
 
 from __future__ import annotations
@@ -153,13 +153,13 @@ def bare_tls(market: Path, kit: Path) -> Iterator[Any]:
         far.join()
 
 
-def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, rounds: int, shown: bool = True) -> None:
+def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, rounds: int, pack: bool) -> None:
     count = int(megabytes * 1e6) // 4
     params = torch.from_numpy(np.random.default_rng(1).standard_normal(count, dtype=np.float32))
     own = {"arbiter": 4 * count}
     data = memoryview(params.numpy()).cast("B")
     asks, bare, peaks = [], [], dict.fromkeys([party.name for party in parties], 0)
-    with FlareTransport(market, "benchmark") as transport:
+    with FlareTransport(market, "benchmark", pack=pack) as transport:
         engine = FederatedEngine(TASK, ["p0"], transport, deadline=120.0, keys=MarketKeys.of(market))
         for number in range(rounds + 1):
             for party in parties:
@@ -177,7 +177,7 @@ def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, roun
             _send(tls, data)
             _receive(tls, len(data))
             bare.append(time.perf_counter() - began)
-    if not shown:
+    if megabytes < 1:
         return
     ask, alone = statistics.median(asks[1:]), statistics.median(bare[1:])
     print(f"{megabytes:g} MB there and back: ask {ask:.2f} s, TLS alone {alone:.2f} s, {ask / alone:.1f} times")
@@ -189,6 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 20, 100])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pack", action="store_true", help="with compression")
     parser.add_argument("--provide", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.provide is not None:
@@ -197,11 +198,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="payloads-") as name:
         root = Path(name)
         with federation(root) as (market, parties), bare_tls(market, root / "p0") as tls:
-            measure(market, parties, tls, 0.1, 3, shown=False)
+            measure(market, parties, tls, 0.1, 3, False)
             for party in parties:
                 party.rest()
             for megabytes in given.megabytes:
-                measure(market, parties, tls, megabytes, given.rounds)
+                measure(market, parties, tls, megabytes, given.rounds, given.pack)
 
 
 if __name__ == "__main__":

@@ -133,8 +133,8 @@ class FederatedEngine(Engine):
         return replace(checked, signed=signed)
 
     def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
-        """As `Replies.of`, but each answer is let go once its row is written: no more of them stand in memory than there
-        are rows, and one."""
+        """As `Replies.of`, but each answer is let go once its row is written: no more of them stand in memory than
+        there are rows, and one."""
         updates, failures = ask.params.new_empty(len(names), len(ask.params)), dict[int, str]()
         for row, (provider, name) in enumerate(zip(ask.providers, names, strict=True)):
             answer = judged.pop(name).answer if name in judged else SET_ASIDE

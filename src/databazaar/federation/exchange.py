@@ -44,8 +44,10 @@ Replies = dict[str, bytes]
 Failures = dict[str, Lost]
 Tell = Callable[[Mapping[str, State]], None]
 """Hears for every name that is still without an answer whether its ask waits or is under way."""
-Deliver = Callable[[str, Piece], None]
-"""Takes the pieces of a large answer as they come, in order, by the provider's name."""
+Send = Callable[[str, str, bytes, float], None]
+"""Sends a provider, by name, the question of a number, and for how many seconds it is open."""
+Deliver = Callable[[str, int, bytes], None]
+"""Takes large answers as they come: the provider's name, the answer's size, and the next bytes of it."""
 Watch = Callable[[Mapping[str, Transfer]], None]
 """Hears how far large questions and answers have come, by the provider's name."""
 
@@ -94,14 +96,14 @@ class Exchange:
 
     def __init__(
         self,
-        send: Callable[[str, str, bytes, float], None],
+        send: Send,
         connected: Callable[[str], bool],
         max_bytes: int,
         poll: float = 0.05,
         ended: Callable[[str], None] = lambda number: None,
         capacity: Callable[[str], int] = lambda name: 1,
         taken: Callable[[str], int] = lambda number: 0,
-        passed: Deliver = lambda name, piece: None,
+        passed: Callable[[str, Piece], None] = lambda name, piece: None,
     ) -> None:
         """`taken` says how many bytes of the question of this number its provider has, `passed` hears of pieces once
         they were delivered."""
@@ -125,6 +127,7 @@ class Exchange:
         tell: Tell = lambda states: None,
         deliver: Deliver | None = None,
         watch: Watch = lambda transfers: None,
+        send: Send | None = None,
     ) -> tuple[Replies, Failures]:
         """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after
         the last piece of a large question or answer moved. Where there is somebody to deliver to, large answers go
@@ -136,7 +139,7 @@ class Exchange:
         told, states = time.monotonic(), dict[str, State]()
         try:
             while question.open:
-                self._send_those_due(question, payload)
+                self._send_those_due(question, payload, send or self._send)
                 before, states = states, self._wait(question)
                 if deliver is not None:
                     self._pass_on(question, deliver)
@@ -223,7 +226,7 @@ class Exchange:
                 self._open[one.number] = question.open[name] = one
             return [one.number for one in question.open.values()]
 
-    def _send_those_due(self, question: _Question, payload: bytes) -> None:
+    def _send_those_due(self, question: _Question, payload: bytes, send: Send) -> None:
         """Sends to those whose turn has come; their clocks start with that."""
         with self._changed:
             due = [one for one in question.open.values() if one.place.state == "asked" and one.until == inf]
@@ -232,7 +235,7 @@ class Exchange:
                 one.until = one.began + question.timeout
         for one in due:
             try:
-                self._send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
+                send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
             except Exception:
                 with self._changed:
                     self._answer(one, Lost.CONNECTION_LOST)
@@ -273,7 +276,13 @@ class Exchange:
             with self._changed:
                 due = [(one, piece) for one in question.open.values() if (piece := one.arriving.next()) is not None]
             for one, piece in due:
-                deliver(one.name, piece)
+                try:
+                    for data in one.arriving.opened(piece):
+                        deliver(one.name, one.arriving.size, data)
+                except OutOfOrderError:
+                    with self._changed:
+                        self._answer(one, Lost.PROVIDER_ERROR)
+                    continue
                 with self._changed:
                     one.arriving.done(piece)
                     if one.arriving.over:

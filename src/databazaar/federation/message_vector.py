@@ -28,7 +28,7 @@ _NAMES = {kept: name for name, (_, kept) in _TYPES.items()}
 
 
 def vector_parts(vector: Tensor | None) -> tuple[bytes, Body]:
-    """The vector as it is sent, without copying it: what stands before its numbers, and the memory in which they are."""
+    """The vector as it is sent, without a copy: what stands before its numbers, and the memory in which they are."""
     if vector is None:
         return b"", b""
     flat = vector.detach().cpu().contiguous()

@@ -18,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
-from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_ACK_TOPIC,
     STREAM_CHANNEL,
@@ -50,9 +50,22 @@ from databazaar.federation.arriving import Chunk
 from databazaar.federation.capacities import read_capacities
 from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, LONG_ASK, NUMBER, SECONDS, SERVER
+from databazaar.federation.guest import (
+    ANSWER,
+    ASK,
+    CHANNEL,
+    CODE,
+    HERE,
+    LONG_ASK,
+    NUMBER,
+    PACKED,
+    SECONDS,
+    SERVER,
+    UNPACKS,
+)
 from databazaar.federation.lanes import LONGEST_NAME
-from databazaar.federation.outgoing import Answers
+from databazaar.federation.outgoing import Answers, Questions
+from databazaar.federation.packing import PackingError, Unpacking
 from databazaar.federation.payloads import PIECE
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.relay import Relay
@@ -93,16 +106,16 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         engine = fl_ctx.get_engine()
         self._clients = engine.server.client_manager
         self._cell = engine.get_cell()
-        self._sending: dict[str, Any] = {}  # number → the question on its way to a provider
+        self._questions = Questions(self._cell)
         self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
         self._capacities = read_capacities(Path.cwd())
         self._exchange = Exchange(
-            self._send,
+            self._questions.send,
             self._connected,
             max_bytes(),
-            ended=self._stop_sending,
+            ended=self._questions.stop,
             capacity=lambda name: self._capacities.get(name, 1),
-            taken=self._taken,
+            taken=self._questions.taken,
             passed=lambda name, piece: self._acknowledge(
                 name, piece.stream, piece.sequence, piece.at + len(piece.data), len(piece.data)
             ),
@@ -111,7 +124,7 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         door.HOUSE.revoked = self._clients.is_client_disabled
         door.HOUSE.awaits = lambda numbers: awaited(self._cell, numbers)
         door.HOUSE.expects = self._exchange.hears
-        door.HOUSE.sends = self._sends
+        door.HOUSE.sends = self._questions.sends
         door.HOUSE.registered = lambda name: name in self._clients.name_to_clients
         Relay(self._obey, max_bytes()).start(Path.cwd())
 
@@ -128,17 +141,18 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         if name == message.get_prop(MessagePropKey.COMMON_NAME) and get(StreamHeaderKey.CHANNEL) == CHANNEL:
             if get(StreamHeaderKey.TOPIC) == HERE:
                 self._here[name] = self._connection(name)
+                self._questions.unpacks[name] = get(UNPACKS) is True
             elif get(StreamHeaderKey.TOPIC) == ANSWER:
                 self._answered(name, message)
         return make_reply(ReturnCode.OK)
 
     def _answered(self, name: str, message: Any) -> None:
         get, data = message.get_header, bytes(message.payload or b"")
-        last = get(StreamHeaderKey.DATA_TYPE) == StreamDataType.FINAL
+        last, packed = get(StreamHeaderKey.DATA_TYPE) == StreamDataType.FINAL, get(PACKED) is True
         stream, sequence, size = (
             get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE, StreamHeaderKey.SIZE)
         )
-        received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data))
+        received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data, packed))
         if received:
             self._acknowledge(name, stream, sequence, received, len(data))
 
@@ -159,31 +173,6 @@ class MarketSite(FLComponent):  # type: ignore[misc]
     def _connection(self, name: str) -> Any:
         agent = self._cell.core_cell.agents.get(name)
         return None if agent is None else agent.endpoint
-
-    def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
-        message = Message({NUMBER: number, SECONDS: seconds}, payload)
-        topic = ASK if len(payload) <= PIECE else LONG_ASK
-        self._sending[number] = self._cell.send_blob(CHANNEL, topic, name, message, optional=True)
-
-    def _taken(self, number: str) -> int:
-        """Bytes of this question that its provider has acknowledged, or all of them once FLARE is done with it."""
-        sending = self._sending.get(number)
-        if sending is None or sending.error is not None:
-            return 0
-        task = sending.task_handle
-        return int(sending.get_size() if task is None or sending.done() else min(task.offset, task.offset_ack))
-
-    def _sends(self, name: str, stream: object) -> bool:
-        task = ByteStreamer.tx_task_map.get(stream) if isinstance(stream, int) else None
-        return task is not None and task.target == name
-
-    def _stop_sending(self, number: str) -> None:
-        """A question that is over is not sent on to one that does not read it."""
-        if (sending := self._sending.pop(number, None)) is None:
-            return
-        if not sending.done():
-            sending.task_handle.stop(StreamError("the question is over"))  # its own `cancel` waits for itself
-        sending.task_handle = None  # the two point at each other, and at a buffer of 1 MiB that would stay for long
 
     def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         match header.get("op"):
@@ -217,12 +206,11 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             float(header["timeout"]),
             consumer,
             lambda states: channel.send({"op": "states", "id": number, "states": states}),
-            lambda name, piece: channel.send(
-                {"op": "piece", "id": number, "name": name, "size": piece.size}, piece.data
-            ),
+            lambda name, size, data: channel.send({"op": "piece", "id": number, "name": name, "size": size}, data),
             lambda moving: channel.send(
                 {"op": "transfers", "id": number, "transfers": {name: asdict(one) for name, one in moving.items()}}
             ),
+            partial(self._questions.send, pack=header.get("pack") is True),
         )
         channel.settimeout(None)
         for name, reply in replies.items():
@@ -269,7 +257,7 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
 
     def _say_ready(self) -> None:
-        self._cell.send_blob(CHANNEL, HERE, SERVER, Message({}, b"1"), optional=True)
+        self._cell.send_blob(CHANNEL, HERE, SERVER, Message({UNPACKS: True}, b"1"), optional=True)
 
     def _only_questions(self, message: Any) -> Any:
         """Refuse whatever is not a reply we wait for, the connection's own upkeep, or a question from the server.
@@ -312,11 +300,15 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         number, seconds = get(NUMBER), get(SECONDS)
         if not isinstance(number, str) or not isinstance(seconds, float | int):
             return 0
+        unpacking = Unpacking(size) if get(PACKED) is True else None
+        if unpacking is not None:
+            self._answers.pack(number)
         try:
-            while at <= size and (piece := stream.read(PIECE)):
-                at += len(piece)
-                self._parent.send({"op": "ask", "number": number, "seconds": seconds, "size": size}, memoryview(piece))
-        except StreamError:
+            while at <= size and (part := stream.read(PIECE)):
+                for piece in (memoryview(part),) if unpacking is None else unpacking.add(part):
+                    at += len(piece)
+                    self._parent.send({"op": "ask", "number": number, "seconds": seconds, "size": size}, piece)
+        except (StreamError, PackingError):
             at = -1
         if at != size:
             self._parent.send({"op": "lost", "number": number})

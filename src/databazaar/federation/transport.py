@@ -84,11 +84,12 @@ class FlareTransport(Transport):
     `consumer` is for whom it asks: where several ask the same provider, consumers take turns. Without one, it is this
     process. A deadline runs from when a provider is asked, so a request may take longer than that; for a large
     question or answer, from when a piece of it last moved. `watch` hears how far such have come; without it, the log
-    does. A large reply is the memory in which it came down, not bytes.
+    does. A large reply is the memory in which it came down, not bytes. With `pack`, large questions and answers are
+    compressed between the server and providers that can unpack them.
     """
 
-    def __init__(self, folder: Path, consumer: str = "", watch: Watch | None = None) -> None:
-        self._watch = watch or _log
+    def __init__(self, folder: Path, consumer: str = "", watch: Watch | None = None, pack: bool = False) -> None:
+        self._watch, self._pack = watch or _log, pack
         self._folder = folder
         self._consumer = consumer or f"process {os.getpid()}"
         self._channel: Channel | None = None
@@ -154,6 +155,7 @@ class FlareTransport(Transport):
             "names": asked,
             "timeout": timeout,
             "consumer": self._consumer,
+            "pack": self._pack,
         }
         channel.send(request, payload)
         while True:
