@@ -28,7 +28,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 from nvflare.private.defs import CellMessageHeaderKeys
 
 CHANNEL = "databazaar"
-ASK, LONG_ASK, ANSWER, HERE = "ask", "long ask", "answer", "here"
+ASK, ANSWER, HERE = "ask", "answer", "here"
 NUMBER, CODE, SECONDS = "databazaar.number", "databazaar.code", "databazaar.seconds"
 PACKED, UNPACKS = "databazaar.packed", "databazaar.unpacks"
 SERVER = "server"

@@ -15,7 +15,7 @@ from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 from nvflare.fuel.f3.streaming.stream_types import Stream, StreamError
 
-from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, LONG_ASK, NUMBER, PACKED, SECONDS, SERVER
+from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, NUMBER, PACKED, SECONDS, SERVER
 from databazaar.federation.packing import pack
 from databazaar.federation.payloads import PIECE, Body, pieces
 
@@ -136,10 +136,9 @@ class Questions:
         headers: dict[str, Any] = {NUMBER: number, SECONDS: seconds}
         if len(payload) > PIECE and pack and self.unpacks.get(name):
             message = Message({**headers, PACKED: True}, PackedStream(payload))
-            self._sending[number] = self._cell.send_stream(CHANNEL, LONG_ASK, name, message, optional=True)
+            self._sending[number] = self._cell.send_stream(CHANNEL, ASK, name, message, optional=True)
         else:
-            topic = ASK if len(payload) <= PIECE else LONG_ASK
-            self._sending[number] = self._cell.send_blob(CHANNEL, topic, name, Message(headers, payload), optional=True)
+            self._sending[number] = self._cell.send_blob(CHANNEL, ASK, name, Message(headers, payload), optional=True)
 
     def taken(self, number: str) -> int:
         """Bytes of this question that its provider has acknowledged, or all of them once FLARE is done with it."""

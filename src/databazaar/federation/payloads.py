@@ -10,6 +10,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,6 +104,24 @@ def amount(done: int, size: int) -> str:
     '12.3 of 100.0 MB'
     """
     return f"{done / 1e6:.1f} of {size / 1e6:.1f} MB"
+
+
+@contextmanager
+def overheard(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells, while it lasts, of all that moves in this process: for whoever shows it on a terminal."""
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(record.getMessage())
+
+    ear, level = Ear(), log.level
+    log.addHandler(ear)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(ear)
+        log.setLevel(level)
 
 
 class Meter:

@@ -35,6 +35,7 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.blob_streamer import BlobHandler
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_ACK_TOPIC,
     STREAM_CHANNEL,
@@ -56,7 +57,6 @@ from databazaar.federation.guest import (
     CHANNEL,
     CODE,
     HERE,
-    LONG_ASK,
     NUMBER,
     PACKED,
     SECONDS,
@@ -251,8 +251,8 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell = fl_ctx.get_engine().get_cell()
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
         self._cell.core_cell.add_incoming_request_filter("*", "*", self._only_questions)
-        self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
-        self._cell.register_stream_cb(CHANNEL, LONG_ASK, self._asked_long)
+        self._small = BlobHandler(self._asked)
+        self._cell.register_stream_cb(CHANNEL, ASK, self._question)
         self._answers = Answers(self._cell)
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
 
@@ -294,12 +294,19 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         if isinstance(number, str) and isinstance(seconds, float | int):
             self._parent.send({"op": "ask", "number": number, "seconds": seconds}, future.result())
 
-    def _asked_long(self, _: Any, stream: Any, resume: bool) -> int:
-        """A large question, passed on piece by piece. FLARE calls this in a thread of its own."""
+    def _question(self, future: Any, stream: Any, resume: bool) -> int:
+        """FLARE calls this in a thread of its own. A small question is taken as a whole, as FLARE takes blobs."""
+        if stream.get_size() <= PIECE:
+            return int(self._small.handle_blob_cb(future, stream, resume))
+        self._asked_long(stream)
+        return 0
+
+    def _asked_long(self, stream: Any) -> None:
+        """A large question, passed on piece by piece."""
         get, size, at = stream.get_headers().get, stream.get_size(), 0
         number, seconds = get(NUMBER), get(SECONDS)
         if not isinstance(number, str) or not isinstance(seconds, float | int):
-            return 0
+            return
         unpacking = Unpacking(size) if get(PACKED) is True else None
         if unpacking is not None:
             self._answers.pack(number)
@@ -312,7 +319,6 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
             at = -1
         if at != size:
             self._parent.send({"op": "lost", "number": number})
-        return 0
 
     def _pass_answers(self) -> None:
         try:
