@@ -46,7 +46,7 @@ TASK = TaskMessage(model=None, loss="squared-error", oracle=ORACLE, table=None)
 PIECE = 1024 * 1024
 
 
-def turned(w: np.ndarray) -> np.ndarray:
+def turned(w: Any) -> Any:
     """A provider's answer, in place: its own memory is not what is measured."""
     return np.negative(w, out=w)
 
@@ -157,7 +157,7 @@ def measure(market: Path, parties: list[Party], tls: Any, megabytes: float, roun
     count = int(megabytes * 1e6) // 4
     params = torch.from_numpy(np.random.default_rng(1).standard_normal(count, dtype=np.float32))
     own = {"arbiter": 4 * count}
-    data = memoryview(params.numpy()).cast("B")
+    data = params.numpy().data.cast("B")
     asks, bare, peaks = [], [], dict.fromkeys([party.name for party in parties], 0)
     with FlareTransport(market, "benchmark", pack=pack) as transport:
         engine = FederatedEngine(TASK, ["p0"], transport, deadline=120.0, keys=MarketKeys.of(market))

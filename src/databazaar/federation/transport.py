@@ -164,7 +164,8 @@ class FlareTransport(Transport):
                 raise ClosedError("an answer to another request")
             match header["op"]:
                 case "done":
-                    return replies, {str(name): Lost(code) for name, code in header["failures"].items()}
+                    failures = {str(name): Lost(code) for name, code in header["failures"].items()}
+                    return {name: reply for name, reply in replies.items() if name not in failures}, failures
                 case "reply":
                     replies[str(header["name"])] = body
                 case "piece":
