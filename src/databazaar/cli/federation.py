@@ -159,6 +159,8 @@ def status(
             for state in ("asked", "late", "waiting"):
                 for consumer, count in getattr(queue, state).items():
                     say(f"  {state:<7} {consumer}: {count}")
+        if name in found.transfers:
+            say(f"  moving  {found.transfers[name]}")
     for name in found.revoked:
         typer.echo(f"revoked  {name}")
     warn(folder)

@@ -16,6 +16,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
 from databazaar.federation.copies import Evictions, only_copy
 from databazaar.federation.onboarding import load_kit
+from databazaar.federation.payloads import log as transfers
 from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
 from databazaar.federation.provider import ProviderNode, load_function
@@ -136,6 +137,7 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    transfers.setLevel(logging.INFO)
     loaded = load_kit(kit)
     otherwise = f"another process has joined with {kit}: stop it first"
     with lock(loaded.folder / "invitation.json", otherwise), only_copy(loaded.folder / "startup" / "client.key"):

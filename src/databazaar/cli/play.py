@@ -22,6 +22,7 @@ from databazaar.config.jobs import Job
 from databazaar.config.playing import Playing, begun, is_over, resumed
 from databazaar.data.profile_record import MarketProfile
 from databazaar.display import shown
+from databazaar.federation.payloads import overheard
 from databazaar.market.run import Progress
 from databazaar.money import Currency
 from databazaar.reports import statement_dict
@@ -74,7 +75,8 @@ class Output:
                 news = shown(f"{money} utility {round.utility:.4f} paying {paid}{flagged}", max(room, 1))
                 bar.update(task, total=round.budget, completed=round.asked, news=news)
 
-            yield show
+            with overheard(lambda moved: bar.update(task, news=shown(moved, max(room, 1)))):
+                yield show
 
 
 def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:

@@ -262,6 +262,9 @@ class FederationSettings(Section):
     wait: Seconds = Field(default=60.0, description="the seconds that a run waits for providers to connect")
     consumer: MaybeText = Field(default="", description="for whom providers are asked; without it, consumer.name")
     contract: MaybeText = Field(default="", description="by which contract they are asked, if there is one")
+    compression: Literal["none", "zlib"] = Field(
+        default="none", description="of large questions and answers on their way; it pays on slow lines alone"
+    )
 
 
 class LedgerSettings(Section):

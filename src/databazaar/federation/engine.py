@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
+from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies, why_invalid
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.federation.acknowledging import ReceiptSender
@@ -26,6 +26,7 @@ from databazaar.federation.messages import (
     hear_reply,
     question_hash,
 )
+from databazaar.federation.payloads import Body
 from databazaar.federation.transport import Transport
 from databazaar.learning.task import Schedule, step_at
 from databazaar.ledger.chain import Entry
@@ -124,15 +125,24 @@ class FederatedEngine(Engine):
         set_aside = self._set_aside(names, ask.round)
         request = self._request(ask.round, ask.seed, "update")
         judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
-        answers: list[Tensor | str] = []
-        for name in names:
-            answer = SET_ASIDE if name in set_aside else judged[name].answer
-            answers.append(answer if isinstance(answer, Tensor) else str(answer))
-        checked = Replies.of(ask, answers)
+        signed = self._keep(ask, judged)
+        checked = self._collected(ask, names, judged)
         for index, name in zip(ask.providers, names, strict=True):
             reason = checked.failures.get(index)
             self._quarantine.note(name, ask.round, reason, honest=is_honest(reason))
-        return replace(checked, signed=self._keep(ask, judged))
+        return replace(checked, signed=signed)
+
+    def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
+        """As `Replies.of`, but each answer is let go once its row is written: no more of them stand in memory than
+        there are rows, and one."""
+        updates, failures = ask.params.new_empty(len(names), len(ask.params)), dict[int, str]()
+        for row, (provider, name) in enumerate(zip(ask.providers, names, strict=True)):
+            answer = judged.pop(name).answer if name in judged else SET_ASIDE
+            reason = why_invalid(answer, ask.params) if isinstance(answer, Tensor) else str(answer)
+            if reason is not None:
+                failures[provider] = reason
+            updates[row] = answer if isinstance(answer, Tensor) and reason is None else 0.0
+        return Replies(updates, failures)
 
     def _keep(self, ask: Ask, judged: dict[str, JudgedReply]) -> dict[int, str]:
         """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""
@@ -187,16 +197,17 @@ class FederatedEngine(Engine):
         self, names: Sequence[str], request: Request, params: Tensor | None, timeout: float
     ) -> dict[str, JudgedReply]:
         payload = encode_request(request, params)
-        replies, lost = self._transport.request(names, payload, timeout)
         question = question_hash(payload)
+        replies, lost = self._transport.request(names, payload, timeout)
+        del payload  # which may be large, as are the replies
         return {
-            name: self._judge(name, replies[name], request, params, question)
+            name: self._judge(name, replies.pop(name), request, params, question)
             if name in replies
             else JudgedReply(Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER)))
             for name in names
         }
 
-    def _judge(self, name: str, data: bytes, request: Request, params: Tensor | None, question: str) -> JudgedReply:
+    def _judge(self, name: str, data: Body, request: Request, params: Tensor | None, question: str) -> JudgedReply:
         fault, signed, certificate = "", None, ""
         try:
             if self._keys is None:

@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError
+from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError, Piece
 from databazaar.federation.lanes import Lanes, Place, Queue, State
+from databazaar.federation.payloads import PIECE, Transfer
 
 REPLY_ROOM = 64 * 1024
 """Bytes by which an answer may be longer than its question: an update is as long as the parameters it is for."""
 BEAT = 1.0
 """Seconds between two words to one who waits for its answers."""
+SLOWEST = 128 * 1024
+"""Bytes a second at which a large question or answer has to move on the whole, beside its deadline."""
+_TURN = 64
+"""Pieces that are passed on before anything else is looked after."""
 
 
 class Lost(StrEnum):
@@ -35,14 +40,22 @@ class Lost(StrEnum):
 
 
 Replies = dict[str, bytes]
+"""By name. A large reply is the memory in which it came down, of which `bytes(reply)` makes a copy."""
 Failures = dict[str, Lost]
 Tell = Callable[[Mapping[str, State]], None]
 """Hears for every name that is still without an answer whether its ask waits or is under way."""
+Send = Callable[[str, str, bytes, float], None]
+"""Sends a provider, by name, the question of a number, and for how many seconds it is open."""
+Deliver = Callable[[str, int, bytes], None]
+"""Takes large answers as they come: the provider's name, the answer's size, and the next bytes of it."""
+Watch = Callable[[Mapping[str, Transfer]], None]
+"""Hears how far large questions and answers have come, by the provider's name."""
 
 
 @dataclass
 class _Question:
     timeout: float
+    size: int
     open: dict[str, _Open] = field(default_factory=dict)
     replies: Replies = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
@@ -59,6 +72,8 @@ class _Open:
     place: Place
     arriving: Arriving
     until: float = inf
+    began: float = inf
+    moved: int = 0
 
     @property
     def wanted(self) -> bool:
@@ -74,42 +89,65 @@ class Exchange:
 
     The deadline of an ask runs from when it is sent. A provider that has not answered by then is busy with it, and is
     asked nothing else until the late answer comes, its connection is lost, or as much time again has passed.
+
+    A large question or answer takes its time, so every piece of one that has moved puts the deadline off: to as long
+    from then as from the beginning, and in all not further than what has moved may take at the slowest.
     """
 
     def __init__(
         self,
-        send: Callable[[str, str, bytes, float], None],
+        send: Send,
         connected: Callable[[str], bool],
         max_bytes: int,
         poll: float = 0.05,
         ended: Callable[[str], None] = lambda number: None,
         capacity: Callable[[str], int] = lambda name: 1,
+        taken: Callable[[str], int] = lambda number: 0,
+        passed: Callable[[str, Piece], None] = lambda name, piece: None,
     ) -> None:
+        """`taken` says how many bytes of the question of this number its provider has, `passed` hears of pieces once
+        they were delivered."""
         self._send = send
         self._connected = connected
         self._max_bytes = max_bytes
         self._poll = poll
         self._ended = ended
+        self._taken = taken
+        self._passed = passed
         self._open: dict[str, _Open] = {}
         self._lanes = Lanes(capacity)
         self._changed = threading.Condition()
 
     def ask(
-        self, names: Sequence[str], payload: bytes, timeout: float, consumer: str = "", tell: Tell = lambda states: None
+        self,
+        names: Sequence[str],
+        payload: bytes,
+        timeout: float,
+        consumer: str = "",
+        tell: Tell = lambda states: None,
+        deliver: Deliver | None = None,
+        watch: Watch = lambda transfers: None,
+        send: Send | None = None,
     ) -> tuple[Replies, Failures]:
-        """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came at the
-        latest. Whatever `tell` raises ends the question: nobody is there any more to hear the answers."""
-        question = _Question(timeout)
+        """Every name with its reply or the reason why there is none, `timeout` seconds after its turn came, or after
+        the last piece of a large question or answer moved. Where there is somebody to deliver to, large answers go
+        there, and who is neither in the replies nor in the failures has answered. Whatever `tell`, `deliver` or `watch`
+        raises ends the question: nobody is there any more to hear the answers."""
+        question = _Question(timeout, len(payload))
         room = min(self._max_bytes, len(payload) + REPLY_ROOM)
-        asked = self._enter(question, list(dict.fromkeys(names)), room, consumer)
+        asked = self._enter(question, list(dict.fromkeys(names)), room, consumer, deliver is not None)
         told, states = time.monotonic(), dict[str, State]()
         try:
             while question.open:
-                self._send_those_due(question, payload)
+                self._send_those_due(question, payload, send or self._send)
                 before, states = states, self._wait(question)
+                if deliver is not None:
+                    self._pass_on(question, deliver)
                 if states and (states != before or time.monotonic() - told >= BEAT):
                     told = time.monotonic()
                     tell(states)
+                    if transfers := self._transfers(question):
+                        watch(transfers)
         finally:
             with self._changed:
                 for one in list(question.open.values()):
@@ -135,13 +173,20 @@ class Exchange:
             self._free_lanes()
             return self._lanes.queues()
 
+    def transfers(self) -> dict[str, Transfer]:
+        """Large questions and answers that move, by provider."""
+        with self._changed:
+            questions = {id(one.question): one.question for one in self._open.values()}
+        return {name: moved for question in questions.values() for name, moved in self._transfers(question).items()}
+
     def capacity_changed(self, name: str) -> None:
         with self._changed:
             self._lanes.take_turns(name)
             self._changed.notify_all()
 
     def take(self, name: str, number: object, chunk: Chunk) -> int:
-        """One piece of an answer. Returns how much of the answer is here, or 0 where no more of it is wanted.
+        """One piece of an answer. Returns how much of the answer is here, or 0 where no more of it is wanted, or where
+        it is large: then `passed` tells of every piece.
 
         An answer that is longer than its question allows, or whose pieces do not fit together, ends as a failure. The
         first piece of a late one shows that the provider is done with it.
@@ -163,9 +208,13 @@ class Exchange:
             if body is not None:
                 self._answer(found, body if chunk.code == "" else Lost(str(chunk.code)))
                 return 0
+            if found.arriving.large:
+                self._changed.notify_all()
             return len(found.arriving.body)
 
-    def _enter(self, question: _Question, names: Sequence[str], room: int, consumer: str) -> list[str]:
+    def _enter(
+        self, question: _Question, names: Sequence[str], room: int, consumer: str, pass_on: bool = False
+    ) -> list[str]:
         """Opens the question for all who are connected, each with a place in its lane; returns their numbers."""
         here = [name for name in names if self._connected(name)]
         question.failures.update({name: Lost.NOT_CONNECTED for name in names if name not in here})
@@ -173,19 +222,20 @@ class Exchange:
             self._free_lanes()
             for name in here:
                 place = self._lanes.join(name, consumer)
-                one = _Open(name, secrets.token_hex(16), question, place, Arriving(room))
+                one = _Open(name, secrets.token_hex(16), question, place, Arriving(room, pass_on))
                 self._open[one.number] = question.open[name] = one
             return [one.number for one in question.open.values()]
 
-    def _send_those_due(self, question: _Question, payload: bytes) -> None:
+    def _send_those_due(self, question: _Question, payload: bytes, send: Send) -> None:
         """Sends to those whose turn has come; their clocks start with that."""
         with self._changed:
             due = [one for one in question.open.values() if one.place.state == "asked" and one.until == inf]
             for one in due:
-                one.until = time.monotonic() + question.timeout
+                one.began = time.monotonic()
+                one.until = one.began + question.timeout
         for one in due:
             try:
-                self._send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
+                send(one.name, one.number, payload, max(0.0, one.until - time.monotonic()))
             except Exception:
                 with self._changed:
                     self._answer(one, Lost.CONNECTION_LOST)
@@ -194,7 +244,10 @@ class Exchange:
         """Until something happens or for a moment; then ends whose time is over, or whose provider is gone."""
         with self._changed:
             left = min((one.until for one in question.open.values()), default=0.0) - time.monotonic()
-            turn = any(one.place.state == "asked" and one.until == inf for one in question.open.values())
+            turn = any(
+                one.arriving.waiting or (one.place.state == "asked" and one.until == inf)
+                for one in question.open.values()
+            )
             if question.open and left > 0 and not turn:
                 self._changed.wait(min(self._poll, left))
             still = list(question.open)
@@ -202,22 +255,65 @@ class Exchange:
         with self._changed:
             for one in [question.open[name] for name in gone if name in question.open]:
                 self._answer(one, Lost.NOT_CONNECTED if one.until == inf else Lost.CONNECTION_LOST)
-            for one in [one for one in question.open.values() if one.until <= time.monotonic()]:
-                self._give_up(one, Lost.NO_ANSWER)
+            for one in list(question.open.values()):
+                self._put_off(one)
+                if one.until <= time.monotonic() and not one.arriving.waiting:
+                    self._give_up(one, Lost.NO_ANSWER)
             self._free_lanes(gone)
             return {name: one.place.state for name, one in question.open.items()}
+
+    def _put_off(self, one: _Open) -> None:
+        """The deadline of an ask of which something has moved."""
+        moved = self._taken(one.number) // PIECE + one.arriving.received // PIECE
+        if moved > one.moved:
+            one.moved, now = moved, time.monotonic()
+            at_the_slowest = one.began + moved * PIECE / SLOWEST
+            one.until = max(one.until, one.question.timeout + min(now, at_the_slowest))
+
+    def _pass_on(self, question: _Question, deliver: Deliver) -> None:
+        """Delivers what has come of large answers, one piece each in turn, but not for ever."""
+        for _ in range(_TURN):
+            with self._changed:
+                due = [(one, piece) for one in question.open.values() if (piece := one.arriving.next()) is not None]
+            for one, piece in due:
+                try:
+                    for data in one.arriving.opened(piece):
+                        deliver(one.name, one.arriving.size, data)
+                except OutOfOrderError:
+                    with self._changed:
+                        self._answer(one, Lost.PROVIDER_ERROR)
+                    continue
+                with self._changed:
+                    one.arriving.done(piece)
+                    if one.arriving.over:
+                        self._answer(one, None)
+                self._passed(one.name, piece)
+            if not due:
+                return
+
+    def _transfers(self, question: _Question) -> dict[str, Transfer]:
+        with self._changed:
+            moving = [one for one in question.open.values() if one.until != inf]
+        found = {
+            one.name: Transfer(
+                min(self._taken(one.number), question.size), question.size, one.arriving.received, one.arriving.size
+            )
+            for one in moving
+        }
+        return {name: transfer for name, transfer in found.items() if transfer.large}
 
     def _find(self, name: str, number: object) -> _Open | None:
         found = self._open.get(number) if isinstance(number, str) else None
         return found if found is not None and found.name == name else None
 
-    def _answer(self, one: _Open, answer: bytes | Lost) -> None:
-        """This is what came of the ask, unless something came of it before; the next may have its turn."""
+    def _answer(self, one: _Open, answer: bytes | Lost | None) -> None:
+        """This is what came of the ask, unless something came of it before; the next may have its turn. None stands
+        for an answer that was delivered."""
         if one.wanted:
             del one.question.open[one.name]
             if isinstance(answer, Lost):
                 one.question.failures[one.name] = answer
-            else:
+            elif answer is not None:
                 one.question.replies[one.name] = answer
         self._leave(one)
 
@@ -225,7 +321,7 @@ class Exchange:
         """Nobody waits for this answer any more; where the provider still computes it, its lane stays busy."""
         del one.question.open[one.name]
         one.question.failures[one.name] = why
-        one.arriving.body.clear()
+        one.arriving.clear()
         if one.until == inf:
             self._leave(one)
         else:
@@ -233,7 +329,7 @@ class Exchange:
             one.until += one.question.timeout
 
     def _leave(self, one: _Open) -> None:
-        one.arriving.body.clear()
+        one.arriving.clear()
         self._open.pop(one.number, None)
         self._lanes.leave(one.place)
         self._changed.notify_all()

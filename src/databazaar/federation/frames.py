@@ -2,7 +2,8 @@
 
     | header length, 4 bytes | body length, 8 bytes | header, JSON | body |
 
-Both lengths are checked before anything is allocated. Nothing is ever unpickled.
+Both lengths are checked before anything is allocated. Nothing is ever unpickled. A timeout is for one piece of a body
+and not for all of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import socket
 import struct
 import threading
 from typing import Any
+
+from databazaar.federation.payloads import PIECE, Body, Landing, pieces
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_HEADER = 1024 * 1024
@@ -33,29 +36,33 @@ class Channel:
         self._socket = connection
         self._sending = threading.Lock()
 
-    def send(self, header: Header, body: bytes | bytearray | memoryview = b"") -> None:
+    def send(self, header: Header, body: Body = b"") -> None:
         text = json.dumps(header, separators=(",", ":")).encode()
         if len(text) > MAX_HEADER or len(body) > self.max_bytes:
             raise ValueError(f"a frame of {len(body)} bytes is over the limit of {self.max_bytes}")
         try:
             with self._sending:
                 self._socket.sendall(_LENGTHS.pack(len(text), len(body)) + text)
-                if len(body):
-                    self._socket.sendall(body)
+                for _, piece in pieces(body):
+                    self._socket.sendall(piece)
         except OSError as error:
             raise ClosedError(str(error)) from error
 
     def receive(self) -> tuple[Header, bytes]:
-        head, size = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
-        if head > MAX_HEADER or size > self.max_bytes:
-            raise ClosedError("a frame is over the size limit")
-        try:
-            header = json.loads(self._exactly(head))
-        except (ValueError, RecursionError):
-            raise ClosedError("a frame has no JSON header") from None
-        if not isinstance(header, dict):
-            raise ClosedError("a frame has no JSON header")
+        header, size = self._header()
         return header, self._exactly(size)
+
+    def land(self) -> tuple[Header, Body]:
+        """The same, but a body of more than a piece is the memory in which it came down, and takes no other."""
+        header, size = self._header()
+        if size <= PIECE:
+            return header, self._exactly(size)
+        landing, piece = Landing(size), memoryview(bytearray(PIECE))
+        while landing.received < size:
+            part = piece[: min(PIECE, size - landing.received)]
+            self._fill(part)
+            landing.add(part)
+        return header, landing.body
 
     def settimeout(self, seconds: float | None) -> None:
         self._socket.settimeout(seconds)
@@ -65,10 +72,27 @@ class Channel:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    def _header(self) -> tuple[Header, int]:
+        """The next header, and how many bytes follow it."""
+        head, size = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
+        if head > MAX_HEADER or size > self.max_bytes:
+            raise ClosedError("a frame is over the size limit")
+        try:
+            header = json.loads(self._exactly(head))
+        except (ValueError, RecursionError):
+            raise ClosedError("a frame has no JSON header") from None
+        if not isinstance(header, dict):
+            raise ClosedError("a frame has no JSON header")
+        return header, size
+
     def _exactly(self, count: int) -> bytes:
         buffer = bytearray(count)
-        view, at = memoryview(buffer), 0
-        while at < count:
+        self._fill(memoryview(buffer))
+        return bytes(buffer)
+
+    def _fill(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view):
             try:
                 got = self._socket.recv_into(view[at:])
             except TimeoutError:
@@ -78,4 +102,3 @@ class Channel:
             if not got:
                 raise ClosedError("the other side closed the connection")
             at += got
-        return bytes(buffer)

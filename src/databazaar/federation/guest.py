@@ -30,6 +30,7 @@ from nvflare.private.defs import CellMessageHeaderKeys
 CHANNEL = "databazaar"
 ASK, ANSWER, HERE = "ask", "answer", "here"
 NUMBER, CODE, SECONDS = "databazaar.number", "databazaar.code", "databazaar.seconds"
+PACKED, UNPACKS = "databazaar.packed", "databazaar.unpacks"
 SERVER = "server"
 
 SMALL = 64 * 1024

@@ -19,7 +19,8 @@ from databazaar.learning.task import Schedule
 class FederatedJob:
     """What a job over a federation has beside the others: the work for its providers, and the way to them.
 
-    Providers are told for which `consumer` and by which `contract` they are asked; consumers take turns with them.
+    Providers are told for which `consumer` and by which `contract` they are asked; consumers take turns with them. With
+    `pack` large questions and answers are compressed on their way.
     """
 
     folder: Path
@@ -29,6 +30,7 @@ class FederatedJob:
     wait: float
     consumer: str = ""
     contract: str = ""
+    pack: bool = False
 
     @staticmethod
     def describe(
@@ -58,7 +60,7 @@ class FederatedJob:
                     f"{name} is no member of the federation in {self.folder}: invite it with "
                     f"`bazaar federation invite {name}`, or take it out of market.toml"
                 )
-        transport = transports.FlareTransport(self.folder, self.consumer)
+        transport = transports.FlareTransport(self.folder, self.consumer, pack=self.pack)
         with transport:
             transport.connected()
         return FederatedEngine(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.lanes import LONGEST_NAME
+from databazaar.federation.payloads import Body
 from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
 from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
 from databazaar.ledger.replies import ReplyStatement
@@ -41,6 +42,14 @@ _Sizes = Annotated[tuple[_Size, ...], Field(strict=False, max_length=64)]
 _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Signature = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=LONGEST_SIGNATURE)]
+
+
+def hash_of(*parts: Body) -> str:
+    """SHA-256 of the parts, one after the other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 class _Strict(BaseModel):
@@ -135,8 +144,8 @@ class Reply(_Strict):
     question: _Hash | Literal[""] = ""
     signature: _Signature = ""
 
-    def statement(self, update: bytes = b"") -> ReplyStatement:
-        """What is signed of it, with the update's bytes as they are sent."""
-        update_hash = hashlib.sha256(update).hexdigest() if update else ""
+    def statement(self, *update: Body) -> ReplyStatement:
+        """What is signed of it, with the update's bytes as they are sent, in one or several parts."""
+        update_hash = hash_of(*update) if any(map(len, update)) else ""
         said = (self.run, self.round, self.provider, self.question, self.status, self.code, update_hash)
         return ReplyStatement(*said)

@@ -9,7 +9,6 @@ spelling, no repeated key. Nothing is unpickled, and no name from the other side
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -38,8 +37,10 @@ from databazaar.federation.message_shapes import (
     Request,
     Status,
     TaskMessage,
+    hash_of,
 )
-from databazaar.federation.message_vector import decode_vector, encode_vector
+from databazaar.federation.message_vector import decode_vector, vector_parts
+from databazaar.federation.payloads import Body
 from databazaar.ledger.replies import SignedReply
 
 __all__ = [
@@ -97,15 +98,15 @@ class Heard(NamedTuple):
 
 
 def encode_request(request: Request | ReceiptMessage, params: Tensor | None = None) -> bytes:
-    return _message(request) + encode_vector(params)
+    return b"".join((_message(request), *vector_parts(params)))
 
 
-def question_hash(data: bytes) -> str:
+def question_hash(data: Body) -> str:
     """By which a reply says what it answers."""
-    return hashlib.sha256(data).hexdigest()
+    return hash_of(data)
 
 
-def decode_request(data: bytes) -> Asked:
+def decode_request(data: Body) -> Asked:
     """A request and, where it asks for an update, the parameters; or MessageError."""
     request, at = _header(data, Request)
     params = decode_vector(data, at)
@@ -114,7 +115,7 @@ def decode_request(data: bytes) -> Asked:
     return Asked(request, params)
 
 
-def earlier_request(data: bytes) -> EarlierRequest | None:
+def earlier_request(data: Body) -> EarlierRequest | None:
     """The request of an earlier version that this is, if it is one."""
     try:
         return _header(data, EarlierRequest)[0]
@@ -122,12 +123,13 @@ def earlier_request(data: bytes) -> EarlierRequest | None:
         return None
 
 
-def is_receipt(data: bytes) -> bool:
+def is_receipt(data: Body) -> bool:
     """Whether it says that it is a receipt; `decode_receipt` then reads it."""
-    return data[len(MAGIC) + _LENGTH.size :].startswith(b'{"protocol":2,"kind":"receipt",')
+    start, text = len(MAGIC) + _LENGTH.size, b'{"protocol":2,"kind":"receipt",'
+    return data[start : start + len(text)] == text
 
 
-def decode_receipt(data: bytes) -> ReceiptMessage:
+def decode_receipt(data: Body) -> ReceiptMessage:
     """A receipt, whose signature is yet to be checked; or MessageError."""
     message, at = _header(data, ReceiptMessage)
     if at != len(data):
@@ -135,13 +137,15 @@ def decode_receipt(data: bytes) -> ReceiptMessage:
     return message
 
 
-def encode_reply(reply: Reply, update: Tensor | bytes | None = None) -> bytes:
-    """The reply's bytes. An update that a signature covers is given as `encode_vector` has made it."""
-    return _message(reply) + (update if isinstance(update, bytes) else encode_vector(update))
+def encode_reply(reply: Reply, update: Tensor | bytes | tuple[bytes, Body] | None = None) -> bytes:
+    """The reply's bytes. An update that a signature covers is given as `encode_vector` or `vector_parts` made it."""
+    if update is None or isinstance(update, Tensor):
+        update = vector_parts(update)
+    return b"".join((_message(reply), *((update,) if isinstance(update, bytes) else update)))
 
 
 def decode_reply(
-    data: bytes, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str = ""
+    data: Body, asked: Request | ReceiptMessage, provider: str, params: Tensor | None, question: str = ""
 ) -> Answered:
     """The reply of `provider` to `asked`, its update shaped like `params`, or MessageError. Nobody has to sign it, nor
     to say which question it answers; whoever does, must say the right one."""
@@ -152,7 +156,7 @@ def decode_reply(
 
 
 def hear_reply(
-    data: bytes,
+    data: Body,
     asked: Request | ReceiptMessage,
     provider: str,
     params: Tensor | None,
@@ -176,7 +180,7 @@ def hear_reply(
         return Heard(reply, None, str(fault), signed, certificate)
 
 
-def _addressed(data: bytes, asked: Request | ReceiptMessage, provider: str) -> tuple[Reply, int]:
+def _addressed(data: Body, asked: Request | ReceiptMessage, provider: str) -> tuple[Reply, int]:
     """The header of a reply that bears this provider's name, this run and this round; and where it ends."""
     reply, at = _header(data, Reply)
     if reply.provider != provider:
@@ -186,9 +190,7 @@ def _addressed(data: bytes, asked: Request | ReceiptMessage, provider: str) -> t
     return reply, at
 
 
-def _update(
-    reply: Reply, asked: Request | ReceiptMessage, data: bytes, at: int, params: Tensor | None
-) -> Tensor | None:
+def _update(reply: Reply, asked: Request | ReceiptMessage, data: Body, at: int, params: Tensor | None) -> Tensor | None:
     """The update, where there has to be one."""
     if (reply.status == "ok") != (reply.code == ""):
         raise MessageError(BAD_HEADER)
@@ -208,14 +210,14 @@ def _message(header: BaseModel) -> bytes:
     return MAGIC + _LENGTH.pack(len(text)) + text
 
 
-def _header(data: bytes, kind: type[Header]) -> tuple[Header, int]:
+def _header(data: Body, kind: type[Header]) -> tuple[Header, int]:
     start = len(MAGIC) + _LENGTH.size
     if len(data) < start or data[: len(MAGIC)] != MAGIC:
         raise MessageError(NOT_A_MESSAGE)
     (length,) = _LENGTH.unpack_from(data, len(MAGIC))
     if length > MAX_HEADER or start + length > len(data):
         raise MessageError(NOT_A_MESSAGE)
-    text = data[start : start + length]
+    text = bytes(data[start : start + length])
     try:
         header = kind.model_validate_json(text)
     except (ValidationError, ValueError, RecursionError):

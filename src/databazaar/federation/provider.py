@@ -27,19 +27,21 @@ from typing import Any, Self
 from databazaar.errors import BazaarError
 from databazaar.federation.check import stranger
 from databazaar.federation.exchange import Lost
-from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
+from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
 from databazaar.federation.onboarding import Kit, load_kit
+from databazaar.federation.payloads import PIECE, Body, Landing, Meter, amount, pieces
 from databazaar.federation.processes import start_flare, stop
 from databazaar.federation.renewal import kit_warning
 
-Handler = Callable[[bytes], bytes]
+Handler = Callable[[Body], Body]
+"""Takes a question, which is the memory in which it came down where it is large, and returns the answer."""
 _PROGRAM = "nvflare.private.fed.app.client.client_train"
 _HEARTBEAT = 2.0
 _WAITING = 8
 log = logging.getLogger(__name__)
 
 
-Question = tuple[Channel, str, float, bytes]
+Question = tuple[Channel, str, float, Body]
 
 
 class Waiting:
@@ -66,6 +68,38 @@ class Waiting:
     def _too_many(self) -> bool:
         held = sum(len(question[3]) for question in self._questions if question is not None)
         return len(self._questions) > self._most or held > self._most_bytes
+
+
+class Incoming:
+    """Large questions that are on their way: never more bytes announced than may be, or the oldest are let go."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._landings: dict[str, tuple[Landing, Meter]] = {}
+
+    def add(self, number: str, size: int, piece: Body) -> Body | None:
+        """The question once all of it is here."""
+        if number not in self._landings:
+            self._landings[number] = Landing(size), Meter("question received", size)
+            while sum(landing.size for landing, _ in self._landings.values()) > self._most_bytes:
+                self.drop(next(iter(self._landings)))
+        if number not in self._landings:
+            return None
+        landing, meter = self._landings[number]
+        try:
+            complete = landing.add(piece)
+        except OverflowError:
+            self.drop(number)
+            return None
+        meter.moved(landing.received)
+        return self._landings.pop(number)[0].body if complete else None
+
+    def drop(self, number: str) -> None:
+        """No more of this question will come."""
+        if (found := self._landings.pop(number, None)) is not None:
+            log.warning(
+                "a question was lost after %s; the market may ask again", amount(found[0].received, found[0].size)
+            )
 
 
 class ProviderNode:
@@ -138,35 +172,68 @@ class ProviderNode:
                 fds=[there.fileno()],
             )
         channel = self._channel = Channel(here, self._max_bytes)
+        incoming = Incoming(2 * self._max_bytes)
         try:
             while True:
                 header, body = channel.receive()
-                if header.get("op") == "connected":
-                    self.connected.set()
-                elif header.get("op") == "ask":
-                    until = time.monotonic() + float(header["seconds"])
-                    self._questions.put((channel, str(header["number"]), until, body))
+                self._hear(channel, incoming, header, body)
+                del body  # or it would be held until the next one comes
         except (ClosedError, KeyError, ValueError):
             pass
         finally:
             channel.close()
             stop(child)
 
+    def _hear(self, channel: Channel, incoming: Incoming, header: Header, body: Body) -> None:
+        """One word of FLARE's client."""
+        match header.get("op"):
+            case "connected":
+                self.connected.set()
+            case "lost":
+                incoming.drop(str(header["number"]))
+            case "ask":
+                number, size = str(header["number"]), header.get("size")
+                whole = body if size is None else incoming.add(number, int(size), body)
+                if whole is not None:
+                    until = time.monotonic() + float(header["seconds"])
+                    self._questions.put((channel, number, until, whole))
+
     def _work(self) -> None:
-        while (question := self._questions.get()) is not None:
-            channel, number, until, payload = question
-            if time.monotonic() >= until:
-                continue
-            code, reply = "", b""
-            try:
-                reply = self._handler(payload)
-                if len(reply) > self._max_bytes:
-                    code, reply = Lost.TOO_LARGE, b""
-            except Exception:
-                log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
-                code, reply = Lost.PROVIDER_ERROR, b""
-            with contextlib.suppress(ClosedError):
-                channel.send({"number": number, "code": code}, reply)
+        while self._answer_next():
+            pass
+
+    def _answer_next(self) -> bool:
+        """Waits for a question and answers it; nothing of the two is held after that. False where there are no more."""
+        if (question := self._questions.get()) is None:
+            return False
+        channel, number, until, payload = question
+        if time.monotonic() >= until:
+            return True
+        code: str = ""
+        reply: Body = b""
+        try:
+            reply = self._handler(payload)
+            if len(reply) > self._max_bytes:
+                code, reply = Lost.TOO_LARGE, b""
+        except Exception:
+            log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
+            code, reply = Lost.PROVIDER_ERROR, b""
+        del question, payload
+        with contextlib.suppress(ClosedError):
+            send_answer(channel, number, code, reply)
+        return True
+
+
+def send_answer(channel: Channel, number: str, code: str, reply: Body) -> None:
+    """To FLARE's client: as a whole, or where it is large piece by piece, no faster than they are sent on."""
+    header: Header = {"number": number, "code": code}
+    if len(reply) <= PIECE:
+        return channel.send(header, reply)
+    meter = Meter("answer sent", len(reply))
+    for at, piece in pieces(reply):
+        channel.send({**header, "size": len(reply)}, piece)
+        meter.moved(at + len(piece))
+    return None
 
 
 def market_answers(kit: Kit, ending: threading.Event, pause: float) -> bool:
@@ -201,7 +268,8 @@ def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:
 
 
 def load_handler(name: str) -> Handler:
-    return load_function(name, f"no handler {name!r}", "bytes to bytes")
+    function = load_function(name, f"no handler {name!r}", "bytes to bytes")
+    return lambda payload: function(bytes(payload))
 
 
 def main(arguments: list[str] | None = None) -> int:

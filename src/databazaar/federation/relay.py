@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from databazaar.errors import BazaarError
 from databazaar.federation.frames import Channel, ClosedError, Header
@@ -23,6 +23,7 @@ RELAY_FILE, RELAY_SOCKET = "relay.json", "relay.sock"
 _HELLO_SECONDS = 5.0
 _LONGEST_PATH = 100
 Obey = Callable[[Channel, Header, bytes], None]
+"""Does what a header says with its body, which is the memory in which it came down where it is large."""
 
 
 class Relay:
@@ -58,8 +59,9 @@ class Relay:
             channel.max_bytes = self._max_bytes
             channel.settimeout(None)
             while True:
-                header, body = channel.receive()
-                self._obey(channel, header, body)
+                header, body = channel.land()
+                self._obey(channel, header, cast("bytes", body))
+                del body  # or it would be held until the next request
         except (ClosedError, TimeoutError, TypeError, KeyError, ValueError):
             pass
         finally:

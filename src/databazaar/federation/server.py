@@ -25,6 +25,7 @@ from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.lanes import Queue
 from databazaar.federation.launch import LOCK_FD
+from databazaar.federation.payloads import Transfer
 from databazaar.federation.processes import start_flare
 
 _PROGRAM = "databazaar.federation.launch"
@@ -44,6 +45,7 @@ class Status:
     connected: list[str]
     revoked: list[str]
     queues: dict[str, Queue]
+    transfers: dict[str, Transfer]
 
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
@@ -105,6 +107,7 @@ def status(folder: Path, wait: float = 10.0) -> Status:
         connected=[str(name) for name in found["connected"]] if found is not None else [],
         revoked=sorted(onboarding.revoked(folder)),
         queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()} if found is not None else {},
+        transfers={name: Transfer(**one) for name, one in (found or {}).get("transfers", {}).items()},
     )
 
 

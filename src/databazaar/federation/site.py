@@ -18,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from nvflare.fuel.f3.cellnet.defs import (
 )
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
-from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
+from nvflare.fuel.f3.streaming.blob_streamer import BlobHandler
 from nvflare.fuel.f3.streaming.stream_const import (
     STREAM_ACK_TOPIC,
     STREAM_CHANNEL,
@@ -50,8 +51,22 @@ from databazaar.federation.arriving import Chunk
 from databazaar.federation.capacities import read_capacities
 from databazaar.federation.exchange import BEAT, Exchange
 from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError
-from databazaar.federation.guest import ANSWER, ASK, CHANNEL, CODE, HERE, NUMBER, SECONDS, SERVER
+from databazaar.federation.guest import (
+    ANSWER,
+    ASK,
+    CHANNEL,
+    CODE,
+    HERE,
+    NUMBER,
+    PACKED,
+    SECONDS,
+    SERVER,
+    UNPACKS,
+)
 from databazaar.federation.lanes import LONGEST_NAME
+from databazaar.federation.outgoing import Answers, Questions
+from databazaar.federation.packing import PackingError, Unpacking
+from databazaar.federation.payloads import PIECE
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.relay import Relay
 
@@ -91,21 +106,25 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         engine = fl_ctx.get_engine()
         self._clients = engine.server.client_manager
         self._cell = engine.get_cell()
-        self._sending: dict[str, Any] = {}  # number → the question on its way to a provider
+        self._questions = Questions(self._cell)
         self._here: dict[str, Any] = {}  # provider → the connection on which it last said that it is ready
         self._capacities = read_capacities(Path.cwd())
         self._exchange = Exchange(
-            self._send,
+            self._questions.send,
             self._connected,
             max_bytes(),
-            ended=self._stop_sending,
+            ended=self._questions.stop,
             capacity=lambda name: self._capacities.get(name, 1),
+            taken=self._questions.taken,
+            passed=lambda name, piece: self._acknowledge(
+                name, piece.stream, piece.sequence, piece.at + len(piece.data), len(piece.data)
+            ),
         )
         self._cell.core_cell.add_incoming_filter("*", "*", self._take)
         door.HOUSE.revoked = self._clients.is_client_disabled
         door.HOUSE.awaits = lambda numbers: awaited(self._cell, numbers)
         door.HOUSE.expects = self._exchange.hears
-        door.HOUSE.sends = self._sends
+        door.HOUSE.sends = self._questions.sends
         door.HOUSE.registered = lambda name: name in self._clients.name_to_clients
         Relay(self._obey, max_bytes()).start(Path.cwd())
 
@@ -122,18 +141,24 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         if name == message.get_prop(MessagePropKey.COMMON_NAME) and get(StreamHeaderKey.CHANNEL) == CHANNEL:
             if get(StreamHeaderKey.TOPIC) == HERE:
                 self._here[name] = self._connection(name)
+                self._questions.unpacks[name] = get(UNPACKS) is True
             elif get(StreamHeaderKey.TOPIC) == ANSWER:
                 self._answered(name, message)
         return make_reply(ReturnCode.OK)
 
     def _answered(self, name: str, message: Any) -> None:
         get, data = message.get_header, bytes(message.payload or b"")
-        last = get(StreamHeaderKey.DATA_TYPE) == StreamDataType.FINAL
+        last, packed = get(StreamHeaderKey.DATA_TYPE) == StreamDataType.FINAL, get(PACKED) is True
         stream, sequence, size = (
             get(key) for key in (StreamHeaderKey.STREAM_ID, StreamHeaderKey.SEQUENCE, StreamHeaderKey.SIZE)
         )
-        received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data))
-        if received // _ACKNOWLEDGE > (received - len(data)) // _ACKNOWLEDGE:
+        received = self._exchange.take(name, get(NUMBER), Chunk(stream, sequence, size, last, get(CODE), data, packed))
+        if received:
+            self._acknowledge(name, stream, sequence, received, len(data))
+
+    def _acknowledge(self, name: str, stream: Any, sequence: Any, received: int, last: int) -> None:
+        """Lets the provider send on, for every so many bytes; without that it stops when its window is full."""
+        if received // _ACKNOWLEDGE > (received - last) // _ACKNOWLEDGE:
             headers = {StreamHeaderKey.STREAM_ID: stream, StreamHeaderKey.DATA_TYPE: StreamDataType.ACK}
             headers |= {StreamHeaderKey.OFFSET: received, StreamHeaderKey.SEQUENCE: sequence}
             self._cell.core_cell.fire_and_forget(
@@ -149,22 +174,6 @@ class MarketSite(FLComponent):  # type: ignore[misc]
         agent = self._cell.core_cell.agents.get(name)
         return None if agent is None else agent.endpoint
 
-    def _send(self, name: str, number: str, payload: bytes, seconds: float) -> None:
-        message = Message({NUMBER: number, SECONDS: seconds}, payload)
-        self._sending[number] = self._cell.send_blob(CHANNEL, ASK, name, message, optional=True)
-
-    def _sends(self, name: str, stream: object) -> bool:
-        task = ByteStreamer.tx_task_map.get(stream) if isinstance(stream, int) else None
-        return task is not None and task.target == name
-
-    def _stop_sending(self, number: str) -> None:
-        """A question that is over is not sent on to one that does not read it."""
-        if (sending := self._sending.pop(number, None)) is None:
-            return
-        if not sending.done():
-            sending.task_handle.stop(StreamError("the question is over"))  # its own `cancel` waits for itself
-        sending.task_handle = None  # the two point at each other, and at a buffer of 1 MiB that would stay for long
-
     def _obey(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
         match header.get("op"):
             case "request":
@@ -172,7 +181,8 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             case "status":
                 names = sorted(name for name in list(self._clients.name_to_clients) if self._connected(name))
                 queues = {name: asdict(queue) for name, queue in self._exchange.queues().items()}
-                channel.send({"op": "status", "connected": names, "queues": queues})
+                moving = {name: asdict(transfer) for name, transfer in self._exchange.transfers().items()}
+                channel.send({"op": "status", "connected": names, "queues": queues, "transfers": moving})
             case "capacity":
                 self._capacities = read_capacities(Path.cwd())
                 self._exchange.capacity_changed(str(header["name"]))
@@ -185,7 +195,8 @@ class MarketSite(FLComponent):  # type: ignore[misc]
                 raise ClosedError("an unknown request")
 
     def _ask(self, channel: Channel, header: dict[str, Any], body: bytes) -> None:
-        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over."""
+        """Asks, and says meanwhile who waits and who is asked: where nobody hears that, the ask is over. Large answers
+        are passed on as they come."""
         number, names = header["id"], [str(name) for name in header["names"]]
         consumer = str(header.get("consumer", ""))[:LONGEST_NAME]
         channel.settimeout(10 * BEAT)
@@ -195,6 +206,11 @@ class MarketSite(FLComponent):  # type: ignore[misc]
             float(header["timeout"]),
             consumer,
             lambda states: channel.send({"op": "states", "id": number, "states": states}),
+            lambda name, size, data: channel.send({"op": "piece", "id": number, "name": name, "size": size}, data),
+            lambda moving: channel.send(
+                {"op": "transfers", "id": number, "transfers": {name: asdict(one) for name, one in moving.items()}}
+            ),
+            partial(self._questions.send, pack=header.get("pack") is True),
         )
         channel.settimeout(None)
         for name, reply in replies.items():
@@ -235,11 +251,13 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         self._cell = fl_ctx.get_engine().get_cell()
         self._cell.core_cell.add_incoming_filter("*", "*", self._only_questions)
         self._cell.core_cell.add_incoming_request_filter("*", "*", self._only_questions)
-        self._cell.register_blob_cb(CHANNEL, ASK, self._asked)
+        self._small = BlobHandler(self._asked)
+        self._cell.register_stream_cb(CHANNEL, ASK, self._question)
+        self._answers = Answers(self._cell)
         threading.Thread(target=self._pass_answers, name="answers", daemon=True).start()
 
     def _say_ready(self) -> None:
-        self._cell.send_blob(CHANNEL, HERE, SERVER, Message({}, b"1"), optional=True)
+        self._cell.send_blob(CHANNEL, HERE, SERVER, Message({UNPACKS: True}, b"1"), optional=True)
 
     def _only_questions(self, message: Any) -> Any:
         """Refuse whatever is not a reply we wait for, the connection's own upkeep, or a question from the server.
@@ -276,12 +294,37 @@ class ProviderSite(FLComponent):  # type: ignore[misc]
         if isinstance(number, str) and isinstance(seconds, float | int):
             self._parent.send({"op": "ask", "number": number, "seconds": seconds}, future.result())
 
+    def _question(self, future: Any, stream: Any, resume: bool) -> int:
+        """FLARE calls this in a thread of its own. A small question is taken as a whole, as FLARE takes blobs."""
+        if stream.get_size() <= PIECE:
+            return int(self._small.handle_blob_cb(future, stream, resume))
+        self._asked_long(stream)
+        return 0
+
+    def _asked_long(self, stream: Any) -> None:
+        """A large question, passed on piece by piece."""
+        get, size, at = stream.get_headers().get, stream.get_size(), 0
+        number, seconds = get(NUMBER), get(SECONDS)
+        if not isinstance(number, str) or not isinstance(seconds, float | int):
+            return
+        unpacking = Unpacking(size) if get(PACKED) is True else None
+        if unpacking is not None:
+            self._answers.pack(number)
+        try:
+            while at <= size and (part := stream.read(PIECE)):
+                for piece in (memoryview(part),) if unpacking is None else unpacking.add(part):
+                    at += len(piece)
+                    self._parent.send({"op": "ask", "number": number, "seconds": seconds, "size": size}, piece)
+        except (StreamError, PackingError):
+            at = -1
+        if at != size:
+            self._parent.send({"op": "lost", "number": number})
+
     def _pass_answers(self) -> None:
         try:
             while True:
                 header, body = self._parent.receive()
-                message = Message({NUMBER: header["number"], CODE: header["code"]}, body)
-                self._cell.send_blob(CHANNEL, ANSWER, SERVER, message, optional=True)
+                self._answers.pass_on(header["number"], header["code"], header.get("size"), body)
         except (ClosedError, KeyError):
             pass
         finally:

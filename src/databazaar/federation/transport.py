@@ -8,15 +8,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 from databazaar.errors import BazaarError
-from databazaar.federation.exchange import Failures, Lost, Replies
+from databazaar.federation.exchange import Failures, Lost, Replies, Watch
 from databazaar.federation.frames import Channel, ClosedError, Header
+from databazaar.federation.payloads import Landing, Transfer, log
 
 _GRACE = 5.0
 _SILENCE = 30.0
 """Seconds without a word of the server, which says every second how asks stand, until it is taken to be gone."""
+
+
+def _log(transfers: Mapping[str, Transfer]) -> None:
+    for name, transfer in transfers.items():
+        log.info("%s: %s", name, transfer)
 
 
 class Transport(Protocol):
@@ -76,10 +82,14 @@ class FlareTransport(Transport):
     server gone raises `BazaarError`, and the one after it connects anew. For one thread at a time.
 
     `consumer` is for whom it asks: where several ask the same provider, consumers take turns. Without one, it is this
-    process. A deadline runs from when a provider is asked, so a request may take longer than that.
+    process. A deadline runs from when a provider is asked, so a request may take longer than that; for a large
+    question or answer, from when a piece of it last moved. `watch` hears how far such have come; without it, the log
+    does. A large reply is the memory in which it came down, not bytes. With `pack`, large questions and answers are
+    compressed between the server and providers that can unpack them.
     """
 
-    def __init__(self, folder: Path, consumer: str = "") -> None:
+    def __init__(self, folder: Path, consumer: str = "", watch: Watch | None = None, pack: bool = False) -> None:
+        self._watch, self._pack = watch or _log, pack
         self._folder = folder
         self._consumer = consumer or f"process {os.getpid()}"
         self._channel: Channel | None = None
@@ -137,6 +147,7 @@ class FlareTransport(Transport):
     ) -> tuple[Replies, Failures]:
         asked = list(dict.fromkeys(names))
         replies: Replies = {}
+        landings: dict[str, Landing] = {}
         channel.settimeout(_SILENCE)
         request: Header = {
             "op": "request",
@@ -144,16 +155,26 @@ class FlareTransport(Transport):
             "names": asked,
             "timeout": timeout,
             "consumer": self._consumer,
+            "pack": self._pack,
         }
         channel.send(request, payload)
         while True:
             header, body = channel.receive()
             if header.get("id") != number:
                 raise ClosedError("an answer to another request")
-            if header["op"] == "done":
-                return replies, {str(name): Lost(code) for name, code in header["failures"].items()}
-            if header["op"] == "reply":
-                replies[str(header["name"])] = body
+            match header["op"]:
+                case "done":
+                    failures = {str(name): Lost(code) for name, code in header["failures"].items()}
+                    return {name: reply for name, reply in replies.items() if name not in failures}, failures
+                case "reply":
+                    replies[str(header["name"])] = body
+                case "piece":
+                    name = str(header["name"])
+                    landing = landings.setdefault(name, Landing(int(header["size"])))
+                    if landing.add(body):
+                        replies[name] = cast("bytes", landings.pop(name).body)
+                case "transfers":
+                    self._watch({str(name): Transfer(**one) for name, one in header["transfers"].items()})
 
     def _open(self) -> Channel:
         from databazaar.federation import server

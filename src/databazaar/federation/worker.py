@@ -20,7 +20,7 @@ from databazaar.errors import BazaarError
 from databazaar.federation.accesses import Accesses
 from databazaar.federation.examples import Examples
 from databazaar.federation.message_faults import MessageError
-from databazaar.federation.message_vector import encode_vector
+from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import (
     Code,
     EarlierRequest,
@@ -36,6 +36,7 @@ from databazaar.federation.messages import (
     is_receipt,
     question_hash,
 )
+from databazaar.federation.payloads import Body
 from databazaar.federation.policy import Policy, RefusedError, Turnstile
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.recent import Recent
@@ -117,21 +118,22 @@ class ProviderWorker:
         if privacy is not None and not isinstance(self._source, Table | tuple):
             raise BazaarError("a callable oracle sees to its own privacy: drop the privacy settings, or give data")
 
-    def __call__(self, payload: bytes) -> bytes:
+    def __call__(self, payload: Body) -> bytes:
         with self._alone:
             return self._answered(payload)
 
-    def _answered(self, payload: bytes) -> bytes:
+    def _answered(self, payload: Body) -> bytes:
+        question = question_hash(payload)  # before an oracle can write into the parameters, which may lie in there
         if is_receipt(payload):
-            return self._take_receipt(payload)
+            return self._take_receipt(payload, question)
         try:
             request, params = decode_request(payload)
         except MessageError:
             if (earlier := earlier_request(payload)) is None:
                 raise
             log.warning("the market is of an earlier version, and is refused: ask its operator to update databazaar")
-            return self._reply(earlier, payload, "refused", "task not allowed", None)
-        question, job = question_hash(payload), request.contract or request.run
+            return self._reply(earlier, question, "refused", "task not allowed", None)
+        job = request.contract or request.run
         status: Status = "ok"
         code: Code = ""
         update = None
@@ -150,24 +152,24 @@ class ProviderWorker:
         except Exception:
             log.exception("round %d failed; the market hears only 'computation failed'", request.round)
             status, code = "error", "computation failed"
-        reply = self._reply(request, payload, status, code, update)
+        reply = self._reply(request, question, status, code, update)
         if request.kind == "update" and status == "ok":
             self._accesses.note(job, question)
             if self._privacy is not None:
                 self._last.put(request.run, (question, reply), len(reply))
         return reply
 
-    def _take_receipt(self, payload: bytes) -> bytes:
+    def _take_receipt(self, payload: Body, question: str) -> bytes:
         message = decode_receipt(payload)
         signed = message.receipt, message.signature, message.certificate
         if self._receipts is None or not self._receipts.take(*signed):
-            return self._reply(message, payload, "refused", "task not allowed", None)
-        return self._reply(message, payload, "ok", "", None)
+            return self._reply(message, question, "refused", "task not allowed", None)
+        return self._reply(message, question, "ok", "", None)
 
     def _reply(
         self,
         request: Request | EarlierRequest | ReceiptMessage,
-        payload: bytes,
+        question: str,
         status: Status,
         code: Code,
         update: Tensor | None,
@@ -185,10 +187,10 @@ class ProviderWorker:
             code=code,
             epsilon=epsilon,
             delta=delta,
-            question=question_hash(payload),
+            question=question,
         )
-        vector = encode_vector(update)
-        said = reply.statement(vector)
+        vector = vector_parts(update)
+        said = reply.statement(*vector)
         if self._record is not None and request.kind != "receipt":
             told = {"question": reply.question}
             if isinstance(request, Request):
