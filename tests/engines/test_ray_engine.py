@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from databazaar import (
     build_model,
     check_engine,
 )
+from databazaar.cluster import processors_here
 from databazaar.engines import make_engine
-from databazaar.engines.ray_cluster import Cluster, here, ray_module
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
 from databazaar.learning.losses import cross_entropy
@@ -40,17 +41,8 @@ from databazaar.learning.task import Task
 pytestmark = pytest.mark.slow
 
 Vector = NDArray[np.floating[Any]]
-WORKERS = min(2, here())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[Cluster]:
-    """One cluster for all tests, held by one more user than they are."""
-    held = Cluster.shared(None, 120.0)
-    held.connect(0)
-    ray_module().cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
-    yield held
-    held.release()
+WORKERS = min(2, processors_here())
+NOBODY = Provider("nobody", oracle=lambda w: w * np.float32(np.nan))
 
 
 @dataclass(frozen=True)
@@ -140,30 +132,32 @@ def model() -> torch.nn.Module:
     return build_model("mlp", [12], 3, hidden=[16], seed=1)
 
 
-def test_it_answers_as_the_reference_does_and_failures_are_replies() -> None:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[RayEngine]:
+    with closing(RayEngine(Task(model(), cross_entropy), [*sellers(), NOBODY], workers=WORKERS)) as made:
+        yield made
+
+
+def test_it_answers_as_the_reference_does_and_failures_are_replies(engine: RayEngine) -> None:
     task = Task(model(), cross_entropy)
     params = task.layout.flatten(model())
-    nobody = Provider("nobody", oracle=lambda w: w * np.float32(np.nan))
-    engine = RayEngine(task, [*sellers(), nobody], workers=WORKERS)
-    check_engine(engine, task, [*sellers(), nobody], params)
+    check_engine(engine, task, [*sellers(), NOBODY], params)
     assert engine.query(Ask(params, [], 0, 1)).updates.shape == (0, len(params))
-    engine.close()
-    with pytest.raises(BazaarError, match="this engine is closed"):
-        engine.query(Ask(params, [0], 0, 1))
+    assert engine.clusters == 1
 
 
-def test_the_bits_do_not_depend_on_how_many_workers_there_are() -> None:
-    """They are those of each provider's row computed by itself; in one stack they would be others."""
+def test_the_bits_are_those_of_each_row_by_itself(engine: RayEngine) -> None:
+    """However many workers there are, and in whatever order and company they are asked."""
     task = Task(model(), cross_entropy)
     params = task.layout.flatten(model())
-    ask = Ask(params, [3, 0, 4, 1, 2], 2, 9)
-    expected = OneByOne(task, sellers()).query(ask).updates
-    for engine in (RayEngine(task, sellers(), workers=1), make_engine("ray", task, sellers())):
-        assert torch.equal(engine.query(ask).updates, expected)
-        engine.close()
+    expected = OneByOne(task, [*sellers(), NOBODY]).query(Ask(params, [0, 1, 2, 3, 4], 2, 9)).updates
+    for asked in ([0, 1, 2, 3, 4], [4, 2, 0], [1, 5, 3], [3]):
+        got = engine.query(Ask(params, asked, 2, 9))
+        for row, i in enumerate(asked):
+            assert torch.equal(got.updates[row], expected[i] if i < 5 else torch.zeros_like(params))
 
 
-DEATHS = {"a": this_worker, "b": all_workers, "c": the_whole_cluster, "d": this_worker}
+DEATHS = {"a": this_worker, "b": all_workers, "c": the_whole_cluster}
 
 
 def mortals(folder: Path) -> list[Provider]:
@@ -173,31 +167,48 @@ def mortals(folder: Path) -> list[Provider]:
 def bought(engine: Engine, providers: list[Provider], folder: Path) -> Report:
     consumer = Consumer(
         np.zeros(30, dtype=np.float32),
-        budget=24,
-        per_round=4,
+        budget=12,
+        per_round=3,
         utility=lambda w: float(1 / (1 + np.square(w - 0.2).sum())),
     )
     arbiter = Arbiter(consumer, providers, Uniform(replacement=False), engine=engine, seed=4)
     return arbiter.run(folder)
 
 
-def test_workers_and_clusters_that_die_change_nothing(tmp_path: Path, cluster: Cluster) -> None:
-    """One worker, then two at once, then everything that is Ray's: the model and the ledger of a run that nothing
-    happened to, without a single void access."""
-    alive = tmp_path / "alive"
+def test_workers_and_clusters_that_die_change_nothing(tmp_path: Path) -> None:
+    """One worker, two at once, and everything that is Ray's: the model and the ledger of a run that nothing happened
+    to, without a single void access."""
+    alive, dying = tmp_path / "alive", tmp_path / "dying"
     alive.mkdir()
+    dying.mkdir()
     for name in DEATHS:
         (alive / name).touch()
     task = Task(None, cross_entropy)
     undisturbed = bought(OneByOne(task, mortals(alive)), mortals(alive), tmp_path / "undisturbed")
-    dying = tmp_path / "dying"
-    dying.mkdir()
-    before = cluster.generation
-    engine = RayEngine(task, mortals(dying), workers=WORKERS, wait=120.0)
-    disturbed = bought(engine, mortals(dying), tmp_path / "disturbed")
-    engine.close()
+    with closing(RayEngine(task, mortals(dying), workers=WORKERS)) as engine:
+        disturbed = bought(engine, mortals(dying), tmp_path / "disturbed")
+        assert engine.clusters == 2
     assert sorted(mark.name for mark in dying.iterdir()) == list(DEATHS)
-    assert cluster.generation == before + 1
     assert disturbed.model_hash == undisturbed.model_hash
     assert disturbed.ledger_head == undisturbed.ledger_head
-    assert [payout.failures for payout in disturbed.payouts] == [0, 0, 0, 0]
+    assert [payout.failures for payout in disturbed.payouts] == [0, 0, 0]
+
+
+def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
+    task = Task(model(), cross_entropy)
+    many = processors_here() + 1
+    with pytest.raises(BazaarError, match=rf"engine\.workers = {many} and this machine has {many - 1} processors"):
+        RayEngine(task, sellers(), workers=many)
+    with pytest.raises(BazaarError, match="workers = 0 must be a whole number"):
+        RayEngine(task, sellers(), workers=0)
+    with pytest.raises(BazaarError, match="compute on processors: use auto or cpu"):
+        make_engine("ray", task, sellers(), "cuda")
+    with pytest.raises(BazaarError, match="provider far has neither data nor an oracle"):
+        make_engine("ray", task, [*sellers(), Provider("far")])
+    lock = threading.Lock()
+    stuck = RayEngine(task, [Provider("stuck", oracle=lambda w: w if lock else w)])
+    with pytest.raises(BazaarError, match="one of them cannot .*locks and open files"):
+        stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))
+    stuck.close()
+    with pytest.raises(BazaarError, match="this engine is closed"):
+        stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))

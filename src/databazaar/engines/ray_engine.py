@@ -3,27 +3,30 @@
 Every worker holds the data of all providers. With a share of them each, a round that draws K of n would leave workers
 idle whenever those drawn lie with few of them, and markets come to prefer a few; and a lost worker's share would have
 to be sent before anybody could go on. What is drawn goes to whoever is free, one provider at a time.
+
+The rows of a stack are not independent of each other to the last bit: matrix products of other shapes are summed in
+another order. So a worker computes every provider's update by itself, on one thread. Then the bits are the same
+whichever worker computes them, with whatever else, and however many workers there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar import __version__
+from databazaar.cluster import Call, Link, Settings, processors_here, refuse_without_ray
+from databazaar.cluster.host import versions
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine, Replies
-from databazaar.engines.ray_cluster import Cluster, here, refuse_without_ray
-from databazaar.engines.ray_pool import Call, Shared, WorkerPool
-from databazaar.engines.ray_worker import RayWorker
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.task import Task
 from databazaar.parties.provider import Provider
+
+WORKER = "databazaar.engines.ray_worker:RayWorker"
 
 
 class RayEngine(Engine):
@@ -50,16 +53,15 @@ class RayEngine(Engine):
         self.device = torch.device("cpu")
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
             raise BazaarError(f"workers = {workers!r} must be a whole number of at least 1, or left out")
-        if address is None and workers is not None and workers > here():
+        if address is None and workers is not None and workers > processors_here():
             raise BazaarError(
-                f"engine.workers = {workers} and this machine has {here()} processors: lower workers, or give the "
-                "address of a cluster"
+                f"engine.workers = {workers} and this machine has {processors_here()} processors: lower workers, or give "
+                "the address of a cluster"
             )
         LoopEngine(task, providers, self.device)  # refuses providers that cannot answer
         self._work = (task, list(providers))
         self._settings = address, workers, wait
-        self._cluster: Cluster | None = None
-        self._pool: WorkerPool | None = None
+        self._link: Link | None = None
         self._closed = False
 
     def query(self, ask: Ask) -> Replies:
@@ -67,62 +69,48 @@ class RayEngine(Engine):
 
     def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
         """All providers of all asks are one heap of work, that whoever is free takes from."""
-        updates = [ask.params.new_zeros(len(ask.providers), len(ask.params)) for ask in asks]
-        failures: list[dict[int, str]] = [{} for _ in asks]
-        sent: dict[int, Shared] = {}
-        calls, rows = [], []
-        for place, ask in enumerate(asks):
-            params = sent.setdefault(id(ask.params), Shared(ask.params.detach().numpy()))
-            for row, provider in enumerate(ask.providers):
-                calls.append(Call("update", (params, provider, ask.round, ask.seed)))
-                rows.append((place, row, provider))
-
-        def take(call: int, answer: Any) -> None:
-            place, row, provider = rows[call]
-            if isinstance(answer, str):
-                failures[place][provider] = answer
-            else:
-                np.copyto(updates[place][row].numpy(), answer)
-
-        if calls:
-            self._started(asks[0].params).map(calls, take)
-        ordered = [
-            {provider: failed[provider] for provider in ask.providers if provider in failed}
-            for ask, failed in zip(asks, failures, strict=True)
-        ]
-        return [Replies(rows_of, failed) for rows_of, failed in zip(updates, ordered, strict=True)]
-
-    def _started(self, params: Tensor) -> WorkerPool:
-        """The workers, which are started with the first ask: whoever only quotes a market needs none."""
         if self._closed:
             raise BazaarError("this engine is closed: make a new one")
-        address, workers, wait = self._settings
-        if self._cluster is None:
-            self._cluster = Cluster.shared(address, wait)
-        if self._pool is None:
-            in_flight = 2 * (workers or here()) + 4
-            vector = params.numel() * params.element_size()
-            self._cluster.connect(2 * _size_of(self._work[1]) + in_flight * vector)
-            self._pool = WorkerPool(self._cluster, RayWorker, self._work, workers, _refuse_other_versions)
-        return self._pool
+        vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
+        places = {key: place for place, key in enumerate(vectors)}
+        calls = [
+            Call((places[id(ask.params)],), (provider, ask.round, ask.seed)) for ask in asks for provider in ask.providers
+        ]
+        if not calls:
+            return [Replies.of(ask, []) for ask in asks]
+        params = asks[0].params
+        rows, reasons = self._linked(params).map(
+            "update", [vector.numpy() for vector in vectors.values()], calls, tuple(params.shape), _dtype(params)
+        )
+        replies, first = [], 0
+        for ask in asks:
+            own = range(first, first := first + len(ask.providers))
+            failures = {i: reasons[place] for i, place in zip(ask.providers, own, strict=True) if place in reasons}
+            replies.append(Replies(torch.from_numpy(rows[own.start : own.stop]), failures))
+        return replies
+
+    def _linked(self, params: Tensor) -> Link:
+        """The cluster is started or joined with the first ask: whoever only quotes a market needs none."""
+        if self._link is None:
+            address, workers, wait = self._settings
+            in_flight = 2 * (workers or processors_here()) + 4
+            store = 2 * _size_of(self._work[1]) + in_flight * params.numel() * params.element_size()
+            self._link = Link(Settings(address, workers, wait, store, versions()), WORKER, self._work)
+        return self._link
+
+    @property
+    def clusters(self) -> int:
+        """How often a cluster was started or joined: more than once where one was lost."""
+        return 0 if self._link is None else self._link.foremen
 
     def close(self) -> None:
         self._closed = True
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-        if self._cluster is not None:
-            self._cluster.release()
-            self._cluster = None
+        if self._link is not None:
+            self._link.close()
 
 
-def _refuse_other_versions(theirs: dict[str, str]) -> None:
-    """Other versions compute other bits, or do not understand us."""
-    for name, ours in (("databazaar", __version__), ("torch", torch.__version__)):
-        if theirs[name] != ours:
-            raise BazaarError(
-                f"the Ray cluster's machines have {name} {theirs[name]} and this one has {ours}: install the same"
-            )
+def _dtype(params: Tensor) -> np.dtype[np.generic]:
+    return params.detach().numpy().dtype
 
 
 def _size_of(providers: Sequence[Provider]) -> int:
