@@ -116,7 +116,10 @@ class OneByOne(Engine):
 
 def sellers(count: int = 5) -> list[Provider]:
     generator = torch.Generator().manual_seed(3)
-    oracles = [LocalSGD(step=0.1, batch_size=8, epochs=2), StochasticGradient(batch_size=7)]
+    oracles: list[LocalSGD | StochasticGradient] = [
+        LocalSGD(step=0.1, batch_size=8, epochs=2),
+        StochasticGradient(batch_size=7),
+    ]
     rows = [20 + 13 * i for i in range(count)]
     return [
         Provider(
@@ -206,8 +209,8 @@ def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
     with pytest.raises(BazaarError, match="provider far has neither data nor an oracle"):
         make_engine("ray", task, [*sellers(), Provider("far")])
     lock = threading.Lock()
-    stuck = RayEngine(task, [Provider("stuck", oracle=lambda w: w if lock else w)])
-    with pytest.raises(BazaarError, match="one of them cannot .*locks and open files"):
+    stuck = RayEngine(task, [Provider("stuck", oracle=lambda w: w * lock.locked())])
+    with pytest.raises(BazaarError, match=r"one of them cannot .*locks and open files"):
         stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))
     stuck.close()
     with pytest.raises(BazaarError, match="this engine is closed"):

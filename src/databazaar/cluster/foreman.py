@@ -71,8 +71,7 @@ def _end_with(parent: int) -> None:
 
 def _start(settings: Settings, folder: Path) -> Any:
     os.environ.update(OUR_CLUSTER, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-    import ray
-
+    ray = _imported()
     try:
         ray.init(
             address="local",
@@ -93,8 +92,7 @@ def _start(settings: Settings, folder: Path) -> Any:
 
 def _join(address: str) -> Any:
     os.environ.update(RAY_AUTH_MODE="token", RAY_CLIENT_RECONNECT_GRACE_PERIOD="5")
-    import ray
-
+    ray = _imported()
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
         mode = ray.get(ray.remote(num_cpus=0)(_auth_mode).remote(), timeout=60)
@@ -105,9 +103,16 @@ def _join(address: str) -> Any:
         ) from None
     if mode != "token":
         raise BazaarError(
-            f"the Ray cluster at {address} takes orders from whoever can reach it: start it with RAY_AUTH_MODE=token on "
-            "every machine"
+            f"the Ray cluster at {address} takes orders from whoever can reach it: start it with RAY_AUTH_MODE=token "
+            "on every machine"
         )
+    return ray
+
+
+def _imported() -> Any:
+    """Ray, which reads the environment when it is imported."""
+    import ray
+
     return ray
 
 

@@ -58,7 +58,8 @@ class Link:
         self, method: str, inputs: Sequence[NDArray[Any]], calls: Sequence[Call], row: tuple[int, ...], dtype: Any
     ) -> tuple[NDArray[Any], dict[int, Any]]:
         """Every call's answer: an array, of this shape and dtype, as a row of the first; any other in the second."""
-        folder = _folder_for(sum(one.nbytes for one in inputs) + len(calls) * int(np.prod(row)) * np.dtype(dtype).itemsize)
+        answers = len(calls) * int(np.prod(row)) * np.dtype(dtype).itemsize
+        folder = _folder_for(sum(one.nbytes for one in inputs) + answers)
         try:
             shared = []
             for place, one in enumerate(inputs):
@@ -95,8 +96,8 @@ class Link:
                 losses = losses + 1 if len(todo) == left else 0
                 if losses == MOST_DEATHS:
                     raise BazaarError(
-                        f"the Ray cluster was lost {losses} times on end without an answer: see what becomes of it, and "
-                        "go on with the run"
+                        f"the Ray cluster was lost {losses} times on end without an answer: see what becomes of it, "
+                        "and go on with the run"
                     ) from None
 
     def _heard(self, connection: Connection) -> Answered:
@@ -136,8 +137,8 @@ class Link:
                 "belongs to this process alone, such as locks and open files"
             ) from None
         ours, theirs = Pipe()
-        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
-        self._process = subprocess.Popen(
+        path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+        self._process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "databazaar.cluster.foreman", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": path},

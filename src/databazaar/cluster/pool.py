@@ -97,8 +97,8 @@ class WorkerPool:
             self._failed_starts += 1
             if "__init__()" in str(death):  # it has not died: it was refused, and would be again
                 raise BazaarError(
-                    f"a worker cannot be made ({_said_by(death)}): what models and oracles are made of must be installed "
-                    "on every machine of the cluster"
+                    f"a worker cannot be made ({_said_by(death)}): what models and oracles are made of must be "
+                    "installed on every machine of the cluster"
                 ) from None
             if self._failed_starts == MOST_DEATHS:
                 raise _given_up(f"{MOST_DEATHS} workers on end did not start", death) from None
@@ -107,8 +107,8 @@ class WorkerPool:
         for name, ours in self._settings.versions.items():
             if theirs.get(name) != ours:
                 raise BazaarError(
-                    f"a machine of the Ray cluster has {name} {theirs.get(name)} and this one has {ours}, which computes "
-                    "other bits: install the same"
+                    f"a machine of the Ray cluster has {name} {theirs.get(name)} and this one has {ours}: "
+                    "install the same"
                 )
         self._idle.append(worker)
 

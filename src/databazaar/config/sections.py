@@ -252,7 +252,7 @@ class EngineSettings(Section):
         default=None, description='for kind = "ray": "auto", "host:6379" or "ray://host:10001"'
     )
     workers: Count | None = Field(default=None, description='for kind = "ray": how many processes compute')
-    wait: Seconds = Field(default=60.0, description='for kind = "ray": the seconds that a lost cluster has to come back')
+    wait: Seconds = Field(default=60.0, description='for kind = "ray": seconds that a lost cluster has to come back')
 
     @property
     def cluster(self) -> dict[str, Any]:

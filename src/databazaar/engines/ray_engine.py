@@ -34,8 +34,9 @@ class RayEngine(Engine):
 
     Without an `address`, a cluster of its own starts on this machine with the first ask and ends with `close`; else it
     is "auto", "host:6379" or "ray://host:10001". `workers` are at most as many as the cluster has processors, and that
-    many where nothing is said. `wait` are the seconds that a lost cluster has to come back, or to find room for workers,
-    before the run stops. A callable oracle must be a function of the parameters alone: each worker has its own copy.
+    many where nothing is said. `wait` are the seconds that a lost cluster has to come back, or to find room for
+    workers, before the run stops. A callable oracle must be a function of the parameters alone: each worker has its
+    own copy.
     """
 
     name = "ray"
@@ -55,8 +56,8 @@ class RayEngine(Engine):
             raise BazaarError(f"workers = {workers!r} must be a whole number of at least 1, or left out")
         if address is None and workers is not None and workers > processors_here():
             raise BazaarError(
-                f"engine.workers = {workers} and this machine has {processors_here()} processors: lower workers, or give "
-                "the address of a cluster"
+                f"engine.workers = {workers} and this machine has {processors_here()} processors: lower workers, or "
+                "give the address of a cluster"
             )
         LoopEngine(task, providers, self.device)  # refuses providers that cannot answer
         self._work = (task, list(providers))
@@ -74,7 +75,9 @@ class RayEngine(Engine):
         vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
         places = {key: place for place, key in enumerate(vectors)}
         calls = [
-            Call((places[id(ask.params)],), (provider, ask.round, ask.seed)) for ask in asks for provider in ask.providers
+            Call((places[id(ask.params)],), (provider, ask.round, ask.seed))
+            for ask in asks
+            for provider in ask.providers
         ]
         if not calls:
             return [Replies.of(ask, []) for ask in asks]

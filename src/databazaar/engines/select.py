@@ -39,8 +39,8 @@ def make_engine(
     workers: int | None = None,
     wait: float = 60.0,
 ) -> Engine:
-    """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked; or `ray`, for
-    which `address`, `workers` and `wait` are: see `RayEngine`."""
+    """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked; or `ray`,
+    which `address`, `workers` and `wait` are for: see `RayEngine`."""
     if name == "ray":
         from databazaar.engines.ray_engine import RayEngine
 
