@@ -6,8 +6,8 @@
 Prints seconds of a round: `vectorized` in one process, on one thread and on all; one row after the other in one
 process, which is what workers compute; and `ray` on a cluster of this machine with one worker and with two. `overhead`
 is what one worker takes longer than one row after the other in one process: sending parameters, updates and asks.
-`gain` is how many times faster two workers are than one. Needs two processors; nothing here is a test; run it on a quiet
-machine, where nobody else computes.
+`gain` is how many times faster two workers are than one. Needs two processors; nothing here is a test; run it on a
+quiet machine, where nobody else computes.
 """
 
 from __future__ import annotations
