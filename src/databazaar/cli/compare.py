@@ -21,6 +21,7 @@ from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
     from databazaar.config.jobs import Job
+    from databazaar.engines import Engine
     from databazaar.samplers import Sampler
     from databazaar.valuation import Comparison, Rule
 
@@ -88,7 +89,10 @@ def compare(
     play.say_remarks(job, quiet)
     _refuse_impossible(names, job)
     with if_interrupted("nothing was written"), _new_folder(out or _next_free(job.title)) as draft:
-        with compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress:
+        with (
+            compare_tables.progress(names, seeds, chatty=not (quiet or as_json)) as progress,
+            _engine(job) as chosen,
+        ):
             comparison = compare_methods(
                 job.consumer,
                 job.providers,
@@ -96,7 +100,7 @@ def compare(
                 seed=job.seed,
                 seeds=seeds,
                 mode=mode,  # type: ignore[arg-type]
-                engine=job.engine,
+                engine=chosen,
                 device=job.device,
                 options=_options(names, job),
                 limit=_limit(max_seconds),
@@ -141,6 +145,17 @@ def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -
     job.arbiter()  # finds whatever else is wrong before anything is written
     job.limit_threads()
     return job
+
+
+@contextlib.contextmanager
+def _engine(job: Job) -> Iterator[str | Engine]:
+    """One engine for all methods, where it takes long to start."""
+    engine = job.chosen_engine()
+    try:
+        yield engine
+    finally:
+        if not isinstance(engine, str):
+            engine.close()
 
 
 def _refuse_impossible(names: Sequence[str], job: Job) -> None:

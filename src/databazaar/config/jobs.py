@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from databazaar.config.sections import (
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.tables import Schema
 from databazaar.defence import Defence
+from databazaar.engines import make_engine
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
@@ -71,6 +73,7 @@ class Job:
     federation: FederatedJob | None = None
     buyer: str = ""
     target_scale: float = 1.0
+    cluster: dict[str, Any] = field(default_factory=dict)
 
     def arbiter(self, sampler: Sampler | None = None, engine: Engine | None = None) -> Arbiter:
         """The arbiter, ready to run. Building it finds whatever is wrong with the job before anything is written.
@@ -81,7 +84,7 @@ class Job:
             self.consumer,
             self.providers,
             sampler or self.sampler,
-            engine=engine or self._engine(),
+            engine=engine or self.chosen_engine(),
             device=self.device,
             seed=self.seed,
             market=self.title,
@@ -90,8 +93,13 @@ class Job:
             **self.rules(),
         )
 
-    def _engine(self) -> str | Engine:
-        return self.engine if self.federation is None else self.federation.engine([p.id for p in self.providers])
+    def chosen_engine(self) -> str | Engine:
+        """The engine's name; or the engine, for whoever closes it, where a name does not say all of it."""
+        if self.federation is not None:
+            return self.federation.engine([p.id for p in self.providers])
+        if not self.cluster:
+            return self.engine
+        return make_engine(self.engine, copy.deepcopy(self.consumer.task), self.providers, self.device, **self.cluster)
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
@@ -171,6 +179,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
         seed=market.seed,
         engine=market.engine.kind,
         device=market.engine.device,
+        cluster=market.engine.cluster,
         recipe={
             "job": "market",
             "market": market.model_dump(mode="json", by_alias=True),

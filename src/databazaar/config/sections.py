@@ -244,7 +244,7 @@ class TrainingSettings(Section):
 
 
 class EngineSettings(Section):
-    kind: Literal["loop", "vectorized", "federated"] = "vectorized"
+    kind: Literal["loop", "vectorized", "ray", "federated"] = "vectorized"
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d{1,3})?)$")] = Field(
         default="auto", description='"auto", "cpu", "cuda" or "cuda:0"'
     )
@@ -252,6 +252,16 @@ class EngineSettings(Section):
         default="float32",
         description='"bf16" trains under autocast, faster for large models on a GPU; they are judged in float32 still',
     )
+    address: Annotated[str, Field(pattern=r"^(auto|(ray://)?[A-Za-z0-9.\-\[\]:]{1,250}:\d{1,5})$")] | None = Field(
+        default=None, description='for kind = "ray": "auto", "host:6379" or "ray://host:10001"'
+    )
+    workers: Count | None = Field(default=None, description='for kind = "ray": how many processes compute')
+    wait: Seconds = Field(default=60.0, description='for kind = "ray": seconds that a lost cluster has to come back')
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        """What only the engine ray is told."""
+        return {"address": self.address, "workers": self.workers, "wait": self.wait} if self.kind == "ray" else {}
 
 
 class FederationSettings(Section):

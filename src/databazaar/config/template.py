@@ -85,8 +85,10 @@ kind = "standard"          # pay beyond a floor waits until 8 or more answers sh
 # cap = 0.25               # each rule is a setting: of the budget, one owner earns no more than this; false is off
 
 [engine]
-kind = "vectorized"        # all providers of a round at once; or "loop", "federated"
+kind = "vectorized"        # all providers of a round at once; or "loop", "ray", "federated"
 device = "auto"            # or "cpu", "cuda"
+# workers = 2              # for ray: how many processes compute; default: one for each processor
+# address = "ray://host:10001"   # for ray: a cluster that is there; default: one that starts on this machine
 
 # [federation]             # for engine.kind = "federated"; providers then need no file
 # folder = "federation"    # what `bazaar federation init` made

@@ -29,14 +29,31 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def make_engine(name: str, task: Task, providers: Sequence[Provider], device: str = "auto") -> Engine:
-    """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked."""
+def make_engine(
+    name: str,
+    task: Task,
+    providers: Sequence[Provider],
+    device: str = "auto",
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    wait: float = 60.0,
+) -> Engine:
+    """`loop`, or `vectorized`, which falls back to `loop` with a warning where the work cannot be stacked; or `ray`,
+    which `address`, `workers` and `wait` are for: see `RayEngine`."""
+    if name == "ray":
+        from databazaar.engines.ray_engine import RayEngine
+
+        if device not in ("auto", "cpu"):
+            raise BazaarError(f"device {device!r}: the workers of engine ray compute on processors: use auto or cpu")
+        _refuse_misfits(task, providers)
+        return RayEngine(task, providers, address=address, workers=workers, wait=wait)
     where = pick_device(device)
     _refuse_misfits(task, providers)
     if name == "loop":
         return LoopEngine(task, providers, where)
     if name != "vectorized":
-        raise BazaarError(f"engine {name!r} is unknown: use loop or vectorized, or pass an engine of your own")
+        raise BazaarError(f"engine {name!r} is unknown: use loop, vectorized or ray, or pass an engine of your own")
     try:
         return VectorizedEngine(task, providers, where)
     except NotVectorizableError as reason:
