@@ -28,8 +28,10 @@ from torch.nn import functional as F
 
 from databazaar import OSMD, Arbiter, Consumer, Engine, LocalSGD, Provider, Replies
 from databazaar.learning.task import PRECISIONS, Precision, step_at
+from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn as DrawnRound
 from databazaar.ledger import Ledger
+from databazaar.market.round import Proposed
 from databazaar.market.run import MarketRun
 from databazaar.randomness import oracle_key
 
@@ -247,7 +249,7 @@ def ours(size: Size, precision: Precision, device: torch.device, kind: str, roun
         drawn = clock("draw", run.draw)
         replies = clock("updates", partial(_heard, run, engine, drawn))
         proposed = clock("propose", partial(run.propose, drawn, replies))
-        scores = clock("score", partial(run.evaluator.score, proposed.models))
+        scores = clock("score", partial(_scored, run, proposed))
         concluded = clock("conclude", partial(run.conclude, drawn, replies, proposed, scores))
         clock("settle", partial(run.settle, drawn, concluded))
         clock.rounds.append(clock.now() - begun)
@@ -257,6 +259,10 @@ def ours(size: Size, precision: Precision, device: torch.device, kind: str, roun
     clock.tell(f"engine {kind}", precision, ", ".join(getattr(engine, "stacks", {}).values()))
     arbiter.close()
     return draws, utilities
+
+
+def _scored(run: MarketRun, proposed: Proposed) -> Scores:
+    return run.evaluator.score_parts(proposed.parts())
 
 
 def _heard(run: MarketRun, engine: Engine, drawn: DrawnRound) -> Replies:
