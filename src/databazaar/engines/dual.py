@@ -156,6 +156,7 @@ class DualSGD(Stack):
             delta, gradients = self._gradients(z, w, y[:, now], plan.weights[:, s])
             deltas[:, now] = delta
             descend(w, gradients, plan.steps[:, s])
+            del gradients  # not held while the next ones are made
         # W_S = W_0 − λ Σ_r c_{S−r} δ_rᵀ x_r, where each row counts its own steps
         done = (plan.steps > 0).sum(1, keepdim=True) - torch.arange(steps, device=x.device)
         final = (self._reach(done) * plan.steps).repeat_interleave(batch, 1)

@@ -56,7 +56,8 @@ def _of_process() -> int | None:
 
 def refuse_too_large(params: int, asked: int, device: torch.device, free: int | None) -> None:
     """Refuses a market whose rounds the kernel would end: one holds the updates of all that are asked, the model before
-    and after, and the best so far. An estimate from below: optimizers and some rules hold more."""
+    and after, and the best so far. So many copies were measured (tests/core/test_memory_of_a_round.py) with plain SGD;
+    it is an estimate from below: optimizers, some rules, what layers compute and CUDA graphs hold more."""
     needed = (asked + 3) * 4 * params
     if free is not None and needed > free:
         raise BazaarError(

@@ -51,13 +51,15 @@ class Replies:
     def of(cls, ask: Ask, answers: Iterable[Tensor | str]) -> Replies:
         """Collects one answer per provider asked: an update, or the reason why there is none. Answers that are computed
         as they are asked for are held one at a time."""
-        updates, failures = ask.params.new_zeros(len(ask.providers), len(ask.params)), {}
+        updates = ask.params.new_empty(len(ask.providers), len(ask.params))  # rows take memory once they are written
+        failures = {}
         pending = iter(answers)
         for place, provider in enumerate(ask.providers):
             answer = next(pending)
             reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
             if reason is not None:
                 failures[provider] = reason
+                updates[place] = 0
             elif isinstance(answer, Tensor):
                 updates[place] = answer
             del answer  # not held while the next one is computed

@@ -12,7 +12,7 @@ from databazaar.learning.kinds import OPTIMIZER_KINDS, OptimizerKind
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Adam's settings, as torch.optim.Adam has them."""
-PIECE = 2**20
+PIECE = 2**18
 """Larger tensors are moved so many numbers at a time."""
 
 

@@ -55,8 +55,9 @@ from databazaar.market.fetching import Fetched, goes_ahead, on_host
 from databazaar.samplers.protocol import State as SamplerState
 from databazaar.samplers.protocol import stored
 
-PIECE = 2**20
-"""So many coordinates of a large model are averaged at a time."""
+PIECES, ALIGNED = 64, 1024
+"""A large model is averaged in so many pieces, each a multiple of so many coordinates: what is held of the updates beside
+them is a 64th, and a processor adds up inside a piece as it does in the whole."""
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
 
@@ -254,11 +255,11 @@ class Move:
         combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
         return state.params + moved, combined
 
-    def in_pieces(self, rows: Tensor, size: int = PIECE) -> Tensor:
+    def in_pieces(self, rows: Tensor, size: int | None = None) -> Tensor:
         """The same model, some coordinates at a time: no second copy of the updates is made. (Sums over a last piece of
         a few coordinates may be rounded otherwise; where pieces end depends on the model alone.)"""
         params, updates = self.state.params, self.replies.updates
-        reached = torch.empty_like(params)
+        reached, size = torch.empty_like(params), size or -(-len(params) // (PIECES * ALIGNED)) * ALIGNED
         for start in range(0, len(params), size):
             piece = slice(start, start + size)
             chosen = updates[:, piece][rows]
