@@ -74,11 +74,9 @@ def this_worker() -> list[int]:
 
 
 def all_workers() -> list[int]:
-    """This one last."""
-    workers = workers_of(os.getppid())
-    assert os.getpid() in workers
-    assert len(workers) == WORKERS
-    return sorted(workers, key=lambda pid: pid == os.getpid())
+    """This one last; those that are about to start as well."""
+    until(lambda: len(workers_of(os.getppid())) == WORKERS)
+    return sorted(workers_of(os.getppid()), key=lambda pid: pid == os.getpid())
 
 
 def workers_of(raylet: int) -> list[int]:
@@ -111,6 +109,14 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it has not come about in two minutes")
 
 
 def free_port() -> int:
@@ -224,8 +230,7 @@ def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_e
         assert engine.clusters == 1
         raylets = [pid for pid in children_of(head.process.pid) if workers_of(pid)]
         assert len(raylets) == 1
-    while workers_of(raylets[0]):
-        time.sleep(0.1)
+    until(lambda: not workers_of(raylets[0]))
     assert parent_of(raylets[0]) == head.process.pid
     assert head.process.poll() is None
 

@@ -35,6 +35,8 @@ TAKE_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Without this, Ray takes the machine's outward address in place of 127.0.0.1: it listens there, and looks there."""
 OUR_CLUSTER = {
     **TAKE_LOOPBACK,
+    # Who does not answer on the loopback address is dead: Ray would hope for a minute that another takes its place.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "OMP_NUM_THREADS": "1",
