@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +39,7 @@ from databazaar import (
     check_engine,
 )
 from databazaar.cluster import processors_here
+from databazaar.cluster.foreman import OUR_CLUSTER
 from databazaar.engines import make_engine
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
@@ -66,9 +74,13 @@ def this_worker() -> list[int]:
 
 
 def all_workers() -> list[int]:
-    """This one last."""
-    others = [pid for pid in children_of(os.getppid()) if b"RayWorker" in command_of(pid) and pid != os.getpid()]
-    return [*others, os.getpid()]
+    """This one last; those that are about to start as well."""
+    until(lambda: len(workers_of(os.getppid())) == WORKERS)
+    return sorted(workers_of(os.getppid()), key=lambda pid: pid == os.getpid())
+
+
+def workers_of(raylet: int) -> list[int]:
+    return [pid for pid in children_of(raylet) if command_of(pid).startswith(b"ray::Host")]
 
 
 def the_whole_cluster() -> list[int]:
@@ -97,6 +109,29 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it has not come about in two minutes")
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+DEATHS: dict[str, Callable[[], list[int]]] = {"one": this_worker, "both": all_workers}
+
+
+@dataclass(frozen=True)
+class Head:
+    address: str
+    process: subprocess.Popen[bytes]
 
 
 class OneByOne(Engine):
@@ -135,66 +170,96 @@ def model() -> torch.nn.Module:
     return build_model("mlp", [12], 3, hidden=[16], seed=1)
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[RayEngine]:
-    with closing(RayEngine(Task(model(), cross_entropy), [*sellers(), NOBODY], workers=WORKERS)) as made:
-        yield made
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
+    """A cluster that is there: it listens on the loopback address, on ports that were free, and asks for a token.
+
+    All of it ends with the process of the command: the kernel sees to that.
+    """
+    (tmp_path / "token").write_text(secrets.token_hex(32))
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    folder = Path(tempfile.mkdtemp(prefix="bz", dir="/tmp"))  # short, as the names of sockets must be
+    options = {
+        "port": 0,
+        "node-ip-address": "127.0.0.1",
+        "include-dashboard": "false",
+        "dashboard-agent-listen-port": 0,
+        "ray-client-server-port": free_port(),
+        "min-worker-port": 0,
+        "max-worker-port": 0,
+        "num-cpus": WORKERS,
+        "object-store-memory": 128 * 2**20,
+        "temp-dir": folder,
+    }
+    environment = {**os.environ, **OUR_CLUSTER, "RAY_AUTH_MODE": "token", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    with (tmp_path / "head.txt").open("w") as said:
+        process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+    try:
+        written = folder / "ray_current_cluster"
+        while not (written.exists() and (address := written.read_text().strip())):
+            assert process.poll() is None, (tmp_path / "head.txt").read_text()
+            time.sleep(0.1)
+        yield Head(address, process)
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_it_answers_as_the_reference_does_and_failures_are_replies(engine: RayEngine) -> None:
+def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_engine(
+    head: Head, tmp_path: Path
+) -> None:
+    """As the reference does, and to the bits of each row by itself: in whatever order and company, whoever dies."""
     task = Task(model(), cross_entropy)
     params = task.layout.flatten(model())
-    check_engine(engine, task, [*sellers(), NOBODY], params)
-    assert engine.query(Ask(params, [], 0, 1)).updates.shape == (0, len(params))
-    assert engine.clusters == 1
-
-
-def test_the_bits_are_those_of_each_row_by_itself(engine: RayEngine) -> None:
-    """However many workers there are, and in whatever order and company they are asked."""
-    task = Task(model(), cross_entropy)
-    params = task.layout.flatten(model())
-    expected = OneByOne(task, [*sellers(), NOBODY]).query(Ask(params, [0, 1, 2, 3, 4], 2, 9)).updates
-    for asked in ([0, 1, 2, 3, 4], [4, 2, 0], [1, 5, 3], [3]):
-        got = engine.query(Ask(params, asked, 2, 9))
-        for row, i in enumerate(asked):
-            assert torch.equal(got.updates[row], expected[i] if i < 5 else torch.zeros_like(params))
-
-
-DEATHS = {"a": this_worker, "b": all_workers, "c": the_whole_cluster}
-
-
-def mortals(folder: Path) -> list[Provider]:
-    return [Provider(name, oracle=Mortal(0.1 * i, folder / name, DEATHS[name])) for i, name in enumerate(DEATHS)]
+    one, both = (Provider(name, oracle=Mortal(0.1, tmp_path / name, DEATHS[name])) for name in ("one", "both"))
+    providers = [*sellers(), NOBODY, one, both]
+    with closing(RayEngine(task, providers, address=head.address, workers=WORKERS)) as engine:
+        killed = engine.query(Ask(params, [7, 0], 2, 9)), engine.query(Ask(params, [6], 2, 9))
+        assert (tmp_path / "one").exists()
+        assert (tmp_path / "both").exists()
+        rows = OneByOne(task, providers).query(Ask(params, range(8), 2, 9)).updates
+        assert torch.equal(killed[0].updates, rows[[7, 0]])
+        assert torch.equal(killed[1].updates, rows[[6]])
+        for asked in ([0, 1, 2, 3, 4], [4, 2, 0], [1, 5, 3], [3]):
+            assert torch.equal(engine.query(Ask(params, asked, 2, 9)).updates, rows[asked])
+        check_engine(engine, task, providers, params)
+        assert engine.query(Ask(params, [], 0, 1)).updates.shape == (0, len(params))
+        assert engine.clusters == 1
+        raylets = [pid for pid in children_of(head.process.pid) if workers_of(pid)]
+        assert len(raylets) == 1
+    until(lambda: not workers_of(raylets[0]))
+    assert parent_of(raylets[0]) == head.process.pid
+    assert head.process.poll() is None
 
 
 def bought(engine: Engine, providers: list[Provider], folder: Path) -> Report:
     consumer = Consumer(
         np.zeros(30, dtype=np.float32),
-        budget=12,
-        per_round=3,
+        budget=4,
+        per_round=2,
         utility=lambda w: float(1 / (1 + np.square(w - 0.2).sum())),
     )
     arbiter = Arbiter(consumer, providers, Uniform(replacement=False), engine=engine, seed=4)
     return arbiter.run(folder)
 
 
-def test_workers_and_clusters_that_die_change_nothing(tmp_path: Path) -> None:
-    """One worker, two at once, and everything that is Ray's: the model and the ledger of a run that nothing happened
-    to, without a single void access."""
-    alive, dying = tmp_path / "alive", tmp_path / "dying"
-    alive.mkdir()
-    dying.mkdir()
-    for name in DEATHS:
-        (alive / name).touch()
+def test_a_cluster_of_our_own_that_dies_changes_nothing(tmp_path: Path) -> None:
+    """Everything that is Ray's is killed: the model and the ledger of a run that nothing happened to, without a single
+    void access."""
+    mark = tmp_path / "mark"
+    providers = [Provider("a", oracle=Mortal(0.1, mark, the_whole_cluster)), Provider("b", oracle=lambda w: 0.1 - w)]
     task = Task(None, cross_entropy)
-    undisturbed = bought(OneByOne(task, mortals(alive)), mortals(alive), tmp_path / "undisturbed")
-    with closing(RayEngine(task, mortals(dying), workers=WORKERS)) as engine:
-        disturbed = bought(engine, mortals(dying), tmp_path / "disturbed")
+    with closing(RayEngine(task, providers, workers=1)) as engine:
+        disturbed = bought(engine, providers, tmp_path / "disturbed")
         assert engine.clusters == 2
-    assert sorted(mark.name for mark in dying.iterdir()) == list(DEATHS)
+    assert mark.exists()
+    undisturbed = bought(OneByOne(task, providers), providers, tmp_path / "undisturbed")
     assert disturbed.model_hash == undisturbed.model_hash
     assert disturbed.ledger_head == undisturbed.ledger_head
-    assert [payout.failures for payout in disturbed.payouts] == [0, 0, 0]
+    assert [payout.failures for payout in disturbed.payouts] == [0, 0]
 
 
 def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
@@ -215,3 +280,14 @@ def test_what_cannot_work_is_said_before_a_cluster_is_started() -> None:
     stuck.close()
     with pytest.raises(BazaarError, match="this engine is closed"):
         stuck.query(Ask(task.layout.flatten(model()), [0], 0, 1))
+
+
+def test_where_no_cluster_is_the_address_is_named_at_once() -> None:
+    task = Task(model(), cross_entropy)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        lost = RayEngine(task, sellers(), address=address, workers=1)
+        with pytest.raises(BazaarError, match=f"no Ray cluster answers at {address} .*refused.*mend engine.address"):
+            lost.query(Ask(task.layout.flatten(model()), [0], 0, 1))
+        lost.close()

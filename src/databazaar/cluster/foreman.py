@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -27,9 +28,15 @@ from databazaar.errors import BazaarError
 
 LEAST_STORE, MOST_OF_SHM = 128 * 2**20, 0.6
 """Ray's shared memory on this machine: at least so many bytes, at most this share of what is free."""
+REACH = 10.0
+"""Seconds that a machine has to take a connection."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+TAKE_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Without this, Ray takes the machine's outward address in place of 127.0.0.1: it listens there, and looks there."""
 OUR_CLUSTER = {
-    # Without this, Ray takes the machine's outward address in place of 127.0.0.1, and listens on all of them.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    **TAKE_LOOPBACK,
+    # Who does not answer on the loopback address is dead: Ray would hope for a minute that another takes its place.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "OMP_NUM_THREADS": "1",
@@ -85,15 +92,20 @@ def _start(settings: Settings, folder: Path) -> Any:
         )
     except Exception as reason:
         raise BazaarError(f"Ray does not start on this machine ({_brief(reason)}): use another engine") from None
-    if ray.util.get_node_ip_address() not in ("127.0.0.1", "::1"):
+    if ray.util.get_node_ip_address() not in LOOPBACK:
         raise BazaarError("this version of Ray does not keep to the loopback address: install ray==2.60.0")
     return ray
 
 
 def _join(address: str) -> Any:
     os.environ.update(RAY_AUTH_MODE="token", RAY_CLIENT_RECONNECT_GRACE_PERIOD="5")
-    ray = _imported()
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host = host.strip("[]")
+    if host in LOOPBACK:
+        os.environ.update(TAKE_LOOPBACK)
     try:
+        socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for minutes
+        ray = _imported()
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
         mode = ray.get(ray.remote(num_cpus=0)(_auth_mode).remote(), timeout=60)
     except Exception as reason:

@@ -252,8 +252,8 @@ class EngineSettings(Section):
         default="float32",
         description='"bf16" trains under autocast, faster for large models on a GPU; they are judged in float32 still',
     )
-    address: Annotated[str, Field(pattern=r"^(auto|(ray://)?[A-Za-z0-9.\-\[\]:]{1,250}:\d{1,5})$")] | None = Field(
-        default=None, description='for kind = "ray": "auto", "host:6379" or "ray://host:10001"'
+    address: Annotated[str, Field(pattern=r"^(ray://)?[A-Za-z0-9.\-\[\]:]{1,250}:\d{1,5}$")] | None = Field(
+        default=None, description='for kind = "ray": "host:6379" on a machine of the cluster, or "ray://host:10001"'
     )
     workers: Count | None = Field(default=None, description='for kind = "ray": how many processes compute')
     wait: Seconds = Field(default=60.0, description='for kind = "ray": seconds that a lost cluster has to come back')

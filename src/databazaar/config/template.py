@@ -88,7 +88,7 @@ kind = "standard"          # pay beyond a floor waits until 8 or more answers sh
 kind = "vectorized"        # all providers of a round at once; or "loop", "ray", "federated"
 device = "auto"            # or "cpu", "cuda"
 # workers = 2              # for ray: how many processes compute; default: one for each processor
-# address = "ray://host:10001"   # for ray: a cluster that is there; default: one that starts on this machine
+# address = "host:6379"    # for ray: a cluster that is there; default: one that starts on this machine
 
 # [federation]             # for engine.kind = "federated"; providers then need no file
 # folder = "federation"    # what `bazaar federation init` made

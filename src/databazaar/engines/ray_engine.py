@@ -33,10 +33,10 @@ class RayEngine(Engine):
     """Answers by the workers of a Ray cluster, to the same bits however many there are and whichever die.
 
     Without an `address`, a cluster of its own starts on this machine with the first ask and ends with `close`; else it
-    is "auto", "host:6379" or "ray://host:10001". `workers` are at most as many as the cluster has processors, and that
-    many where nothing is said. `wait` are the seconds that a lost cluster has to come back, or to find room for
-    workers, before the run stops. A callable oracle must be a function of the parameters alone: each worker has its
-    own copy.
+    is "host:6379" on one of the cluster's machines, or "ray://host:10001" from elsewhere, and goes on living. `workers`
+    are at most as many as the cluster has processors, and that many where nothing is said. `wait` are the seconds that
+    a lost cluster has to come back, or to find room for workers, before the run stops. A callable oracle must be a
+    function of the parameters alone: each worker has its own copy.
     """
 
     name = "ray"
