@@ -13,7 +13,7 @@ from databazaar.learning.kinds import OPTIMIZER_KINDS, OptimizerKind
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Adam's settings, as torch.optim.Adam has them."""
 PIECE = 2**18
-"""Larger tensors are moved so many numbers at a time."""
+"""Larger tensors are moved so many numbers at a time on a CPU, whose memory is the shorter."""
 
 
 def refuse_unfit(optimizer: str, momentum: float, weight_decay: float) -> None:
@@ -57,7 +57,7 @@ class Descent:
     def _move(value: Tensor, way: Tensor, rates: float | Tensor) -> None:
         if isinstance(rates, Tensor):
             value.addcmul_(way, rates, value=-1.0)
-        elif value.numel() <= PIECE:
+        elif value.numel() <= PIECE or value.device.type != "cpu":
             value.sub_(rates * way)
         else:  # the same numbers without a second copy of the gradient
             rows = max(1, PIECE * len(value) // value.numel())
