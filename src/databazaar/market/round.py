@@ -56,8 +56,8 @@ from databazaar.samplers.protocol import State as SamplerState
 from databazaar.samplers.protocol import stored
 
 PIECES, ALIGNED = 64, 1024
-"""A large model is averaged in so many pieces, each a multiple of so many coordinates: what is held of the updates beside
-them is a 64th, and a processor adds up inside a piece as it does in the whole."""
+"""A large model is averaged in so many pieces, each a multiple of so many coordinates: what is held of the updates
+beside them is a 64th, and a processor adds up inside a piece as it does in the whole."""
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
 
