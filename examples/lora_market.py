@@ -71,8 +71,8 @@ def texts(rows: int, seed: int, wrong: float = 0.0) -> Texts:
 
 
 def market(budget: int = 60, rows: int = 1000) -> Arbiter:
-    """Named inputs are computed provider by provider, so the engine is the loop. The step falls to next to nothing over
-    the rounds that the budget lasts for: an adapter that goes on learning from the same texts learns them by heart."""
+    """Named inputs are computed provider by provider, so the engine is the loop. The step falls over the rounds, of
+    which the budget pays for 20 if every access is bought."""
     consumer = Consumer(adapted(), holdout=texts(300, 99), budget=budget, per_round=3)
     oracle = LocalSGD(step=Cosine(0.01, rounds=20), batch_size=32, steps=8, optimizer="adam")
     providers = [Provider(name, texts(rows, seed, wrong), oracle) for seed, (name, wrong) in enumerate(CAREFUL.items())]

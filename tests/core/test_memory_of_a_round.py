@@ -9,8 +9,8 @@ import sys
 import pytest
 
 ASKED = 4
-MARKET = rf"""
-import re, sys
+MARKET = f"""
+import sys
 import numpy as np, torch
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
 
@@ -26,18 +26,17 @@ def market(side, layers):
 def play(consumer, providers):
     return Arbiter(consumer, providers, engine=sys.argv[1], device="cpu").run()
 
+def resident(what):  # not getrusage's maximum, which begins with that of the process that started this one
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(what))
+
 torch.set_num_threads(1)
 play(*market(32, 4))  # what is imported late and set up once is no part of a round
 parties = market(1118, 4)
 width = sum(p.numel() for p in parties[0].task.model.parameters())
-
-def memory(name):  # of this process alone: what getrusage says begins with its parent's
-    with open("/proc/self/status") as file:
-        return 1024 * int(re.search(name + r":\s+(\d+) kB", file.read())[1])
-
-before = memory("VmRSS")
+before = resident("VmRSS:")
 report = play(*parties)
-peak = memory("VmHWM")
+peak = resident("VmHWM:")
 print((peak - before) / (4 * width), width, [one.utility for one in report.rounds])
 """
 
