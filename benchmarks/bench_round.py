@@ -111,15 +111,16 @@ def with_jax(consumer: Consumer, providers: Sequence[Provider]) -> Callable[[], 
         (w, _), _ = jax.lax.scan(step, (start, jax.tree.map(jnp.zeros_like, start)), batches)
         return jax.tree.map(jnp.subtract, w, start)
 
-    @jax.jit
     def whole() -> Any:
         updates = jax.vmap(update)(x, y, batches)
         reached = jax.tree.map(lambda w, g: jnp.concatenate([w + g, w[None]]), start, updates)
         flat = jnp.concatenate([updates[name].reshape(PROVIDERS, -1) for name in start], axis=1)
         return flat, -jax.vmap(loss, in_axes=(0, None, None))(reached, x_held, y_held)
 
+    compiled = jax.jit(whole)
+
     def work() -> Outcome:
-        flat, utilities = whole()
+        flat, utilities = compiled()
         return np.asarray(flat), np.asarray(utilities, dtype=np.float64)
 
     return work
