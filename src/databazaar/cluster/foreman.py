@@ -49,31 +49,39 @@ class UnreachableError(BazaarError):
 
 def main() -> None:
     """Serves one engine until it hangs up, or has died."""
-    parent = os.getppid()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    parent, left = os.getppid(), list[Path]()
+    threading.Thread(target=_end_with, args=(parent, left), daemon=True).start()
     connection = Connection(int(sys.argv[1]))
     settings, folder, maker, work = connection.recv()
+    left.append(folder)
     try:
         ray = _start(settings, folder) if settings.address is None else _join(settings.address)
         pool = WorkerPool(ray, settings, maker, work)
         connection.send(Connected())
         while (request := connection.recv()) is not None:
             assert isinstance(request, Request)
+            left[1:] = [request.output.path.parent]
             pool.serve(request, connection.send)
         ray.shutdown()
     except UnreachableError as reason:
         connection.send(Refused(str(reason), unreachable=True))
     except BazaarError as reason:
         connection.send(Refused(str(reason)))
-    except EOFError:
-        pass  # whoever wanted it is gone
+    except (EOFError, ConnectionError):
+        _clear(left)  # whoever wanted it is gone
 
 
-def _end_with(parent: int) -> None:
-    """Ray's own processes here end with this one: the kernel sees to that."""
+def _end_with(parent: int, left: list[Path]) -> None:
+    """Ray's own processes here end with this one: the kernel sees to it. `left` is what a killed run leaves behind."""
     while os.getppid() == parent:
         time.sleep(1.0)
+    _clear(left)
     os._exit(1)
+
+
+def _clear(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(settings: Settings, folder: Path) -> Any:
