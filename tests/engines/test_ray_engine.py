@@ -203,8 +203,11 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
             time.sleep(0.1)
         yield Head(address, process)
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 

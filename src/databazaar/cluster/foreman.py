@@ -53,14 +53,13 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(parent, left), daemon=True).start()
     connection = Connection(int(sys.argv[1]))
     settings, folder, maker, work = connection.recv()
-    left.append(folder)
     try:
         ray = _start(settings, folder) if settings.address is None else _join(settings.address)
         pool = WorkerPool(ray, settings, maker, work)
         connection.send(Connected())
         while (request := connection.recv()) is not None:
             assert isinstance(request, Request)
-            left[1:] = [request.output.path.parent]
+            left[:] = [request.output.path.parent]
             pool.serve(request, connection.send)
         ray.shutdown()
     except UnreachableError as reason:
@@ -72,7 +71,7 @@ def main() -> None:
 
 
 def _end_with(parent: int, left: list[Path]) -> None:
-    """Ray's own processes here end with this one: the kernel sees to it. `left` is what a killed run leaves behind."""
+    """Ray's own processes here end with this one: the kernel sees to it. `left` is memory that a killed run shared."""
     while os.getppid() == parent:
         time.sleep(1.0)
     _clear(left)
