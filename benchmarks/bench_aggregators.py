@@ -29,7 +29,8 @@ from databazaar.aggregators import (
 )
 from databazaar.engines import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import Best, State, propose
+from databazaar.market.round import propose
+from databazaar.market.state import Best, State
 from databazaar.roster import Purse
 
 RULES: list[Aggregator] = [Mean(), Median(), TrimmedMean(), Krum(), GeometricMedian(), CentredClipping(), FLTrust()]

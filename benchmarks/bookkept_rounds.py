@@ -10,7 +10,7 @@ import torch
 from databazaar import OSMD, Arbiter, Consumer, Provider
 from databazaar.ledger import Drawn, Ledger, Settlement
 from databazaar.ledger.sql import SqlStore
-from databazaar.market.round import Best, State
+from databazaar.market.state import Best, State
 
 
 class Rounds:

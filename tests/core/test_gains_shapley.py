@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, Consumer, Mean, Provider, Thrifty
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
-from databazaar.market.round import Best, State, propose
+from databazaar.market.round import propose
+from databazaar.market.state import Best, State
 from databazaar.roster import Purse
 
 Vector = np.ndarray

@@ -9,7 +9,8 @@ from databazaar import BazaarError, Mean, Median, TrimmedMean
 from databazaar.aggregators import Aggregator
 from databazaar.engines import Replies
 from databazaar.engines.memory import free_bytes, refuse_too_large
-from databazaar.market.round import Best, Move, State
+from databazaar.market.move import Move
+from databazaar.market.state import Best, State
 
 
 @pytest.mark.parametrize("aggregator", [Mean(), Median(), TrimmedMean(0.3)])

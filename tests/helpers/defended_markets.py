@@ -13,7 +13,7 @@ from databazaar import Memory, Sampler, Uniform
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms, message_of, status_of
-from databazaar.market.round import Best, State
+from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster

@@ -11,7 +11,7 @@ import torch
 
 from databazaar import Memory, Payment, PricePerAccess, Sampler, Uniform
 from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
-from databazaar.market.round import Best, State
+from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.roster import Offer, Purse, Roster
 from databazaar.samplers.protocol import Draws, Vector, among_affordable

@@ -35,7 +35,8 @@ from databazaar.engines.protocol import Replies
 from databazaar.learning.oracles import compute_update
 from databazaar.learning.own_rows import SCORING_ROWS
 from databazaar.ledger import Accounts, Drawn
-from databazaar.market.round import Best, State, propose
+from databazaar.market.round import propose
+from databazaar.market.state import Best, State
 from databazaar.randomness import oracle_key
 from databazaar.roster import Purse
 from databazaar.runs.folder import RunFolder

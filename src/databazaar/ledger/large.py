@@ -212,7 +212,7 @@ class Files:
             os.ftruncate(descriptor, size)
         _write_at(descriptor, memoryview(_header(array)), 0)
         _write_at(descriptor, _bytes_of(array), HEADER)
-        os.fdatasync(descriptor)
+        getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
 
     def _made(self, name: str) -> FileIO:
         """A new file, also where one lies that this process has not made: whatever that is, it is not written to."""

@@ -28,8 +28,8 @@ from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
 from databazaar.market.quoting import Quote, quote
-from databazaar.market.round import State
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
+from databazaar.market.state import State
 from databazaar.market.watch.commitment import committed
 from databazaar.market.watch.watch import Watch
 from databazaar.parties import Consumer, Provider

@@ -32,8 +32,8 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,106 +42,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.aggregators import Aggregator, Mean
+from databazaar.aggregators import Aggregator
 from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
-from databazaar.errors import LedgerError
 from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Scores
-from databazaar.ledger import Drawn, RuleBook, Settlement, Snapshot
+from databazaar.ledger import Drawn, RuleBook, Settlement
 from databazaar.ledger.large import Large
-from databazaar.market.fetching import Fetched, goes_ahead, on_host
-from databazaar.samplers.protocol import State as SamplerState
-from databazaar.samplers.protocol import stored
-
-PIECES, ALIGNED = 64, 1024
-"""A large model is averaged in so many pieces, each a multiple of so many coordinates: what is held of the updates
-beside them is a 64th, and a processor adds up inside a piece as it does in the whole."""
-WATCH = "watch."
-"""Stands before the names of a watch's arrays in a snapshot."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The model of the highest utility so far, and after how many rounds it was reached; the earliest of equal ones."""
-
-    round: int
-    params: Tensor
-    utility: float
-
-    @cached_property
-    def model(self) -> Large:
-        """The parameters on the host, and their hash: computed once for as long as this is the best."""
-        return Large(on_host(self.params))
-
-
-@dataclass(frozen=True)
-class State:
-    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot.
-
-    `best` is what the consumer gets in the end: it plays no part in any round.
-    """
-
-    round: int
-    params: Tensor
-    utility: float
-    loss: float | None
-    sampler: SamplerState
-    aggregator: Tensor
-    best: Best
-    watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
-
-    @cached_property
-    def model(self) -> Large:
-        """The parameters on the host, and their hash, which the ledger and the snapshot share."""
-        return self.best.model if self.best.params is self.params else Large(on_host(self.params))
-
-    def take(self, model: Large) -> None:
-        """These are the parameters on the host: they need not be fetched."""
-        vars(self)["model"] = model
-        if self.best.params is self.params:
-            vars(self.best)["model"] = model
-
-    @property
-    def model_hash(self) -> str:
-        return self.model.hash
-
-    def snapshot(self) -> Snapshot:
-        scores = [self.utility, np.nan if self.loss is None else self.loss]
-        here = self.best.params is self.params
-        rest: dict[str, NDArray[Any] | Large] = {
-            **stored(self.sampler),
-            "aggregator": Large(on_host(self.aggregator)),
-            "scores": np.array(scores, dtype=np.float64),
-            "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
-            "best": self.model.array[:0] if here else self.best.model,
-            **{WATCH + name: Large(array) for name, array in self.watch.items()},
-        }
-        return Snapshot.of(self.round, rest, self.model)
-
-    @classmethod
-    def restored(cls, snapshot: Snapshot, like: Tensor, learned: Callable[[], SamplerState]) -> State:
-        """The state that a snapshot holds, on the device of `like`. What the sampler has `learned` is told by the
-        ledger where it is no vector."""
-        kept, final = snapshot.arrays(), snapshot.parameters
-        if final is None:
-            raise LedgerError("the ledger has no parameters to go on from: they were removed, so put the old file back")
-        utility, loss = kept["scores"].tolist()
-        params = torch.from_numpy(final).to(like)
-        when, top = kept["best_scores"].tolist() if "best_scores" in kept else (snapshot.next_round, utility)
-        held = kept.get("best", np.zeros(0))
-        best = Best(int(when), torch.from_numpy(held.copy()).to(like) if len(held) else params, top)
-        return cls(
-            round=snapshot.next_round,
-            params=params,
-            utility=utility,
-            loss=None if np.isnan(loss) else loss,
-            sampler=kept["sampler"].copy() if "sampler" in kept else learned(),
-            aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
-            best=best,
-            watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},
-        )
+from databazaar.market.fetching import Fetched, goes_ahead
+from databazaar.market.move import Move
+from databazaar.market.state import Best, State
 
 
 @dataclass(frozen=True)
@@ -224,96 +135,6 @@ def propose(
     but not in the average: their gains are what it would gain with them."""
     good = [i for i in drawn.draws.tolist() if i not in replies.failures and i not in left_out]
     return Proposed(Move(aggregator, state, drawn.asked, replies, step, own), good, gains, left_out)
-
-
-@dataclass(frozen=True)
-class Move:
-    """Line 10, with all that it depends on but the draws that count.
-
-    The consumer's own update, where there is one, counts as one more draw. Alone it moves nothing.
-    """
-
-    aggregator: Aggregator
-    state: State
-    asked: Sequence[int]
-    replies: Replies
-    step: float
-    own: Tensor | None
-
-    def __call__(self, good: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The model after the updates of the `good` draws, in their order, and the aggregator's new state."""
-        state, updates = self.state, self.replies.updates
-        if not good:
-            return state.params, state.aggregator
-        rows = torch.tensor([self.asked.index(i) for i in good])
-        rows = rows.to(updates.device, non_blocking=True)  # a plain list would wait for the device
-        if len(state.params) > LARGE and getattr(self.aggregator, "by_coordinate", False):
-            return self.in_pieces(rows), state.aggregator
-        chosen = updates[rows]
-        if self.own is not None:
-            chosen = torch.cat([chosen, self.own[None]])
-        combined, moved = self.aggregator.combine(state.aggregator, chosen, self.step)
-        return state.params + moved, combined
-
-    def in_pieces(self, rows: Tensor, size: int | None = None) -> Tensor:
-        """The same model, some coordinates at a time: no second copy of the updates is made. (Sums over a last piece of
-        a few coordinates may be rounded otherwise; where pieces end depends on the model alone.)"""
-        params, updates = self.state.params, self.replies.updates
-        reached, size = torch.empty_like(params), size or -(-len(params) // (PIECES * ALIGNED)) * ALIGNED
-        for start in range(0, len(params), size):
-            piece = slice(start, start + size)
-            chosen = updates[:, piece][rows]
-            if self.own is not None:
-                chosen = torch.cat([chosen, self.own[None, piece]])
-            reached[piece] = params[piece] + self.aggregator.combine(self.state.aggregator, chosen, self.step)[1]
-        return reached
-
-    def alone(self, rows: slice = slice(None)) -> Tensor:
-        """The models with one update each."""
-        return (self.step * self.replies.updates[rows]).add_(self.state.params)
-
-    def without_each(self, good: Sequence[int], rows: slice = slice(None)) -> Tensor:
-        """The models without each of those asked, or with it where it is left out; one a row. Means are taken for all
-        of them in one product."""
-        rests = [[j for j in good if j != i] if self._counts(i, good) else [*good, i] for i in self.asked][rows]
-        if type(self.aggregator) is not Mean:
-            return torch.stack([self(rest)[0] for rest in rests])
-        own = 0 if self.own is None else 1
-        shares = [
-            [rest.count(i) for i in self.asked] + [1] * own if rest else [0] * (len(self.asked) + own) for rest in rests
-        ]
-        return self._moved_by(
-            [self.step * share / max(1, len(rest) + own) for share in row]
-            for row, rest in zip(shares, rests, strict=True)
-        )
-
-    def halfway_with_and_without_each(self, good: Sequence[int], rows: slice = slice(None)) -> Tensor:
-        """Half of the move, but of one provider's part all (first those asked, one a row) or nothing (then again). One
-        that is left out has no part in the others' rows.
-
-        The consumer's update, one more draw, is a player like the others: there is half of it in every row.
-        """
-        if all(i in self.replies.failures for i in self.asked):
-            return self.state.params.expand(2 * len(self.asked), -1)[rows]
-        parts = [[whole if j == i else 0.5 for j in self.asked] for whole in (1.0, 0.0) for i in self.asked]
-        counted = [good if self._counts(i, good) else [*good, i] for i in self.asked] * 2
-        own = 0 if self.own is None else 1
-        return self._moved_by(
-            [
-                self.step / max(1, len(draws) + own) * times
-                for times in [*(draws.count(i) * half for i, half in zip(self.asked, part, strict=True)), *[0.5] * own]
-            ]
-            for part, draws in zip(parts[rows], counted[rows], strict=True)
-        )
-
-    def _counts(self, provider: int, good: Sequence[int]) -> bool:
-        """Whether it is in the average, or has failed; else it was left out."""
-        return provider in good or provider in self.replies.failures
-
-    def _moved_by(self, weights: Iterable[list[float]]) -> Tensor:
-        """The models that so much of each update leads to, one a row; the consumer's own update comes last."""
-        updates = self.replies.updates if self.own is None else torch.cat([self.replies.updates, self.own[None]])
-        return (torch.tensor(list(weights)).to(updates) @ updates).add_(self.state.params)
 
 
 def conclude(

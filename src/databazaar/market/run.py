@@ -16,17 +16,8 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.round import (
-    Best,
-    Concluded,
-    Proposed,
-    State,
-    conclude,
-    first_loss,
-    propose,
-    reach,
-    without_longest,
-)
+from databazaar.market.round import Concluded, Proposed, conclude, first_loss, propose, reach, without_longest
+from databazaar.market.state import Best, State
 from databazaar.market.watch.watch import Watch, Watched
 
 

@@ -78,23 +78,28 @@ def _new(
 @takes_uploads
 def make_job(visit: Visiting, posted: Posted) -> Response:
     visit.caller.require_consumer()
-    form, job_id = Form(posted), ""
+    form = Form(posted)
     mode = form.choice("mode", MODES)
     spec = _read(visit, form, mode)
+    job_id = _kept(
+        visit,
+        form,
+        lambda session: jobs.draft(session, visit.caller, visit.settings, spec=spec, mode=mode, **_chosen(form)),
+    )
+    return _new(visit, form, Form(), 422) if form.faulty else visit.see(f"/jobs/{job_id}", NEXT)
+
+
+def _kept(visit: Visit, form: Form, deed: Callable[[Session], Job]) -> str:
+    """The id of the job that a form without a fault makes or changes. What is wrong with it is said in the form, where
+    it can be mended, and nothing is kept."""
+    job_id = ""
     with form.trying(**PLACES):
         if not form.faulty:
             with visit.begin() as session:
-                job = jobs.draft(
-                    session,
-                    visit.caller,
-                    visit.settings,
-                    spec=spec,
-                    mode=mode,
-                    **_chosen(form),
-                )
-                jobs.check(session, visit.settings, job)  # what is wrong is said where it can be mended
+                job = deed(session)
+                jobs.check(session, visit.settings, job)
                 job_id = job.id
-    return _new(visit, form, Form(), 422) if form.faulty else visit.see(f"/jobs/{job_id}", NEXT)
+    return job_id
 
 
 def _chosen(form: Form) -> dict[str, Any]:
@@ -132,18 +137,12 @@ def change(visit: Visiting, posted: Posted, job_id: str) -> Response:
     visit.caller.require_consumer()
     job, form = _draft_of(visit, job_id), Form(posted)
     spec = _read(visit, form, job.mode)
-    with form.trying(**PLACES):
-        if not form.faulty:
-            with visit.begin() as session:
-                changed = jobs.change(
-                    session,
-                    visit.caller,
-                    visit.settings,
-                    job_id,
-                    spec=changed_spec(job.spec, spec),
-                    **_chosen(form),
-                )
-                jobs.check(session, visit.settings, changed)
+
+    def deed(session: Session) -> Job:
+        merged = changed_spec(job.spec, spec)
+        return jobs.change(session, visit.caller, visit.settings, job_id, spec=merged, **_chosen(form))
+
+    _kept(visit, form, deed)
     if form.faulty:
         return _new(visit, form, Form(), 422, job=job)
     return visit.see(f"/jobs/{job_id}", "The draft is changed.")

@@ -1,0 +1,105 @@
+"""What a round starts from and ends with: the model, its scores, what the rules have learned. It is the snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from databazaar.errors import LedgerError
+from databazaar.ledger import Snapshot
+from databazaar.ledger.large import Large
+from databazaar.market.fetching import on_host
+from databazaar.samplers.protocol import State as SamplerState
+from databazaar.samplers.protocol import stored
+
+WATCH = "watch."
+"""Stands before the names of a watch's arrays in a snapshot."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The model of the highest utility so far, and after how many rounds it was reached; the earliest of equal ones."""
+
+    round: int
+    params: Tensor
+    utility: float
+
+    @cached_property
+    def model(self) -> Large:
+        """The parameters on the host, and their hash: computed once for as long as this is the best."""
+        return Large(on_host(self.params))
+
+
+@dataclass(frozen=True)
+class State:
+    """What the next round starts from: the model with its scores, and the state of the rules. It is the snapshot.
+
+    `best` is what the consumer gets in the end: it plays no part in any round.
+    """
+
+    round: int
+    params: Tensor
+    utility: float
+    loss: float | None
+    sampler: SamplerState
+    aggregator: Tensor
+    best: Best
+    watch: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> Large:
+        """The parameters on the host, and their hash, which the ledger and the snapshot share."""
+        return self.best.model if self.best.params is self.params else Large(on_host(self.params))
+
+    def take(self, model: Large) -> None:
+        """These are the parameters on the host: they need not be fetched."""
+        vars(self)["model"] = model
+        if self.best.params is self.params:
+            vars(self.best)["model"] = model
+
+    @property
+    def model_hash(self) -> str:
+        return self.model.hash
+
+    def snapshot(self) -> Snapshot:
+        scores = [self.utility, np.nan if self.loss is None else self.loss]
+        here = self.best.params is self.params
+        rest: dict[str, NDArray[Any] | Large] = {
+            **stored(self.sampler),
+            "aggregator": Large(on_host(self.aggregator)),
+            "scores": np.array(scores, dtype=np.float64),
+            "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
+            "best": self.model.array[:0] if here else self.best.model,
+            **{WATCH + name: Large(array) for name, array in self.watch.items()},
+        }
+        return Snapshot.of(self.round, rest, self.model)
+
+    @classmethod
+    def restored(cls, snapshot: Snapshot, like: Tensor, learned: Callable[[], SamplerState]) -> State:
+        """The state that a snapshot holds, on the device of `like`. What the sampler has `learned` is told by the
+        ledger where it is no vector."""
+        kept, final = snapshot.arrays(), snapshot.parameters
+        if final is None:
+            raise LedgerError("the ledger has no parameters to go on from: they were removed, so put the old file back")
+        utility, loss = kept["scores"].tolist()
+        params = torch.from_numpy(final).to(like)
+        when, top = kept["best_scores"].tolist() if "best_scores" in kept else (snapshot.next_round, utility)
+        held = kept.get("best", np.zeros(0))
+        best = Best(int(when), torch.from_numpy(held.copy()).to(like) if len(held) else params, top)
+        return cls(
+            round=snapshot.next_round,
+            params=params,
+            utility=utility,
+            loss=None if np.isnan(loss) else loss,
+            sampler=kept["sampler"].copy() if "sampler" in kept else learned(),
+            aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
+            best=best,
+            watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},
+        )
