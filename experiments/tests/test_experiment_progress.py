@@ -75,7 +75,7 @@ def test_a_listener_that_fails_ends_the_run_and_keeps_what_is_done(tmp_path: Pat
 
 
 def test_how_many_jobs_where_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, jobs in ((1, 1), (2, 1), (6, 3), (16, 8), (64, 8)):
+    for cores, jobs in ((1, 1), (2, 1), (6, 4), (16, 12), (64, 12)):
         monkeypatch.setattr(workers, "cores", lambda cores=cores: cores)
         assert (jobs_for("cuda"), jobs_for("cuda:0"), jobs_for("cpu")) == (jobs, jobs, 1)
 

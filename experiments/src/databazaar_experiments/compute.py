@@ -19,6 +19,7 @@ from databazaar_experiments.methods import PAPER_METHODS
 from databazaar_experiments.parts import Part, find
 from databazaar_experiments.plan import WHATS, ReproductionPlan
 from databazaar_experiments.progress import ComputeProgress, Listener, Meter, new_shares
+from databazaar_experiments.sharing import side_by_side
 from databazaar_experiments.wall_times import WallTime
 from databazaar_experiments.workers import in_processes, in_this_process, jobs_for, machine
 
@@ -67,7 +68,8 @@ def compute(
     meter = Meter(parts, rough_sizes(parts, gpu, jobs), new_shares(len(parts), jobs), listener)
     with _wall_time(folder, parts, machine(where), jobs):
         if jobs > 1:
-            in_processes(shared, meter, folder, data, where, jobs)
+            with side_by_side(where):
+                in_processes(shared, meter, folder, data, where, jobs)
             shared = []
         in_this_process([*shared, *alone], meter, folder, data, where)
 

@@ -25,7 +25,7 @@ from databazaar_experiments.progress import Meter, Shares
 from databazaar_experiments.protocol_quick import QUICK, SYNTHETIC, synthetic_images
 from databazaar_experiments.settings import MixtureSettings
 
-MOST_JOBS = 8
+MOST_JOBS = 12
 """Worker processes that share a GPU where nobody says how many."""
 REPORT_EVERY = 0.5
 """Seconds between two reports on what other processes compute."""
@@ -33,8 +33,8 @@ TOO_FULL = "perhaps for want of memory: the same command goes on, with fewer --j
 
 
 def jobs_for(device: str) -> int:
-    """One on a CPU, whose threads one process uses already; on a GPU one for every other core, up to eight."""
-    return max(1, min(MOST_JOBS, cores() // 2)) if device.startswith("cuda") else 1
+    """One on a CPU, whose threads one process uses already; on a GPU three for every four cores, up to 12."""
+    return max(1, min(MOST_JOBS, 3 * cores() // 4)) if device.startswith("cuda") else 1
 
 
 def cores() -> int:
