@@ -1,21 +1,26 @@
-"""Markets of very many providers: a step of the sampler beside the dense one, and a ledger opened, played and audited.
+"""Markets of very many providers: a step of the sampler beside the dense one, and a ledger opened, audited and told.
 
     .venv/bin/python benchmarks/bench_large_markets.py [--largest 10000000] [--rounds 5000]
 
 Both samplers take the same draws and gains. Gains are per provider and of the size that `OSMD.from_theory` is made for,
-so that some rise, most fall to the floor, and floors are reached and left all the time.
+so that some rise, most fall to the floor, and floors are reached and left all the time. A second comparison bars some
+from being asked, by their prices. Opening, audit and report are measured in a process of their own each.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import resource
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from databazaar.ledger import Notary
+from databazaar.reports.written import write_report
 from databazaar.roster import Purse
 from databazaar.runs.folder import RunFolder
 from databazaar.samplers import OSMD
@@ -26,10 +31,12 @@ from long_ledgers import make
 ALPHA, PER_ROUND = 0.1, 10
 
 
-def steps(n: int, dense: bool, count: int, worth: np.ndarray, warm: int = 0) -> float:
+def steps(n: int, dense: bool, count: int, worth: np.ndarray, warm: int = 0, barred: int = 0) -> float:
     """Seconds a step, which is a draw and what is learned from it."""
-    sampler = OSMD(eta=2.0 / n, alpha=ALPHA)
-    purse = Purse(10**12, np.ones(n, dtype=np.int64), known_range=(1, 1))
+    sampler, quotes = OSMD(eta=2.0 / n, alpha=ALPHA), np.ones(n, dtype=np.int64)
+    dear = np.sort(np.random.default_rng(2).permutation(n)[:barred])
+    quotes[dear] = 9
+    purse = Purse(10**12, quotes, most_per_access=8).knowing(dear)
     state: State = np.full(n, -np.log(n)) if dense else Chances(n, ALPHA)
     rng, began = np.random.default_rng(0), 0.0
     for step in range(-warm, count):
@@ -51,23 +58,57 @@ def compare(largest: int) -> None:
         n *= 10
 
 
-def ledgers(n: int, rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        began = time.process_time()
-        make(Path(place) / "run", rounds, n, PER_ROUND, "osmd")
-        played = time.process_time() - began
-        run = RunFolder(Path(place) / "run")
-        began = time.process_time()
-        Notary([next(iter(run.entries()))])
-        opening = time.process_time() - began
-        began = time.process_time()
-        audit = run.replay(record=False)
-        audited = time.process_time() - began
-        size = sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
+def compare_barred(n: int) -> None:
+    worth = np.random.default_rng(1).normal(0.2, 1.0, n)
+    print(f"the same at n = {n:,} where some cannot be asked")
+    for barred in (1, 10, 100, 1000):
+        tree, dense = steps(n, False, 300, worth, warm=50, barred=barred), steps(n, True, 5, worth, barred=barred)
+        print(f"  {barred:>5,} of them: tree {1e6 * tree:7.0f} µs, dense {1e6 * dense:9.0f} µs")
+
+
+def opened(place: Path) -> int:
+    Notary([next(iter(RunFolder(place).entries()))])
+    return 0
+
+
+def audited(place: Path) -> int:
+    audit = RunFolder(place).replay(record=False)
     assert audit.ok, audit.message
-    print(f"a ledger of {n:,} providers and {audit.rounds:,} rounds of {PER_ROUND}, {size / 2**20:.0f} MiB, CPU time")
-    print(f"  made in {played:.1f} s; terms read and checked in {opening:.1f} s")
-    print(f"  audited in {audited:.1f} s: {audit.rounds / (audited - opening):,.0f} rounds a second after the terms")
+    return audit.rounds
+
+
+def told(place: Path) -> int:
+    """The report with its figures and statements, after a replay."""
+    return write_report(RunFolder(place)).stat().st_size
+
+
+def measured(work: Callable[[Path], int], place: Path) -> tuple[int, float, float]:
+    """What it came to, CPU seconds, and GiB at the most."""
+    began = time.process_time()
+    found = work(place)
+    return found, time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def ledgers(n: int, rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        place, alone = Path(parent) / "run", multiprocessing.get_context("spawn")
+        began = time.process_time()
+        make(place, rounds, n, PER_ROUND, "osmd")
+        played = time.process_time() - began
+        results = []
+        for work in (opened, audited, told):
+            with alone.Pool(1) as process:
+                results.append(process.apply(measured, (work, place)))
+        (_, opening, _), (count, auditing, memory), (page, telling, held) = results
+        sizes = {file.name: file.stat().st_size for file in place.rglob("*") if file.is_file()}
+    print(f"a ledger of {n:,} providers and {count:,} rounds of {PER_ROUND}, CPU time")
+    print(
+        f"  {sizes['ledger.sqlite'] / 2**20:.0f} MiB, made in {played:.1f} s; terms read and checked in {opening:.1f} s"
+    )
+    rate = count / (auditing - opening)
+    print(f"  audited in {auditing:.1f} s, {memory:.1f} GiB: {rate:,.0f} rounds a second after the terms")
+    print(f"  told in {telling:.1f} s, {held:.1f} GiB: a page of {page / 2**20:.1f} MiB", end="")
+    print(f", statements of {sizes['statement.csv'] / 2**20:.0f} and {sizes['statement.json'] / 2**20:.0f} MiB")
 
 
 def main() -> None:
@@ -76,6 +117,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5000)
     given = parser.parse_args()
     compare(given.largest)
+    compare_barred(min(10**6, given.largest))
     ledgers(min(10**6, given.largest), given.rounds)
 
 

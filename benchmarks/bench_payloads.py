@@ -1,6 +1,7 @@
 """One ask of a large model beside the time that TLS alone needs for its bytes, and the memory of everybody on the way.
 
     python benchmarks/bench_payloads.py [--megabytes 1 20 100] [--rounds 5] [--pack]
+    python benchmarks/bench_payloads.py --compression [--data FOLDER]     # of real parameters and updates, on no line
 
 An ask is what an arbiter does: parameters to a provider in a process of its own, over the market's server and FLARE,
 and an update of the same size back, signed by the provider and checked. "TLS" is a bare socket on loopback with the
@@ -31,6 +32,7 @@ import numpy as np
 import psutil
 import torch
 
+import compressed_updates
 from databazaar.engines.protocol import Ask
 from databazaar.federation import onboarding, server
 from databazaar.federation.engine import FederatedEngine
@@ -190,10 +192,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 20, 100])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pack", action="store_true", help="with compression")
+    parser.add_argument("--compression", action="store_true", help="how far real updates shrink, and how fast")
+    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "datasets", help="MNIST's")
     parser.add_argument("--provide", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.provide is not None:
         return provide(given.provide)
+    if given.compression:
+        return compressed_updates.main(given.data)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="payloads-") as name:
         root = Path(name)

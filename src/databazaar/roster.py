@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +18,8 @@ from databazaar.errors import BazaarError
 
 Amounts = NDArray[np.int64]
 """Money in minor units, one number per provider or per draw."""
+Places = NDArray[np.int64]
+"""Providers by their places in the roster."""
 
 
 def range_of(amounts: Amounts) -> tuple[int, int]:
@@ -51,8 +53,8 @@ class Offer:
     price_changes: tuple[PriceChange, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.most_accesses is None and not self.price_changes:
-            return  # as nearly all, of what may be a million
+        if self.plain:
+            return  # as nearly all
         most, rounds = self.most_accesses, [change.from_round for change in self.price_changes]
         if most is not None and not _whole(most, 0):
             raise BazaarError(f"provider {self.id}: most_accesses = {most!r} must be a whole number, or left out")
@@ -73,6 +75,11 @@ class Offer:
                 "and one for each round"
             )
 
+    @property
+    def plain(self) -> bool:
+        """Whether it says nothing beside its price."""
+        return self.most_accesses is None and not self.price_changes
+
     def price_at(self, round: int) -> int:
         """What an access costs in this round."""
         prices = [change.price for change in self.price_changes if change.from_round <= round]
@@ -86,29 +93,60 @@ class Offer:
         return replace(self, price=self.price_at(round), price_changes=later)
 
 
+def _first_again(ids: Iterable[str]) -> str:
+    """The first that has come before."""
+    seen: set[str] = set()
+    return next(id for id in ids if id in seen or seen.add(id))  # type: ignore[func-returns-value]
+
+
 def _whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-@dataclass(frozen=True, repr=False)
 class Roster(Displayed):
     """All offers of a market. A provider's place here is its index in draws, distributions and gains.
+
+    Kept are columns; of a million providers, offers are made for whoever is looked at. `caps` and `changes` have those
+    who have said such a thing, by their places.
 
     >>> roster = Roster.of([("north", "Bank N", 2), ("south", "Bank S", 5)])
     >>> roster.ids, roster.owners, roster.prices.tolist()
     (('north', 'south'), ('Bank N', 'Bank S'), [2, 5])
     """
 
-    offers: tuple[Offer, ...]
+    ids: tuple[str, ...]
+    owners: tuple[str, ...]
+    first_prices: tuple[int, ...]
+    caps: Mapping[int, int]
+    changes: Mapping[int, tuple[PriceChange, ...]]
 
-    def __post_init__(self) -> None:
-        if not self.offers:
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self._take(
+            tuple(offer.id for offer in offers),
+            tuple(offer.owner for offer in offers),
+            tuple(offer.price for offer in offers),
+            {place: offer for place, offer in enumerate(offers) if not offer.plain},
+        )
+
+    @classmethod
+    def of_columns(
+        cls, ids: Sequence[str], owners: Sequence[str], prices: Sequence[int], others: Mapping[int, Offer] | None = None
+    ) -> Roster:
+        """The same from columns. `others` are the offers that say more than a price, by their places."""
+        made = cls.__new__(cls)
+        made._take(tuple(ids), tuple(owners), tuple(prices), others or {})
+        return made
+
+    def _take(
+        self, ids: tuple[str, ...], owners: tuple[str, ...], prices: tuple[int, ...], others: Mapping[int, Offer]
+    ) -> None:
+        if not ids:
             raise BazaarError("a market needs at least one provider")
-        seen: set[str] = set()
-        for offer in self.offers:
-            if offer.id in seen:
-                raise BazaarError(f"two providers are called {offer.id}: give each an id of its own")
-            seen.add(offer.id)
+        if len(set(ids)) < len(ids):
+            raise BazaarError(f"two providers are called {_first_again(ids)}: give each an id of its own")
+        self.ids, self.owners, self.first_prices = ids, owners, prices
+        self.caps = {place: one.most_accesses for place, one in others.items() if one.most_accesses is not None}
+        self.changes = {place: one.price_changes for place, one in others.items() if one.price_changes}
 
     @classmethod
     def of(cls, offers: Iterable[tuple[str, str, int]]) -> Roster:
@@ -117,41 +155,57 @@ class Roster(Displayed):
     @classmethod
     def equal(cls, providers: int, price: int = 1) -> Roster:
         """Providers without a name that all ask the same: for checks and simulations."""
-        return cls(tuple(Offer(f"p{i}", f"p{i}", price) for i in range(providers)))
+        ids = [f"p{i}" for i in range(providers)]
+        return cls.of_columns(ids, ids, [price] * providers)
 
     def __len__(self) -> int:
-        return len(self.offers)
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Roster):
+            return NotImplemented
+        return self._columns == other._columns
+
+    def __hash__(self) -> int:
+        return hash((self.ids, self.owners, self.first_prices))
+
+    @property
+    def _columns(self) -> tuple[object, ...]:
+        return self.ids, self.owners, self.first_prices, self.caps, self.changes
 
     def _facts(self) -> dict[str, str]:
         prices = self.prices
         return {"offers": f"{len(self):,} ({listed(self.ids)})", "prices": f"{prices.min()} to {prices.max()}"}
 
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(offer.id for offer in self.offers)
+    def offer(self, place: int) -> Offer:
+        """The offer of whoever is at this place."""
+        id, owner, price = self.ids[place], self.owners[place], self.first_prices[place]
+        return Offer(id, owner, price, self.caps.get(place), self.changes.get(place, ()))
 
     @cached_property
-    def owners(self) -> tuple[str, ...]:
-        return tuple(offer.owner for offer in self.offers)
+    def offers(self) -> tuple[Offer, ...]:
+        """All of them: an object for each, also of very many."""
+        return tuple(map(self.offer, range(len(self))))
 
     @cached_property
     def prices(self) -> Amounts:
-        return np.array([offer.price for offer in self.offers], dtype=np.int64)
+        return np.array(self.first_prices, dtype=np.int64)
 
     @cached_property
     def most_accesses(self) -> Amounts | None:
         """How often each provider may be drawn: as often as anybody can count to where it has no cap; None where
         nobody has one."""
-        if all(offer.most_accesses is None for offer in self.offers):
+        if not self.caps:
             return None
         endless = 2**63 - 1
-        caps = (offer.most_accesses for offer in self.offers)
-        return np.array([endless if cap is None else min(cap, endless) for cap in caps], dtype=np.int64)
+        most = np.full(len(self), endless, dtype=np.int64)
+        most[list(self.caps)] = [min(cap, endless) for cap in self.caps.values()]
+        return most
 
     @cached_property
     def change_rounds(self) -> tuple[int, ...]:
         """The rounds from which on some price is another, in their order."""
-        return tuple(sorted({change.from_round for offer in self.offers for change in offer.price_changes}))
+        return tuple(sorted({change.from_round for changes in self.changes.values() for change in changes}))
 
     def changes_by(self, round: int) -> int:
         """How many of those rounds have come: rounds of the same number have the same prices."""
@@ -162,8 +216,15 @@ class Roster(Displayed):
         passed = self.changes_by(round)
         if passed not in self._versions:
             before = self._versions.get(passed - 1, self)
-            self._versions[passed] = Roster(tuple(offer.at(round) for offer in before.offers))
+            self._versions[passed] = before._at(round)
         return self._versions[passed]
+
+    def _at(self, round: int) -> Roster:
+        now = {place: self.offer(place).at(round) for place in {**self.caps, **self.changes}}
+        prices = list(self.first_prices)
+        for place, offer in now.items():
+            prices[place] = offer.price
+        return Roster.of_columns(self.ids, self.owners, prices, now)
 
     @cached_property
     def _versions(self) -> dict[int, Roster]:
@@ -210,23 +271,41 @@ class Purse:
         >>> Purse(9, np.array([5, 1, 3]), np.array([7, 0, 1]), most_per_access=4).available.tolist()
         [False, False, True]
         """
-        paid = self.quotes <= self._dearest
+        paid = self.quotes <= self.dearest
         return paid if self.accesses_left is None else paid & (self.accesses_left > 0)
+
+    @cached_property
+    def barred(self) -> Places:
+        """The places of those who are not available, in rising order."""
+        return np.flatnonzero(~self.available)
+
+    def knowing(self, barred: Places) -> Purse:
+        """This purse, of which somebody has found out who is `barred` without looking at everybody."""
+        self.__dict__["barred"] = barred
+        return self
+
+    @property
+    def _knows(self) -> bool:
+        return "barred" in self.__dict__
 
     @cached_property
     def everybody(self) -> bool:
         """Whether all are available, so that no draw needs to look at prices."""
-        if self.range[1] > self._dearest:
+        if self._knows:
+            return not len(self.barred)
+        if self.range[1] > self.dearest:
             return False
         return self.accesses_left is None or bool((self.accesses_left > 0).all())
 
     @property
     def anybody(self) -> bool:
         """Whether somebody is available."""
+        if self._knows:
+            return len(self.barred) < len(self.quotes)
         return self.everybody or bool(self.available.any())
 
     @property
-    def _dearest(self) -> int:
+    def dearest(self) -> int:
         """The most that an access may cost."""
         return self.money if self.most_per_access is None else min(self.money, self.most_per_access)
 
@@ -241,10 +320,10 @@ class Purse:
         costs = self.quotes[draws].tolist()  # whole numbers of Python, whose sum cannot overflow
         if sum(costs) <= self.money and self.accesses_left is None and self.everybody:
             return draws
-        left, kept = self.money, []
+        left, dearest, kept = self.money, self.dearest, []
         used: Counter[int] = Counter()
         for place, (provider, cost) in enumerate(zip(draws.tolist(), costs, strict=True)):
-            fits = cost <= left and bool(self.available[provider])
+            fits = cost <= left and cost <= dearest
             if fits and (self.accesses_left is None or used[provider] < self.accesses_left[provider]):
                 left -= cost
                 used[provider] += 1

@@ -32,10 +32,10 @@ def pack(arrays: Mapping[str, Array]) -> bytes:
     is kept from the first time.
     """
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    kind = tuple((name, array.dtype.str, array.shape) for name, array in whole.items())
+    kind = tuple([(name, array.dtype, array.shape) for name, array in whole.items()])
     if kind in _HEADERS:
         header, order = _HEADERS[kind]
-        return b"".join([header, *(whole[name].tobytes() for name in order)])
+        return b"".join([header, *[whole[name].data for name in order]])
     from safetensors.numpy import save
 
     made = save(whole, metadata={"order": json.dumps(list(whole))})
@@ -49,7 +49,7 @@ def pack(arrays: Mapping[str, Array]) -> bytes:
 
 
 MOST_HEADERS = 64
-_HEADERS: dict[tuple[tuple[str, str, tuple[int, ...]], ...], tuple[bytes, list[str]]] = {}
+_HEADERS: dict[tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...], tuple[bytes, list[str]]] = {}
 
 
 def unpack(data: bytes) -> dict[str, Array]:

@@ -1,14 +1,13 @@
-"""Large models: the same numbers in pieces, and a sentence where a round does not fit into memory."""
+"""Large models: the same numbers in pieces."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from databazaar import BazaarError, Mean, Median, TrimmedMean
+from databazaar import Mean, Median, TrimmedMean
 from databazaar.aggregators import Aggregator
 from databazaar.engines import Replies
-from databazaar.engines.memory import free_bytes, refuse_too_large
 from databazaar.market.move import Move
 from databazaar.market.state import Best, State
 
@@ -25,13 +24,3 @@ def test_a_model_that_is_averaged_in_pieces_is_the_same_to_the_bit(aggregator: A
         move = Move(aggregator, state, asked, Replies(updates, {}), 0.7, own)
         good = [3, 3, *asked]
         assert torch.equal(move(good)[0], move.in_pieces(torch.tensor(good), size))
-
-
-def test_a_round_that_does_not_fit_is_refused_with_numbers() -> None:
-    cpu = torch.device("cpu")
-    refuse_too_large(10**9, 4, cpu, 28 * 10**9)
-    refuse_too_large(10**9, 4, cpu, None)
-    with pytest.raises(BazaarError, match=r"needs 28.0 GB, 7 copies of the 1,000,000,000 .* 27.9 GB are free on cpu"):
-        refuse_too_large(10**9, 4, cpu, 27_900_000_000)
-    free = free_bytes(cpu)
-    assert free is None or free > 0

@@ -100,6 +100,16 @@ def test_an_epoch_is_the_one_of_the_clear_version(on_host: OnHost, batch: int, m
     torch.testing.assert_close(params, before, atol=0, rtol=0)  # the caller's parameters are not written to
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 9])
+def test_networks_that_are_launched_in_groups_come_to_the_same_bits(on_host: OnHost, at_once: int) -> None:
+    data, (task, params) = market([11, 23, 17]), task_and_params(3)
+    plan = planned(LocalSGD(0.3, 5, momentum=0.4), data, [1, 0, 2], [0.3, 0.2, 0.1])
+    whole = FusedCNN(task, 0.4, 5, data, on_host)(params, plan)
+    grouped = FusedCNN(task, 0.4, 5, data, on_host, together=at_once)(params, plan)
+    assert bool(whole.any(dim=1).all())
+    torch.testing.assert_close(grouped, whole, atol=0, rtol=0)
+
+
 def test_a_row_without_a_step_size_spoils_no_other(on_host: OnHost) -> None:
     data, (task, params) = market([10, 10]), task_and_params(2)
     oracle = LocalSGD(0.1, 5, momentum=0.1)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from databazaar import (
     Arbiter,
@@ -38,100 +27,35 @@ from databazaar import (
     build_model,
     check_engine,
 )
-from databazaar.cluster import processors_here
-from databazaar.cluster.foreman import OUR_CLUSTER
+from databazaar.cluster import Call, Link, Settings, processors_here
 from databazaar.engines import make_engine
+from databazaar.engines.errands import Errand, Training, Walk
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
+from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.losses import cross_entropy
+from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
+from databazaar.learning.utilities import Evaluator
+from ray_clusters import (
+    WORKERS,
+    Head,
+    Mortal,
+    all_workers,
+    children_of,
+    other_workers,
+    parent_of,
+    running_head,
+    the_whole_cluster,
+    this_worker,
+    until,
+    workers_of,
+)
 
 pytestmark = pytest.mark.slow
 
-Vector = NDArray[np.floating[Any]]
-WORKERS = min(2, processors_here())
 NOBODY = Provider("nobody", oracle=lambda w: w * np.float32(np.nan))
-
-
-@dataclass(frozen=True)
-class Mortal:
-    """An oracle that pulls the parameters towards `goal`; where the file is missing, it first writes it and kills."""
-
-    goal: float
-    mark: Path
-    victims: Callable[[], list[int]]
-
-    def __call__(self, params: Vector) -> Vector:
-        if not self.mark.exists():
-            self.mark.touch()
-            for victim in self.victims():
-                os.kill(victim, signal.SIGKILL)
-        return 0.5 * (self.goal - params)
-
-
-def this_worker() -> list[int]:
-    return [os.getpid()]
-
-
-def all_workers() -> list[int]:
-    """This one last; those that are about to start as well."""
-    until(lambda: len(workers_of(os.getppid())) == WORKERS)
-    return sorted(workers_of(os.getppid()), key=lambda pid: pid == os.getpid())
-
-
-def workers_of(raylet: int) -> list[int]:
-    return [pid for pid in children_of(raylet) if command_of(pid).startswith(b"ray::Host")]
-
-
-def the_whole_cluster() -> list[int]:
-    """All workers; the raylet, which is their parent; and whatever else of Ray's its parent has started."""
-    raylet = os.getppid()
-    daemons = [pid for pid in children_of(parent_of(raylet)) if b"session_" in command_of(pid)]
-    assert raylet in daemons
-    workers = [pid for pid in children_of(raylet) if pid != os.getpid()]
-    return [*daemons, *workers, os.getpid()]
-
-
-def children_of(parent: int) -> list[int]:
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if parent_of(pid) == parent]
-
-
-def parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it has ended
-        return 0
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it has not come about in two minutes")
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 DEATHS: dict[str, Callable[[], list[int]]] = {"one": this_worker, "both": all_workers}
-
-
-@dataclass(frozen=True)
-class Head:
-    address: str
-    process: subprocess.Popen[bytes]
 
 
 class OneByOne(Engine):
@@ -170,45 +94,11 @@ def model() -> torch.nn.Module:
     return build_model("mlp", [12], 3, hidden=[16], seed=1)
 
 
-@pytest.fixture
-def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
-    """A cluster that is there: it listens on the loopback address, on ports that were free, and asks for a token.
-
-    All of it ends with the process of the command: the kernel sees to that.
-    """
-    (tmp_path / "token").write_text(secrets.token_hex(32))
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
-    folder = Path(tempfile.mkdtemp(prefix="bz", dir="/tmp"))  # short, as the names of sockets must be
-    options = {
-        "port": 0,
-        "node-ip-address": "127.0.0.1",
-        "include-dashboard": "false",
-        "dashboard-agent-listen-port": 0,
-        "ray-client-server-port": free_port(),
-        "min-worker-port": 0,
-        "max-worker-port": 0,
-        "num-cpus": WORKERS,
-        "object-store-memory": 128 * 2**20,
-        "temp-dir": folder,
-    }
-    environment = {**os.environ, **OUR_CLUSTER, "RAY_AUTH_MODE": "token", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
-    command += [f"--{name}={value}" for name, value in options.items()]
-    with (tmp_path / "head.txt").open("w") as said:
-        process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
-    try:
-        written = folder / "ray_current_cluster"
-        while not (written.exists() and (address := written.read_text().strip())):
-            assert process.poll() is None, (tmp_path / "head.txt").read_text()
-            time.sleep(0.1)
-        yield Head(address, process)
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        finally:
-            process.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    with running_head(WORKERS) as head, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(head.token))
+        yield head
 
 
 def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_engine(
@@ -236,6 +126,92 @@ def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_e
     until(lambda: not workers_of(raylets[0]))
     assert parent_of(raylets[0]) == head.process.pid
     assert head.process.poll() is None
+
+
+def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_path: Path) -> None:
+    """A worker dies as it computes, and one with what it holds. Errands go to the same workers."""
+    task = Task(model(), cross_entropy)
+    params = task.layout.flatten(model())
+    one = Provider("one", oracle=Mortal(0.1, tmp_path / "one", this_worker))
+    others = Provider("others", oracle=Mortal(0.2, tmp_path / "others", other_workers))
+    providers = [*sellers(), NOBODY, one, others]
+    reference, own = OneByOne(task, providers), one_by_one(task, providers)
+    errands: list[list[Errand]] = [
+        [Training([0, 2, 5], [0.5, 0.4], 3), Training([], [0.5], 3)],
+        [Walk([3, 5, 1], 0.5, 7, 0.1), Walk([1, 3, 0], 0.5, 8, 0.1)],
+    ]
+    evaluator = Evaluator(task.copied(), sellers()[4].dataset, "exp-loss", torch.device("cpu"))
+
+    def seek(draws: list[int], gains: str, own: torch.Tensor | None = None) -> Sought:
+        return Sought(Ask(params, list(dict.fromkeys(draws)), 2, 9), draws, 0.5, gains, evaluator, own)
+
+    with closing(RayEngine(task, providers, address=head.address, workers=WORKERS)) as engine:
+        sought = [
+            seek([0, 1, 2, 7, 3, 5, 0], "shapley"),
+            seek([4, 6, 1], "together", own=0.1 * params),
+            seek([2, 0, 2], "alone"),
+        ]
+        for asked, summed in zip(sought, engine.sums(sought), strict=True):
+            right = summed_from(asked, reference.query(asked.ask))
+            assert summed is not None
+            assert right is not None
+            assert torch.equal(summed.total, right.total)
+            assert (summed.utilities, summed.largest) == (right.utilities, right.largest)
+            assert (summed.reached.utility, summed.reached.loss) == (right.reached.utility, right.reached.loss)
+            assert summed.failures == right.failures
+        assert (tmp_path / "one").exists()
+        assert (tmp_path / "others").exists()
+        for alike in errands:
+            found = engine.errands(evaluator, params, alike)
+            assert found is not None
+            for errand, numbers in zip(alike, found, strict=True):
+                assert np.array_equal(numbers, errand.run(own, evaluator, params))
+        assert engine.sums([seek([5], "alone")]) == [None]
+        mine = Evaluator(task, None, lambda model: 1.0, torch.device("cpu"))
+        assert engine.sums([Sought(sought[0].ask, [0], 0.5, "alone", mine)]) == [None]
+        assert engine.errands(mine, params, [Training([0], [0.5], 3)]) is None
+        assert engine.clusters == 1
+
+
+class NeverInFull(RayEngine):
+    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+        raise AssertionError("updates were asked for")
+
+
+def test_a_large_model_is_bought_by_sums_and_a_death_changes_nothing(head: Head, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(5)
+
+    def rows(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(count, 4200, generator=generator), torch.randint(0, 1000, (count,), generator=generator)
+
+    providers = [Provider(f"p{i}", rows(6 + i), LocalSGD(step=0.1, batch_size=4)) for i in range(3)]
+    providers.append(Provider("mortal", oracle=Mortal(0.01, tmp_path / "mark", other_workers)))
+    large = build_model("logistic", [4200], 1000, seed=1)
+    consumer = Consumer(large, holdout=rows(9), budget=8, per_round=4, utility="exp-loss")
+    assert consumer.task.layout.width > LARGE
+    with closing(NeverInFull(consumer.task.copied(), providers, address=head.address, workers=WORKERS)) as engine:
+        disturbed = Arbiter(consumer, providers, engine=engine, seed=4).run(tmp_path / "disturbed")
+    assert (tmp_path / "mark").exists()
+    plain = OneByOne(consumer.task.copied(), providers)
+    undisturbed = Arbiter(consumer, providers, engine=plain, seed=4).run(tmp_path / "undisturbed")
+    assert disturbed.model_hash == undisturbed.model_hash
+    assert disturbed.ledger_head == undisturbed.ledger_head
+    assert [payout.failures for payout in disturbed.payouts] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("versions", "sentence"),
+    [
+        ({}, "5 workers on end died of one ask .*memory for a copy of all data"),
+        ({"numpy": "0.1"}, "the Ray cluster has numpy .* and this one has 0.1: install the same"),
+    ],
+)
+def test_a_cluster_that_cannot_do_it_is_said_in_one_sentence(
+    head: Head, versions: dict[str, str], sentence: str
+) -> None:
+    link = Link(Settings(head.address, 1, 60.0, 0, versions), "ray_clusters:Doomed", ())
+    with closing(link), pytest.raises(BazaarError, match=sentence):
+        link.map("update", [], [Call((), ())], (1,), np.float32)
 
 
 def bought(engine: Engine, providers: list[Provider], folder: Path) -> Report:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,10 +41,15 @@ def entry(seq: int, head: str) -> Entry:
     return Entry(seq, "void", seq, 0, "p", 1, {"reason": "none"}).sealed(head)
 
 
-def play(folder: Path, rounds: int, improves: list[int]) -> None:
+def opened(folder: Path, server: str | None = None) -> SqlStore:
+    """The store of a run in this folder, whose ledger is a file there or on a server."""
+    return SqlStore.file(folder / LEDGER, "run") if server is None else SqlStore(server, folder.name, folder=folder)
+
+
+def play(folder: Path, rounds: int, improves: list[int], server: str | None = None) -> None:
     """Goes on with the ledger until it has so many rounds, one entry each. What is still the best stays one object."""
     large.LARGE = 1
-    store = SqlStore.file(folder / LEDGER, "run")
+    store = opened(folder, server)
     written = list(store.entries())
     head, models = written[-1].hash if written else GENESIS, dict[int, Large]()
     for seq in range(len(written), rounds):
@@ -78,7 +84,14 @@ def _arm(kill: int, halfway: bool) -> None:
     write = os.pwrite
     for name in CALLS:
         setattr(os, name, deadly(getattr(os, name)))
-    sa.event.listen(sa.Engine, "commit", deadly(lambda _connection: None))
+    commit = deadly(lambda: None)
+
+    def watch(connection: Any, _record: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.set_trace_callback(lambda said: commit() if said == "COMMIT" else None)
+
+    sa.event.listen(sa.Engine, "connect", watch)
+    sa.event.listen(sa.Engine, "commit", lambda lost: None if lost.dialect.name == "sqlite" else commit())
 
 
 def serve() -> None:
@@ -87,7 +100,7 @@ def serve() -> None:
         child = os.fork()
         if child == 0:
             _arm(asked["kill"], asked["halfway"])
-            play(Path(asked["folder"]), asked["rounds"], asked["improves"])
+            play(Path(asked["folder"]), asked["rounds"], asked["improves"], asked["server"])
             os._exit(0)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
@@ -101,10 +114,13 @@ class Players:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def play(self, folder: Path, rounds: int, improves: list[int], kill: int, halfway: bool) -> bool:
+    def play(
+        self, folder: Path, rounds: int, improves: list[int], kill: int, halfway: bool, server: str | None = None
+    ) -> bool:
         """Whether it came to its end. It plays until it dies."""
         assert self._process.stdin is not None and self._process.stdout is not None
         asked = {"folder": str(folder), "rounds": rounds, "improves": improves, "kill": kill, "halfway": halfway}
+        asked["server"] = server
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())

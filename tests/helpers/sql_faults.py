@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,32 @@ def _count(*_: Any, **__: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _count_elsewhere(connection: Any, *_: Any, **__: Any) -> None:
+    if connection.dialect.name != "sqlite":
+        _count()
+
+
+def _watch(connection: Any, _record: Any) -> None:
+    """SQLite itself tells what is said to it, by whatever way; the rows of one `executemany` count once, and so does
+    what their triggers do."""
+    if not isinstance(connection, sqlite3.Connection):
+        return
+    last = ""
+
+    def said(statement: str) -> None:
+        nonlocal last
+        verb = statement.partition(" ")[0]
+        if verb != "INSERT" or last != "INSERT":
+            _count()
+        last = verb
+
+    connection.set_trace_callback(said)
+
+
 def install() -> None:
     """Watches all that this process says to databases."""
     if VARIABLE in os.environ:
-        event.listen(Engine, "before_cursor_execute", _count)
-        event.listen(Engine, "commit", _count)
+        event.listen(Engine, "before_cursor_execute", _count_elsewhere)
+        event.listen(Engine, "commit", _count_elsewhere)
+        event.listen(Engine, "connect", _watch)
         event.listen(Session, "after_commit", _count)

@@ -100,3 +100,35 @@ def test_a_purse_with_money_alone_lets_whoever_it_pays_for_be_asked(left: int, q
     purse = Purse(left, np.array(quotes))
     assert purse.money == left
     assert purse.available.tolist() == [quote <= left for quote in quotes]
+
+
+@st.composite
+def offered(draw: st.DrawFn) -> list[Offer]:
+    ids = draw(st.lists(st.text(max_size=5), min_size=1, max_size=8, unique=True))
+    changes = st.dictionaries(st.integers(1, 9), st.integers(1, 2**63 - 1), max_size=3)
+    return [
+        Offer(
+            id,
+            draw(st.text(max_size=5)),
+            draw(st.integers(1, 2**63 - 1)),
+            draw(st.none() | st.integers(0, 2**70)),
+            tuple(PriceChange(*change) for change in sorted(draw(changes).items())),
+        )
+        for id in ids
+    ]
+
+
+@given(offered(), st.integers(0, 10))
+def test_columns_are_the_offers(offers: list[Offer], round: int) -> None:
+    """A roster keeps columns; the slow way is to look at one offer after the other."""
+    roster, others = Roster(offers), {place: one for place, one in enumerate(offers) if not one.plain}
+    assert roster.offers == tuple(offers)
+    ids, owners, prices = zip(*((one.id, one.owner, one.price) for one in offers), strict=True)
+    assert Roster.of_columns(ids, owners, prices, others) == roster
+    now = roster.at(round)
+    assert now.offers == tuple(one.at(round) for one in offers)
+    assert now.prices.tolist() == [one.price_at(round) for one in offers]
+    assert roster.change_rounds == tuple(sorted({change.from_round for one in offers for change in one.price_changes}))
+    caps = [one.most_accesses for one in offers]
+    expected = None if set(caps) == {None} else [2**63 - 1 if cap is None else min(cap, 2**63 - 1) for cap in caps]
+    assert (None if roster.most_accesses is None else roster.most_accesses.tolist()) == expected

@@ -79,3 +79,58 @@ def test_earlier_values_stay_what_they_were() -> None:
     for place in rng.permutation(np.repeat(np.arange(len(values)), 3)).tolist():
         np.testing.assert_array_equal(values[place].dense(), seen[place])
         assert values[place].dense().sum() == pytest.approx(1, abs=1e-12)
+
+
+@given(
+    n=st.sampled_from([64, 300, 700, 20_000]),
+    alpha=st.floats(0.01, 0.9),
+    seed=st.integers(0, 2**16),
+    share=st.floats(0, 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_who_cannot_be_asked_is_left_out_as_of_the_vector(n: int, alpha: float, seed: int, share: float) -> None:
+    """Few are too dear or used up; which they are changes all the time."""
+    sampler, rng = OSMD(eta=0.1 / n, alpha=alpha), np.random.default_rng(seed)
+    dense: Vector = np.full(n, -np.log(n))
+    tree: State = Chances(n, alpha)
+    for _ in range(8):
+        few = int(share * min(module.FEW, n // 64))
+        quotes, left = np.ones(n, dtype=np.int64), np.full(n, 3)
+        who = rng.permutation(n)[:few]
+        quotes[who[::2]], left[who[1::2]] = 9, 0
+        purse = Purse(10**9, quotes, left, most_per_access=8)
+        stream = int(rng.integers(2**32))
+        draws = sampler.draw(dense, np.random.default_rng(stream), 5, purse)
+        without = _only_the_tree(sampler)
+        found = without.draw(tree, np.random.default_rng(stream), 5, purse)
+        np.testing.assert_array_equal(found, draws)
+        assert purse.available[draws].all()
+        chances = without.chances(tree, draws, purse)
+        np.testing.assert_allclose(chances, sampler.probabilities(dense, purse)[draws], rtol=1e-9)
+        gains = rng.integers(-2, 3, 5) / 2
+        dense, tree = sampler.update(dense, draws, gains, purse), without.update(tree, draws, gains, purse)
+        np.testing.assert_allclose(np.exp(dense), tree.dense(), rtol=1e-9)
+
+
+def _only_the_tree(sampler: OSMD) -> OSMD:
+    """The same sampler, which must not work out everybody's chances."""
+
+    class Frugal(OSMD):
+        def probabilities(self, state: State, purse: Purse) -> Vector:
+            raise AssertionError("everybody was looked at")
+
+    return Frugal(sampler.eta, sampler.alpha)
+
+
+def test_where_next_to_nothing_is_left_everybody_is_looked_at() -> None:
+    n = 700
+    sampler, state = OSMD(eta=1.0, alpha=0.001), Chances(n, 0.001)
+    for _ in range(60):
+        state = state.moved(np.array([5]), np.array([3.0]))
+    quotes = np.ones(n, dtype=np.int64)
+    quotes[5] = 9
+    purse = Purse(8, quotes)
+    assert state.left_without(purse.barred) is None and state.draw_without(np.array([0.5]), purse.barred) is None
+    drawn = sampler.draw(state, np.random.default_rng(0), 50, purse)
+    assert 5 not in drawn and len(set(drawn.tolist())) > 30
+    assert sampler.chances(state, drawn, purse).sum() == pytest.approx(50 / (n - 1), rel=1e-6)

@@ -32,6 +32,7 @@ def check(tree: SumTree, plain: Vector) -> None:
     places = np.linspace(0, len(plain) - 1, 7).astype(np.int64)
     np.testing.assert_array_equal(tree.get(places), plain[places])
     ladder = plain.cumsum()
+    np.testing.assert_allclose(tree.before(places), ladder[places] - plain[places], rtol=1e-12, atol=1e-12 * ladder[-1])
     targets = np.array([0.0, 0.3, 0.7, 0.9999]) * ladder[-1] + 1e-7
     found, there = tree.find(targets)
     np.testing.assert_array_equal(found, np.minimum(ladder.searchsorted(targets, side="right"), len(plain) - 1))

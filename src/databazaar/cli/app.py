@@ -156,6 +156,7 @@ def report(
     epilog=example(
         "bazaar statement runs/fraud",
         "bazaar statement runs/fraud --csv > payouts.csv",
+        "bazaar statement runs/million --csv --all > everybody.csv",
         "bazaar statement runs/fraud --provider harbour-bank --json",
         "bazaar statement runs/fraud --out statements",
     )
@@ -166,6 +167,9 @@ def statement(
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
     provider: Annotated[str | None, typer.Option(help="Only this one, access by access.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="Write every provider's CSV and JSON to this folder.")] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="A line for everybody, also in a large market; else some are in groups.")
+    ] = False,
     ledger: Database = None,
 ) -> None:
     """Who was paid what: the settled revenue statement, or that of an unfinished run so far."""
@@ -180,11 +184,11 @@ def statement(
     if not settled.closed and (as_csv or out is not None):
         typer.echo(f"bazaar: note: {statements.UNFINISHED}", err=True)  # a CSV has no place for it
     if out is not None:
-        say(statements.write_all(settled, out))
+        say(statements.write_all(settled, out, everybody))
     elif provider is not None:
         typer.echo(statements.one(settled, provider, as_csv), nl=False)
     else:
-        typer.echo(statements.everyone(settled, as_json, as_csv), nl=False)
+        typer.echo(statements.everyone(settled, as_json, as_csv, everybody), nl=False)
 
 
 @app.command(

@@ -15,8 +15,9 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
 from databazaar.cli.interrupts import if_interrupted
-from databazaar.cli.run_tables import payout_table, worth_table
+from databazaar.cli.run_tables import group_table, payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
+from databazaar.cli.statements import everybody_in_a_statement
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.config.playing import Playing, begun, is_over, resumed
@@ -145,6 +146,9 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
     else:
         screen = console()
         screen.print(payout_table(report, notes))
+        if report.lines.many:
+            screen.print(group_table(report))
+            say(f"bazaar statement {folder.path} --csv has {everybody_in_a_statement(report)}")
         if report.worth is not None:
             screen.print(worth_table(report.worth))
             for sentence in (report.worth.verdict, *report.worth.notes):

@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from databazaar.display import shown
-from databazaar.reports import by_pay
 from databazaar.reports.per_coin import PerCoin
+from databazaar.reports.wording import count, percent
 from databazaar.runs.report import Report
 from databazaar.runs.why import Kind
 from databazaar.runs.worth import Judged, Worth
 
 WIDEST = 16
+MOST_LINES = 20
+"""So many of the best paid have a line where providers are many."""
 WHY: dict[Kind, str] = {
     "only": "the only one",
     "flagged": "flagged",
@@ -36,7 +38,8 @@ WHY: dict[Kind, str] = {
 
 
 def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
-    """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked."""
+    """Everybody's accesses and pay, and `notes` on what they sell or else gain per coin and why they were asked.
+    Of many providers the best paid have a line, and all others one."""
     table = Table(
         title=Text(f"Who was paid what, in {shown(report.currency.name)}"), title_justify="left", box=SIMPLE_HEAD
     )
@@ -51,13 +54,30 @@ def payout_table(report: Report, notes: dict[str, str] | None) -> Table:
     else:
         table.add_column(f"gain per\n{shown(per_coin.unit, WIDEST)}", justify="right")
         table.add_column("why so often")
-    brought = {one.provider: one for one in report.brought}
-    for payout in by_pay(report):
-        one = brought[payout.provider]
+    lines = report.lines
+    places = lines.best_paid(MOST_LINES if lines.many else None, everybody=not lines.many)
+    for place in places:
+        payout, one = report.payouts[place], report.brought[place]
         why = [notes.get(payout.provider, "")] if notes else [per_coin.plain(one.gain_per_coin), WHY[one.why.kind]]
         amounts = [getattr(kept[payout.provider], name) for name in back] if kept else []
         cells = (payout.provider, payout.accesses, *map(report.currency.amount, (payout.pay, *amounts)), *why)
         table.add_row(*(Text(shown(cell)) for cell in cells))
+    if lines.many:
+        others = lines.others(places, count(len(lines) - len(places), "other"))
+        table.add_row(others.title, str(others.accesses), report.currency.amount(others.pay))
+    return table
+
+
+def group_table(report: Report) -> Table:
+    """Everybody in groups, for markets of many providers."""
+    table = Table(title=Text("All providers, in groups"), title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("group", no_wrap=True)
+    for name in ("providers", "accesses", "failures", "pay", "of spend"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in (*report.lines.groups, report.lines.whole):
+        counts = (group.providers, group.accesses, group.failures)
+        money = report.currency.amount(group.pay), percent(group.pay, report.spent)
+        table.add_row(group.title, *(f"{one:,}" for one in counts), *money)
     return table
 
 

@@ -6,16 +6,22 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from databazaar.display import listed, shown
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
-from databazaar.reports import by_pay, save_png, statement_csv, statement_dict
+from databazaar.ledger.rounds import Round
+from databazaar.reports import save_png, statement_csv, statement_dict
 from databazaar.reports.defence_figures import own_evidence
 from databazaar.reports.defence_statement import own_defence
-from databazaar.reports.statement import heading, table_csv
+from databazaar.reports.statement import heading, stated, table_csv
+from databazaar.reports.wording import count
+from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
 from databazaar.runs.report import Report
 
 LONGEST_NAME = 80
@@ -24,26 +30,48 @@ RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", 
 UNFINISHED = "this run is not finished: nothing in this statement is final"
 
 
-def everyone(report: Report, as_json: bool, as_csv: bool) -> str:
+def everyone(report: Report, as_json: bool, as_csv: bool, everybody: bool = False) -> str:
+    """The statement for all. In a large market `everybody` has a line of its own only if that is asked for."""
     if as_json:
-        return json.dumps(statement_dict(report)) + "\n"
+        return json.dumps(statement_dict(report, everybody)) + "\n"
     if as_csv:
-        return statement_csv(report)
-    payouts, money = by_pay(report), report.currency.format
-    names = [shown(payout.provider) for payout in payouts]
-    width = max(map(len, names))
-    lines = [*_heading(report)]
-    lines += [
-        f"{name:<{width}}  {payout.accesses:>8} accesses  {money(payout.pay):>16}"
-        for name, payout in zip(names, payouts, strict=True)
+        return statement_csv(report, everybody)
+    lines, money = report.lines, report.currency.format
+    named = everybody or not lines.many
+    places = lines.best_paid(None if named else MOST_NAMED, everybody=named)
+    told = [(shown(lines.ids[place]), int(lines.accesses[place]), int(lines.pay[place])) for place in places]
+    if not named:
+        told += [(group.title, group.accesses, group.pay) for group in _groups(report, places)]
+    width = max(len(name) for name, _, _ in told)
+    written = [
+        *_heading(report),
+        *(f"{name:<{width}}  {accesses:>8} accesses  {money(pay):>16}" for name, accesses, pay in told),
     ]
+    if not named:
+        written.append(f"--csv has {everybody_in_a_statement(report)}")
     if report.defended is not None:
-        lines += [line for line in (report.defended.summary, report.defended.blind) if line]
+        written += [line for line in (report.defended.summary, report.defended.blind) if line]
     rest = f"refunded {money(report.refunded)}" if report.closed else f"held {money(report.held)}"
-    lines.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
+    written.append(f"budget {money(report.budget)}, spent {money(report.spent)}, {rest}")
     if not report.closed:
-        lines.append(UNFINISHED)
-    return "".join(f"{shown(line, None)}\n" for line in lines)
+        written.append(UNFINISHED)
+    return "".join(f"{shown(line, None)}\n" for line in written)
+
+
+def _groups(report: Report, named: Sequence[int]) -> list[Group]:
+    """All others together, and then everybody in groups."""
+    lines = report.lines
+    others = lines.others(named, count(len(lines) - len(named), "other"))
+    whole = replace(lines.whole, title=f"all {count(len(lines), 'provider')}")
+    groups = [replace(one, title=f"{count(one.providers, 'provider')}: {one.title}") for one in lines.groups]
+    return [others, whole, *groups]
+
+
+def everybody_in_a_statement(report: Report) -> str:
+    """Whom a statement for programs lists, in words."""
+    if len(report.lines) <= MOST_STATED:
+        return "everybody"
+    return f"all {count(len(report.lines.asked), 'provider')} who were asked, and with --all also who was not"
 
 
 def _heading(report: Report) -> list[str]:
@@ -62,10 +90,9 @@ def one(report: Report, provider: str, as_csv: bool) -> str:
 def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     """One provider's own statement, which is final once `closed`. It says why the provider was asked as often as it
     was, in words, and nothing of other providers, gains or the utility."""
-    place = next((i for i, payout in enumerate(report.payouts) if payout.provider == provider), None)
-    if place is None:
-        known = listed([p.provider for p in report.payouts], 10)
-        raise BazaarError(f"--provider {provider} is not part of this run: it has {known}")
+    if provider not in report.lines.places:
+        raise BazaarError(f"--provider {provider} is not part of this run: it has {listed(report.lines.ids, 10)}")
+    place = report.lines.places[provider]
     payout = report.payouts[place]
     items = [
         {
@@ -76,7 +103,7 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             **({} if report.defended is None else {"held": a.held, "held_amount": report.currency.amount(a.held)}),
             "failure": a.failure or "",
         }
-        for round in report.rounds
+        for round in _rounds_of(report, place)
         for a in round.accesses
         if a.provider == place
     ]
@@ -100,18 +127,25 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
     }
 
 
-def write_all(report: Report, out: Path) -> str:
-    """statement.csv and statement.json for everybody, and one of each for every provider; and a figure of the evidence
-    for those against whom a defence has found anything."""
+def _rounds_of(report: Report, place: int) -> list[Round]:
+    """The rounds that have drawn this provider."""
+    columns = report.columns
+    return [columns[round] for round in np.unique(columns.when[columns.providers == place]).tolist()]
+
+
+def write_all(report: Report, out: Path, everybody: bool = False) -> str:
+    """statement.csv and statement.json for everybody, and one of each for every provider, or as `stated`; and a figure
+    of the evidence for those against whom a defence has found anything."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise BazaarError(f"{out} is not empty: give another folder with --out")
-    write_whole(out / "statement.csv", statement_csv(report).encode())
-    write_whole(out / "statement.json", json.dumps(statement_dict(report), indent=2).encode())
-    for payout, name in zip(report.payouts, file_names([payout.provider for payout in report.payouts]), strict=True):
-        statement = provider_dict(report, payout.provider)
+    write_whole(out / "statement.csv", statement_csv(report, everybody).encode())
+    write_whole(out / "statement.json", json.dumps(statement_dict(report, everybody), indent=2).encode())
+    providers = [report.lines.ids[place] for place in sorted(stated(report, everybody))]
+    for provider, name in zip(providers, file_names(providers), strict=True):
+        statement = provider_dict(report, provider)
         write_whole(out / f"{name}.csv", _csv(report, statement).encode())
         write_whole(out / f"{name}.json", json.dumps(statement, indent=2).encode())
-        _draw_evidence(report, payout.provider, out, name)
+        _draw_evidence(report, provider, out, name)
     return f"{sum(1 for _ in out.iterdir())} files in {out}"
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.cluster.pool import WorkerPool
-from databazaar.cluster.settings import Connected, Refused, Request, Settings
+from databazaar.cluster.settings import Connected, Gathering, Kept, Refused, Request, Settings
 from databazaar.errors import BazaarError
 
 LEAST_STORE, MOST_OF_SHM = 128 * 2**20, 0.6
@@ -58,7 +58,10 @@ def main() -> None:
         pool = WorkerPool(ray, settings, maker, work)
         connection.send(Connected())
         while (request := connection.recv()) is not None:
-            assert isinstance(request, Request)
+            if isinstance(request, Kept):
+                pool.keep(request)
+                continue
+            assert isinstance(request, Request | Gathering)
             left[:] = [request.output.path.parent]
             pool.serve(request, connection.send)
         ray.shutdown()

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -22,7 +22,18 @@ from numpy.typing import NDArray
 
 from databazaar.cluster.foreman import processors_here
 from databazaar.cluster.pool import MOST_DEATHS
-from databazaar.cluster.settings import Answered, Call, Connected, Refused, Request, Settings, SharedArray
+from databazaar.cluster.settings import (
+    Answered,
+    Call,
+    Connected,
+    Gathered,
+    Gathering,
+    Kept,
+    Refused,
+    Request,
+    Settings,
+    SharedArray,
+)
 from databazaar.errors import BazaarError
 
 __all__ = ["Call", "Link", "Settings", "SharedArray", "processors_here", "refuse_without_ray"]
@@ -52,20 +63,20 @@ class Link:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._folder: Path | None = None
+        self._gatherings = 0
+        self._kept: dict[str, Kept] = {}
+        self._untold: dict[str, Kept] = {}
         self.foremen = 0
+
+    def keep(self, name: str, data: bytes) -> None:
+        """From now on, calls may have this as an input by its name."""
+        self._kept[name] = self._untold[name] = Kept(name, data)
 
     def map(
         self, method: str, inputs: Sequence[NDArray[Any]], calls: Sequence[Call], row: tuple[int, ...], dtype: Any
     ) -> tuple[NDArray[Any], dict[int, Any]]:
         """Every call's answer: an array, of this shape and dtype, as a row of the first; any other in the second."""
-        answers = len(calls) * int(np.prod(row)) * np.dtype(dtype).itemsize
-        folder = _folder_for(sum(one.nbytes for one in inputs) + answers)
-        try:
-            shared = []
-            for place, one in enumerate(inputs):
-                shared.append(SharedArray.create(folder, f"input-{place}", one.shape, one.dtype))
-                np.copyto(shared[-1].open(writable=True), one)
-            output = SharedArray.create(folder, "output", (len(calls), *row), np.dtype(dtype))
+        with _sharing(inputs, (len(calls), *row), np.dtype(dtype)) as (shared, output):
             rows = output.open(writable=True)  # it outlives its name in the folder
             others: dict[int, Any] = {}
             todo = dict(enumerate(calls))
@@ -75,19 +86,45 @@ class Link:
                 if answered.answer is not None:
                     others[answered.place] = answered.answer
 
-            self._until_done(lambda: Request(method, tuple(shared), todo, output), todo, take)
+            self._until_done(lambda: Request(method, shared, todo, output), todo, take)
             return rows, others
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+
+    def gather(
+        self,
+        inputs: Sequence[NDArray[Any]],
+        holds: Mapping[int, Call],
+        order: Sequence[int],
+        looks: Mapping[int | None, Call],
+        row: tuple[int, ...],
+        dtype: Any,
+    ) -> tuple[NDArray[Any], Gathered]:
+        """The sum of what these calls come to, in this order, and what was said of each: see `Gathering`. After a death
+        of the cluster all of it is begun anew."""
+        self._gatherings += 1
+        name = f"gathering {self._gatherings}"
+        with _sharing(inputs, (1, *row), np.dtype(dtype)) as (shared, output):
+            rows = output.open(writable=True)
+            gathering = Gathering(name, shared, dict(holds), tuple(order), dict(looks), output)
+            todo, found = {0: gathering}, list[Gathered]()
+
+            def take(answered: Answered) -> None:
+                del todo[0]
+                found.append(answered.answer)
+
+            self._until_done(lambda: gathering, todo, take)
+            return rows[0], found[0]
 
     def _until_done(
-        self, request: Callable[[], Request], todo: Mapping[int, Call], take: Callable[[Answered], None]
+        self, request: Callable[[], Request | Gathering], todo: Mapping[int, Any], take: Callable[[Answered], None]
     ) -> None:
         losses = 0
         while todo:
             left = len(todo)
             try:
                 connection = self._connected()
+                while self._untold:
+                    connection.send(next(iter(self._untold.values())))
+                    del self._untold[next(iter(self._untold))]
                 connection.send(request())
                 while todo:
                     take(self._heard(connection))
@@ -115,7 +152,7 @@ class Link:
             connection = self._start()
             message = connection.recv()
             if isinstance(message, Connected):
-                self._connection = connection
+                self._connection, self._untold = connection, dict(self._kept)
                 self.foremen += 1
                 break
             connection.close()
@@ -172,6 +209,22 @@ class Link:
                 self._connection.send(None)
                 self._process.wait(PATIENCE)
         self._discard()
+
+
+@contextmanager
+def _sharing(
+    inputs: Sequence[NDArray[Any]], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[tuple[tuple[SharedArray, ...], SharedArray]]:
+    """The inputs where a foreman can read them, and room for an output."""
+    folder = _folder_for(sum(one.nbytes for one in inputs) + int(np.prod(shape)) * dtype.itemsize)
+    try:
+        shared = []
+        for place, one in enumerate(inputs):
+            shared.append(SharedArray.create(folder, f"input-{place}", one.shape, one.dtype))
+            np.copyto(shared[-1].open(writable=True), one)
+        yield tuple(shared), SharedArray.create(folder, "output", shape, dtype)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _short_folder() -> str:

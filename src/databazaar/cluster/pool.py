@@ -7,14 +7,15 @@ arguments that a worker was made with once these have left the object store (ray
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from databazaar.cluster.chain import Chain
 from databazaar.cluster.host import Host
-from databazaar.cluster.settings import Answered, Request, Settings
+from databazaar.cluster.settings import Gathering, Kept, Request, Settings
+from databazaar.cluster.todo import Heap, Tell, Todo, Worker
 from databazaar.errors import BazaarError
 
 MOST_DEATHS = 5
@@ -39,23 +40,34 @@ class WorkerPool:
             )
         self._actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Host)
         self._maker, self._work = maker, ray.put(work)
-        self._idle: list[Any] = []
-        self._running: dict[Any, tuple[Any, int]] = {}
-        self._starting: dict[Any, tuple[Any, float]] = {}
+        self._kept: dict[int | str, Any] = {}
+        self._idle: list[Worker] = []
+        self._running: dict[Any, tuple[Worker, Any]] = {}
+        self._starting: dict[Any, tuple[Worker, float]] = {}
         self._failed_starts = 0
 
-    def serve(self, request: Request, tell: Callable[[Answered], None]) -> None:
-        """Has every call answered, and tells of each when it is."""
-        inputs = [self._ray.put(np.array(shared.open(writable=False))) for shared in request.inputs]
+    def keep(self, kept: Kept) -> None:
+        self._kept[kept.name] = self._ray.put(np.frombuffer(kept.data, dtype=np.uint8))
+
+    def serve(self, request: Request | Gathering, tell: Tell) -> None:
+        """Has all of it answered, and tells of each answer when it comes."""
+        inputs = dict(self._kept)
+        for number, shared in enumerate(request.inputs):
+            inputs[number] = self._ray.put(shared.open(writable=False))
         output = request.output.open(writable=True)
-        waiting, deaths = deque(request.calls), Counter[int]()
-        while waiting or self._running:
-            self._staff(len(waiting) + len(self._running))
-            while waiting and self._idle:
-                place, worker = waiting.popleft(), self._idle.pop()
-                call = request.calls[place]
-                sent = worker.call.remote(request.method, call.arguments, *(inputs[i] for i in call.inputs))
-                self._running[sent] = worker, place
+        todo: Todo
+        if isinstance(request, Gathering):
+            todo = Chain(self._ray, request, inputs, output, tell)
+        else:
+            todo = Heap(request, inputs, output, tell)
+        deaths = Counter[Any]()
+        while not todo.done:
+            self._staff(todo.calls)
+            for worker in [*self._idle]:
+                if (taken := todo.take(worker)) is not None:
+                    place, sent = taken
+                    self._idle.remove(worker)
+                    self._running[sent] = worker, place
             ready, _ = self._ray.wait([*self._running, *self._starting], num_returns=1, timeout=LOOK)
             for answer in ready:
                 if answer in self._starting:
@@ -63,9 +75,9 @@ class WorkerPool:
                     continue
                 worker, place = self._running.pop(answer)
                 try:
-                    value = self._ray.get(answer)
+                    todo.answered(worker, place, self._ray.get(answer))
                 except self._deaths as death:
-                    waiting.appendleft(place)
+                    todo.lost(worker, place)
                     deaths[place] += 1
                     if deaths[place] == MOST_DEATHS:
                         raise _given_up(f"{MOST_DEATHS} workers on end died of one ask", death) from None
@@ -73,10 +85,6 @@ class WorkerPool:
                 except self._ray.exceptions.RayTaskError as error:
                     raise _given_up("a worker failed", error) from None
                 self._idle.append(worker)
-                if isinstance(value, np.ndarray):
-                    np.copyto(output[place], value)
-                    value = None
-                tell(Answered(place, value))
             if not ready:
                 self._refuse_to_wait()
 
@@ -86,8 +94,8 @@ class WorkerPool:
     def _staff(self, calls: int) -> None:
         missing = min(calls, self._most) - len(self._idle) - len(self._running) - len(self._starting)
         for _ in range(missing):
-            worker = self._actor.remote(self._maker, self._work)
-            self._starting[worker.versions.remote()] = worker, time.monotonic()
+            actor = self._actor.remote(self._maker, self._work)
+            self._starting[actor.versions.remote()] = Worker(actor), time.monotonic()
 
     def _note_start(self, answer: Any) -> None:
         worker, _ = self._starting.pop(answer)

@@ -226,7 +226,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         wait=settings.wait,
         consumer=settings.consumer or market.consumer.name,
         contract=settings.contract,
-        pack=settings.compression == "zlib",
+        pack=settings.packs,
     )
 
 

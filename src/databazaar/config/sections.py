@@ -276,6 +276,10 @@ class FederationSettings(Section):
         default="none", description="of large questions and answers on their way; it pays on slow lines alone"
     )
 
+    @property
+    def packs(self) -> bool:
+        return self.compression != "none"
+
 
 class LedgerSettings(Section):
     url: Annotated[str, BeforeValidator(_database), Field(pattern=r"^[a-z][a-z0-9+_]*://")] | None = Field(

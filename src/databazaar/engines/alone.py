@@ -38,7 +38,8 @@ class Alone(Stack):
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         samples = self._data.starts[plan.providers][:, None, None] + plan.local
         rows = zip(params, samples, plan.weights, plan.steps, strict=True)
-        return torch.stack([self._update(*row) for row in rows])
+        updates = [self._update(*row) for row in rows]
+        return updates[0][None] if len(updates) == 1 else torch.stack(updates)
 
     def _update(self, start: Tensor, samples: Tensor, weights: Tensor, steps: Tensor) -> Tensor:
         descend = self._oracle.descent() if isinstance(self._oracle, LocalSGD) else Descent()

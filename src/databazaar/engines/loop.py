@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from databazaar.engines.memory import out_of_memory
 from databazaar.engines.protocol import Ask, Engine, Replies, as_update
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
@@ -21,6 +22,7 @@ class LoopEngine(Engine):
     """Runs each oracle by itself. A failing one is a reply that says why, and the others go on."""
 
     name = "loop"
+    spares_memory = True
 
     def __init__(self, task: Task, providers: Sequence[Provider], device: torch.device) -> None:
         self.device = device
@@ -49,6 +51,8 @@ class LoopEngine(Engine):
             assert callable(provider.oracle)
             return as_update(provider.oracle(ask.params.cpu().numpy().copy()), ask.params)
         except Exception as reason:
+            if isinstance(provider.oracle, Oracle) and out_of_memory(reason):
+                raise  # this machine's failure, and not the provider's
             text = " ".join(str(reason).split())[:200]
             return f"{type(reason).__name__}: {text}"
 

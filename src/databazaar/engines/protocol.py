@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from databazaar.engines.room import Room
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from databazaar.engines.errands import Errand
+    from databazaar.engines.sums import Sought, Summed
+    from databazaar.learning.utilities import Evaluator
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
@@ -27,31 +35,36 @@ BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 class Ask:
     """One round's question: these providers (indices, each once), from these parameters.
 
-    Whatever randomness an oracle uses derives from (seed, round, provider's id).
+    Whatever randomness an oracle uses derives from (seed, round, provider's id). Where memory has no room for the
+    updates, `room` has: `Replies.of` puts them there.
     """
 
     params: Tensor
     providers: Sequence[int]
     round: int
     seed: int
+    room: Room | None = None
 
 
 @dataclass(frozen=True)
 class Replies:
     """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero.
 
-    `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it.
+    `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it. Updates
+    that are `far` lie in the room of an ask, and are read no more often than needed.
     """
 
     updates: Tensor
     failures: dict[int, str]
     signed: dict[int, str] = field(default_factory=dict)
+    far: bool = False
 
     @classmethod
     def of(cls, ask: Ask, answers: Iterable[Tensor | str]) -> Replies:
         """Collects one answer per provider asked: an update, or the reason why there is none. Answers that are computed
         as they are asked for are held one at a time."""
-        updates = ask.params.new_empty(len(ask.providers), len(ask.params))  # rows take memory once they are written
+        count, width = len(ask.providers), len(ask.params)
+        room = ask.room or Room(ask.params.new_empty(count, width))  # rows take memory once they are written
         failures = {}
         pending = iter(answers)
         for place, provider in enumerate(ask.providers):
@@ -59,13 +72,13 @@ class Replies:
             reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
             if reason is not None:
                 failures[provider] = reason
-                updates[place] = 0
+                room.put(place, None)
             elif isinstance(answer, Tensor):
-                updates[place] = answer
+                room.put(place, answer)
             del answer  # not held while the next one is computed
         if next(pending, None) is not None:
             raise ValueError("there are more answers than providers that were asked")
-        return cls(updates, failures)
+        return cls(room.rows(count), failures, far=ask.room is not None)
 
 
 Ended = tuple[int, int, str | None]
@@ -118,14 +131,30 @@ class Engine(Protocol):
     remote: bool = False
     """Whether its providers are other parties, who work for every ask: they are asked for what is bought alone, and
     never for a comparison that nobody pays for."""
+    spares_memory: bool = False
+    """Whether updates go one by one to where `Ask.room` says, as `Replies.of` has it: then a round of a large model
+    takes no more memory than one of them needs."""
 
     def query(self, ask: Ask) -> Replies:
-        """Asks every provider of `ask` once. A provider's failure is a reply, never an exception."""
+        """Asks every provider of `ask` once. A provider's failure is a reply, never an exception. The replies are the
+        market's from then on: it may write to them."""
         ...
 
     def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
         """Several runs' asks, answered in their order; an engine that can computes them as one stack."""
         return [self.query(ask) for ask in asks]
+
+    def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
+        """The sum of each ask's updates and what they are worth, where the updates themselves need not be here; None
+        where this engine has no such way, or no update was valid: then the market asks with `query_many`."""
+        return [None] * len(sought)
+
+    def errands(
+        self, evaluator: Evaluator, start: Tensor, errands: Sequence[Errand]
+    ) -> list[NDArray[np.float64]] | None:
+        """What each errand of a valuation finds, all of one kind and length, by whoever runs them for this engine; None
+        where nobody does: then the valuation works it out with `query_many`."""
+        return None
 
     def begin(self, beginning: Beginning) -> None:
         """Told once before the first ask of a run that is kept, and again when it is resumed."""

@@ -11,19 +11,27 @@ whichever worker computes them, with whatever else, and however many workers the
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.cluster import Call, Link, Settings, processors_here, refuse_without_ray
 from databazaar.cluster.host import versions
+from databazaar.engines.errands import Errand
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine, Replies
+from databazaar.engines.ray_worker import Judging, Measure
+from databazaar.engines.sums import Sought, Summed
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.task import Task
+from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.parties.provider import Provider
 
 WORKER = "databazaar.engines.ray_worker:RayWorker"
@@ -60,8 +68,10 @@ class RayEngine(Engine):
                 "give the address of a cluster"
             )
         LoopEngine(task, providers, self.device)  # refuses providers that cannot answer
-        self._work = (task, list(providers))
+        self._task, self._work = task, (task, list(providers))
         self._settings = address, workers, wait
+        self._judgings: dict[str, bytes] = {}
+        self._names: WeakKeyDictionary[Evaluator, str | None] = WeakKeyDictionary()
         self._link: Link | None = None
         self._closed = False
 
@@ -70,8 +80,6 @@ class RayEngine(Engine):
 
     def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
         """All providers of all asks are one heap of work, that whoever is free takes from."""
-        if self._closed:
-            raise BazaarError("this engine is closed: make a new one")
         vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
         places = {key: place for place, key in enumerate(vectors)}
         calls = [
@@ -92,13 +100,87 @@ class RayEngine(Engine):
             replies.append(Replies(torch.from_numpy(rows[own.start : own.stop]), failures))
         return replies
 
+    def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
+        """Updates stay with the workers, who hold the hold-outs too, score what each leads to, and hand the sum on from
+        one to the next: see cluster/chain.py. To the bits of `summed_from`, on one thread."""
+        names = [self._judging(one.evaluator) for one in sought]
+        return [
+            None if name is None or not one.draws else self._summed(one, name)
+            for one, name in zip(sought, names, strict=True)
+        ]
+
+    def _summed(self, sought: Sought, judging: str) -> Summed | None:
+        ask, draws = sought.ask, list(sought.draws)
+        params = ask.params.detach()
+        own = params[:0] if sought.own is None else sought.own.detach()
+        measure = Measure(judging, sought.gains, sought.step)
+        holds = {i: Call((0, judging), (i, ask.round, ask.seed, measure)) for i in ask.providers}
+        looked: list[int | None] = [None, *(holds if sought.gains != "alone" else ())]
+        looks = {i: Call((0, 1, judging), (0 if i is None else draws.count(i), measure)) for i in looked}
+        linked = self._linked(params)
+        total, found = linked.gather([params.numpy(), own.numpy()], holds, draws, looks, params.shape, _dtype(params))
+        if not found.looks:
+            return None
+        said = {i: answer for i, answer in found.holds.items() if not isinstance(answer, str)}
+        utilities: dict[int, tuple[float, ...]] = {i: (alone,) for i, (_, alone) in said.items()}
+        utilities.update((i, tuple(u for u, _ in looks)) for i, looks in found.looks.items() if i is not None)
+        (utility, loss), *_ = found.looks[None]
+        return Summed(
+            torch.from_numpy(total) if sought.own is None else torch.from_numpy(total) + own,
+            {i: answer for i, answer in found.holds.items() if isinstance(answer, str)},
+            Scores(np.array([utility]), None if loss is None else np.array([loss])),
+            utilities,
+            {i: largest for i, (largest, _) in said.items()},
+        )
+
+    def errands(
+        self, evaluator: Evaluator, start: Tensor, errands: Sequence[Errand]
+    ) -> list[NDArray[np.float64]] | None:
+        """One at a time, by whoever is free."""
+        judging = self._judging(evaluator)
+        if judging is None:
+            return None
+        if not errands:
+            return []
+        params, length = start.detach(), errands[0].length
+        calls = [Call((0, judging), (judging, errand)) for errand in errands]
+        return list(self._linked(params).map("errand", [params.numpy()], calls, (length,), np.float64)[0])
+
+    def _judging(self, evaluator: Evaluator) -> str | None:
+        """The name that workers know it by, once they have asked for it; None where it cannot be sent."""
+        if evaluator not in self._names:
+            recipe = evaluator.recipe
+            name = None
+            if recipe is not None and _alike(recipe[0], self._task):
+                name = self._keep(Judging(recipe[0].loss, *recipe[1:]))
+            self._names[evaluator] = name
+        return self._names[evaluator]
+
+    def _keep(self, judging: Judging) -> str | None:
+        import cloudpickle
+
+        try:
+            data = cloudpickle.dumps(judging)
+        except (TypeError, AttributeError, pickle.PicklingError):  # the next ask says what to do
+            return None
+        name = hashlib.sha256(data).hexdigest()
+        self._judgings[name] = data
+        if self._link is not None:
+            self._link.keep(name, data)
+        return name
+
     def _linked(self, params: Tensor) -> Link:
         """The cluster is started or joined with the first ask: whoever only quotes a market needs none."""
+        if self._closed:
+            raise BazaarError("this engine is closed: make a new one")
         if self._link is None:
             address, workers, wait = self._settings
             in_flight = 2 * (workers or processors_here()) + 4
-            store = 2 * _size_of(self._work[1]) + in_flight * params.numel() * params.element_size()
+            held = _size_of(self._work[1]) + sum(map(len, self._judgings.values()))
+            store = 2 * held + in_flight * params.numel() * params.element_size()
             self._link = Link(Settings(address, workers, wait, store, versions()), WORKER, self._work)
+            for name, data in self._judgings.items():
+                self._link.keep(name, data)
         return self._link
 
     @property
@@ -110,6 +192,17 @@ class RayEngine(Engine):
         self._closed = True
         if self._link is not None:
             self._link.close()
+
+
+def _alike(one: Task, other: Task) -> bool:
+    """Whether the two tasks' models differ at most in the numbers that travel."""
+    return (
+        one.model is not None
+        and other.model is not None
+        and repr(one.model) == repr(other.model)
+        and one.layout == other.layout
+        and one.frozen_digest == other.frozen_digest
+    )
 
 
 def _dtype(params: Tensor) -> np.dtype[np.generic]:

@@ -52,7 +52,7 @@ class StackedOracle(Stack):
         self, w: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor, weights: Tensor
     ) -> Sequence[Tensor]:
         if self._plain is not None:
-            return self._plain.gradients(x, w, y, weights, to_input=False)[1]
+            return self._plain.gradients(x, w, self._plain.targets(y, x), weights, to_input=False)[1]
         leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
         losses = self._losses(leaves, fixed, x, y, weights)
         return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)

@@ -62,6 +62,7 @@ class VectorizedEngine(Engine):
     """
 
     name = "vectorized"
+    spares_memory = True
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class VectorizedEngine(Engine):
         if not self._groups:
             raise BazaarError("this engine is closed: make a new one")
         keys = oracle_keys(seeds, words(rounds), self._tags[providers])
-        result = params.new_empty(params.shape)
+        result: Tensor | None = None
         for place, group in enumerate(self._groups):
             alone = len(self._groups) == 1
             own = np.arange(len(keys)) if alone else np.flatnonzero(self._group_of[providers] == place)
@@ -130,13 +131,14 @@ class VectorizedEngine(Engine):
                 rows = Rows.of(providers[chunk], keys[chunk], steps[places], largest)
                 if len(chunk) == len(params):
                     return group.compute(params, rows)
+                result = params.new_empty(params.shape) if result is None else result
                 if len(chunk) == 1:
                     row = slice(int(chunk[0]), int(chunk[0]) + 1)
                     result[row] = group.compute(params[row], rows)
                     continue
                 where = torch.from_numpy(chunk).to(self.device)
                 result[where] = group.compute(params[where], rows)
-        return result
+        return params.new_empty(params.shape) if result is None else result
 
     def _chunks(self, group: _Group, providers: Whole) -> Iterator[tuple[Whole, int | None]]:
         """The places of the rows that are computed together, and the samples of the largest of them.
@@ -168,14 +170,13 @@ class VectorizedEngine(Engine):
 
     def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
         """Several runs' asks in one stack: how experiments train all their seeds side by side."""
+        if any(len(ask.params) > LARGE or ask.room is not None for ask in asks):
+            return [self._one_by_one(ask) for ask in asks]
         counts = [len(ask.providers) for ask in asks]
         of_ask = np.repeat(np.arange(len(asks)), counts)
-        if len(asks) == 1 and len(asks[0].params) > LARGE:
-            params = asks[0].params.expand(counts[0], -1)  # one after the other, each from the same memory
-        else:
-            params = torch.stack([ask.params for ask in asks])
-            if any(count != 1 for count in counts):
-                params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
+        params = torch.stack([ask.params for ask in asks])
+        if any(count != 1 for count in counts):
+            params = params[torch.from_numpy(of_ask).to(self.device, non_blocking=True)]
         updates = self._compute(
             params,
             np.array([index for ask in asks for index in ask.providers], dtype=np.int64),
@@ -189,6 +190,16 @@ class VectorizedEngine(Engine):
             good = fine[of_ask == place].tolist()
             replies[place] = self._with_reasons(asks[place], replies[place].updates, good)
         return replies
+
+    def _one_by_one(self, ask: Ask) -> Replies:
+        """Large models: each from the same memory, and held until it is written where it stays."""
+        return Replies.of(ask, (self._alone(ask, index) for index in ask.providers))
+
+    def _alone(self, ask: Ask, index: int) -> Tensor | str:
+        why = self._why(index, ask)
+        if why is not None:
+            return why
+        return self._compute(ask.params[None], np.array([index]), words([ask.seed]), np.array([ask.round]))[0]
 
     def _with_reasons(self, ask: Ask, rows: Tensor, fine: Sequence[bool]) -> Replies:
         reasons = {

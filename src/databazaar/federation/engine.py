@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies, why_invalid
+from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
+from databazaar.engines.room import FileRoom
 from databazaar.errors import BazaarError
 from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
@@ -91,6 +92,7 @@ class FederatedEngine(Engine):
         self._task = task
         self._names = list(providers)
         self._transport = transport
+        self.spares_memory = transport.land_in(None)
         self._run = IN_MEMORY
         self._step = task.oracle.step if step is None else step
         self._deadline = deadline
@@ -124,6 +126,8 @@ class FederatedEngine(Engine):
         names = [self._names[i] for i in ask.providers]
         set_aside = self._set_aside(names, ask.round)
         request = self._request(ask.round, ask.seed, "update")
+        if self.spares_memory:
+            self._transport.land_in(ask.room.folder if isinstance(ask.room, FileRoom) else None)
         judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
         signed = self._keep(ask, judged)
         checked = self._collected(ask, names, judged)
@@ -133,16 +137,14 @@ class FederatedEngine(Engine):
         return replace(checked, signed=signed)
 
     def _collected(self, ask: Ask, names: Sequence[str], judged: dict[str, JudgedReply]) -> Replies:
-        """As `Replies.of`, but each answer is let go once its row is written: no more of them stand in memory than
-        there are rows, and one."""
-        updates, failures = ask.params.new_empty(len(names), len(ask.params)), dict[int, str]()
-        for row, (provider, name) in enumerate(zip(ask.providers, names, strict=True)):
+        """Each answer is let go once its row is written: no more of them stand in memory than there are rows, and
+        one."""
+
+        def taken(name: str) -> Tensor | str:
             answer = judged.pop(name).answer if name in judged else SET_ASIDE
-            reason = why_invalid(answer, ask.params) if isinstance(answer, Tensor) else str(answer)
-            if reason is not None:
-                failures[provider] = reason
-            updates[row] = answer if isinstance(answer, Tensor) and reason is None else 0.0
-        return Replies(updates, failures)
+            return answer if isinstance(answer, Tensor) else str(answer)
+
+        return Replies.of(ask, (taken(name) for name in names))
 
     def _keep(self, ask: Ask, judged: dict[str, JudgedReply]) -> dict[int, str]:
         """Keeps what was signed, with the certificates to check it by; and says by which hash it is found."""

@@ -52,7 +52,7 @@ class Scores:
 
 
 class Evaluator:
-    """Scores stacked parameter vectors [R, d] on the hold-out, which never leaves this object.
+    """Scores stacked parameter vectors [R, d] on the hold-out, which leaves this object by `recipe` alone.
 
     negative-loss: U(w) = −ℓ(w); exp-loss: U(w) = exp(−ℓ(w)), which lies in [0, 1]; accuracy: the share of
     right answers. ℓ is the mean loss over the hold-out. `fast_outputs` takes the place of the model's own forward pass.
@@ -71,6 +71,7 @@ class Evaluator:
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
         self._fast_outputs = fast_outputs
+        self._given = holdout
         self.floats_per_model = float("inf")
         if not callable(utility):
             if holdout is None or self._module is None:
@@ -134,6 +135,14 @@ class Evaluator:
     def holdout(self) -> Examples:
         """What a built-in utility judges by, on this evaluator's device."""
         return self._x, self._y
+
+    @property
+    def recipe(self) -> tuple[Task, Examples, str] | None:
+        """Task, hold-out and utility, from which another process makes one that scores alike; None where it cannot,
+        because a function of the user's is asked, or what a GPU is fast with."""
+        if callable(self._utility) or self._given is None or self._fast_outputs is not None:
+            return None
+        return self._task, self._given, self._utility
 
     @property
     def judges_rows(self) -> bool:

@@ -80,11 +80,12 @@ class Accounts:
             if held != {(round, draw): who for draw, who in enumerate(ids)}:
                 raise LedgerError(f"round {round} is reserved with other draws than these: the ledger was changed")
             return
-        cost, left = sum(drawn.quotes), self.book.left
+        quotes, left = drawn.quotes, self.book.left
+        cost = sum(quotes)
         if cost > left:
             raise LedgerError(f"round {round} would reserve {cost} of {left} left in the budget: nothing was written")
-        quotes = zip(ids, drawn.quotes, strict=True)
-        self._write([("reserve", round, draw, who, quote, {}) for draw, (who, quote) in enumerate(quotes)])
+        whom = enumerate(zip(ids, quotes, strict=True))
+        self._write([("reserve", round, draw, who, quote, {}) for draw, (who, quote) in whom])
 
     def settle(self, round: int, drawn: Drawn, result: Settlement, standing: Standing) -> None:
         """Pays valid replies what the payment rule says, and voids failed ones."""

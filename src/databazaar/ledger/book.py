@@ -80,7 +80,9 @@ class Book:
 
     def quote(self, provider: str, round: int) -> int:
         """The most that an access to this provider may cost in this round."""
-        passed = [quote for from_round, quote in self.changes.get(provider, ()) if from_round <= round]
+        if provider not in self.changes:
+            return self.quotes[provider]
+        passed = [quote for from_round, quote in self.changes[provider] if from_round <= round]
         return passed[-1] if passed else self.quotes[provider]
 
     def drawn_before(self) -> dict[str, int]:
@@ -119,7 +121,8 @@ class Book:
             raise LedgerError(f"{entry}: reserves a negative amount")
         if amount > self.left:
             raise LedgerError(f"{entry}: reserves {amount} of {self.left} left in the budget")
-        self._refuse_beyond_limits(entry, provider, amount)
+        if self.caps or self.most_per_access is not None or self.most_per_round is not None:
+            self._refuse_beyond_limits(entry, provider, amount)
         self.reserved[key] = provider, amount
         self.asked += amount
         self.drawn[provider] = self.drawn.get(provider, 0) + 1
@@ -175,15 +178,16 @@ class Book:
         self.released[provider] = self.released.get(provider, 0) + amount
 
     def _access(self, entry: Entry) -> tuple[tuple[int, int], str, int]:
+        round, draw, provider, amount = entry.round, entry.draw, entry.provider, entry.amount
+        if type(round) is int and type(draw) is int and type(amount) is int and provider in self.quotes:
+            return (round, draw), provider, amount
         if entry.round is None or entry.draw is None or entry.provider is None or entry.amount is None:
             raise LedgerError(f"{entry}: lacks its round, draw, provider or amount")
         if type(entry.amount) is not int:
             raise LedgerError(f"{entry}: its amount is not a whole number")
         if type(entry.round) is not int or type(entry.draw) is not int:
             raise LedgerError(f"{entry}: its round or draw is not a whole number")
-        if entry.provider not in self.quotes:
-            raise LedgerError(f"{entry}: provider {entry.provider!r} is not part of this market")
-        return (entry.round, entry.draw), entry.provider, entry.amount
+        raise LedgerError(f"{entry}: provider {entry.provider!r} is not part of this market")
 
     def _end_round(self, entry: Entry) -> None:
         body = entry.body
@@ -203,17 +207,16 @@ class Book:
         commits, so that a round costs no more than the first; and at the close."""
         reserved, back = self.held, sum(self.held_back.values())
         settled = self.spent + self.unpaid + self.voided
-        least = min(self.spent, self.unpaid, self.voided, min(self.held_back.values(), default=0))
-        rules = {
-            "paid + held back + reserved ≤ budget": self.spent + back + reserved <= self.budget,
-            "asked = paid + unpaid + voided + reserved + held back": self.asked == settled + reserved + back,
-            "nothing is negative": least >= 0,
-        }
+        least = min(self.spent, self.unpaid, self.voided, *self.held_back.values())
+        self._must(self.spent + back + reserved <= self.budget, "paid + held back + reserved ≤ budget")
+        self._must(self.asked == settled + reserved + back, "asked = paid + unpaid + voided + reserved + held back")
+        self._must(least >= 0, "nothing is negative")
         self.unchecked += 1
         if self.closed or self.unchecked * AT_EVERY_COMMIT > len(self.pay):
             self.unchecked = 0
-            rules["payments sum to what was spent"] = sum(self.pay.values()) == self.spent
-            rules["no payment is negative"] = min(self.pay.values(), default=0) >= 0
-        for rule, holds in rules.items():
-            if not holds:
-                raise LedgerError(f"the ledger broke its rule '{rule}': nothing was written")
+            self._must(sum(self.pay.values()) == self.spent, "payments sum to what was spent")
+            self._must(min(self.pay.values(), default=0) >= 0, "no payment is negative")
+
+    def _must(self, holds: bool, rule: str) -> None:
+        if not holds:
+            raise LedgerError(f"the ledger broke its rule '{rule}': nothing was written")

@@ -8,7 +8,7 @@ from typing import Any
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
 from databazaar.ledger.book import NOT_SETTLED
-from databazaar.ledger.chain import GENESIS, Entry, canonical, digest
+from databazaar.ledger.chain import GENESIS, Entry, access_digest, canonical, digest
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import ABOUT, NOT_AGREED
@@ -61,20 +61,26 @@ class Ledger(Accounts):
         self.head, self._seq = entry.hash, self._seq + 1
 
     def _seal(self, drafts: Sequence[Draft]) -> list[Entry]:
-        sealed = []
-        for draft in drafts:
-            fields, text = (self._seq, *draft), canonical(draft[-1]) if draft[-1] else "{}"
-            entry = Entry.stored(text, *fields, digest(self.head, fields, text))
+        """The drafts as entries, which the book has taken."""
+        entries, head, seq, made = list[Entry](), self.head, self._seq, Entry.stored
+        for kind, round, draw, provider, amount, body in drafts:
+            text = canonical(body) if body else "{}"
+            if round is None or draw is None or provider is None or amount is None:
+                head = digest(head, (seq, kind, round, draw, provider, amount, body), text)
+            else:
+                head = access_digest(head, seq, kind, round, draw, provider, amount, text)
+            entries.append(made(text, seq, kind, round, draw, provider, amount, body, head))
+            seq += 1
+        for entry in entries:
             self.book.apply(entry)
-            self.head, self._seq = entry.hash, self._seq + 1
-            sealed.append(entry)
-        self.book.assert_sound()
-        return sealed
+        self.head, self._seq = head, seq
+        return entries
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         """Stores the round that was settled last and these entries in one transaction; the invariants hold."""
         settled, snapshot = self._settled
         entries = [*settled, *self._seal(drafts)]
+        self.book.assert_sound()
         self.store.append(entries, snapshot)
         self._settled = [], None
         if self.on_written is not None:

@@ -68,7 +68,7 @@ class Notary:
     def take(self, entry: Entry) -> None:
         """One more entry. A LedgerError says why it does not follow; a rule whose package is not installed here is no
         fault of the ledger's, and raises `MissingRuleError`."""
-        audit = self.audit
+        audit = self._so_far
         if audit.first_broken is not None:
             raise LedgerError(audit.first_broken)
         try:

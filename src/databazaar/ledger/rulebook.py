@@ -17,6 +17,7 @@ from databazaar.defence.court import Court
 from databazaar.defence.judge import doubted
 from databazaar.defence.shares import Accesses, now_and_held
 from databazaar.errors import BazaarError
+from databazaar.ledger.availability import AccessesLeft, ByPrice, barred
 from databazaar.ledger.book import Book
 from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
@@ -27,6 +28,9 @@ from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.samplers.protocol import Draws, State, Vector, chances_of
 from databazaar.stops import STOPS, History, Stop
 from databazaar.stops.budget import SPENT
+
+WHOLE = (int, np.integer)
+"""What an amount may be, as a payment rule says it."""
 
 
 class Drawn(NamedTuple):
@@ -133,13 +137,13 @@ class RuleBook:
         """Empty accounts for this run."""
         terms, roster = self.terms, self.terms.roster
         first = dict(zip(roster.ids, self.quotes_at(0).tolist(), strict=True))
-        now, changes = dict(first), dict[str, list[tuple[int, int]]]()
+        now, changes = dict(first) if roster.change_rounds else {}, dict[str, list[tuple[int, int]]]()
         for round in roster.change_rounds:
             for provider, quote in zip(roster.ids, self.quotes_at(round).tolist(), strict=True):
                 if quote != now[provider]:
                     changes.setdefault(provider, []).append((round, quote))
                     now[provider] = quote
-        caps = {offer.id: offer.most_accesses for offer in roster.offers if offer.most_accesses is not None}
+        caps = {roster.ids[place]: cap for place, cap in roster.caps.items()}
         return Book(terms.budget, first, changes, caps, terms.most_per_access, terms.most_per_round)
 
     def start(self) -> State:
@@ -148,14 +152,27 @@ class RuleBook:
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""
-        terms, roster = self.terms, self.terms.roster
-        caps = roster.most_accesses
-        if caps is not None:
-            before = book.drawn_before()
-            caps = caps - np.array([before.get(provider, 0) for provider in roster.ids])
-        quotes = self.quotes_at(book.rounds)
-        known = self._quoted_range[roster.changes_by(book.rounds)]
-        return Purse(book.left + book.held, quotes, caps, terms.most_per_access, terms.most_per_round, known)
+        terms, counted = self.terms, self._accesses_left
+        if counted is not None:
+            counted.before(book)
+        quotes, left = self.quotes_at(book.rounds), None if counted is None else counted.left
+        passed = terms.roster.changes_by(book.rounds)
+        known = self._quoted_range[passed]
+        purse = Purse(book.left + book.held, quotes, left, terms.most_per_access, terms.most_per_round, known)
+        dear = known[1] > purse.dearest
+        if dear and passed not in self._by_price:
+            self._by_price[passed] = ByPrice(quotes)
+        return purse.knowing(barred(purse, self._by_price[passed] if dear else None, counted))
+
+    @cached_property
+    def _accesses_left(self) -> AccessesLeft | None:
+        caps = self.terms.roster.most_accesses
+        return None if caps is None else AccessesLeft(caps, self.terms.roster.ids, self.terms.places)
+
+    @cached_property
+    def _by_price(self) -> dict[int, ByPrice]:
+        """The quotes between two changes of prices in their order, where somebody was too dear."""
+        return {}
 
     def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
@@ -171,8 +188,8 @@ class RuleBook:
         purse, providers = purse or self.purse(book), len(self.terms.roster)
         rng = draws_stream(self.terms.seed, book.rounds)
         wanted = np.asarray(self.sampler.draw(state, rng, self.terms.per_round, purse), dtype=np.int64)
-        known = wanted.ndim == 1 and all(0 <= one < providers for one in wanted.tolist())
-        if not known or not 1 <= len(wanted) <= self.terms.per_round:
+        known = wanted.ndim == 1 and 1 <= len(wanted) <= self.terms.per_round
+        if not known or min(wanted.tolist()) < 0 or max(wanted.tolist()) >= providers:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "
                 f"{self.terms.per_round} of {providers} providers; try check_sampler on it"
@@ -183,6 +200,8 @@ class RuleBook:
                 f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
                 "try check_sampler on it"
             )
+        if self._accesses_left is not None:
+            self._accesses_left.note(book.rounds, draws)
         return Drawn(draws, chances_of(self.sampler, state, draws, purse), purse)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:
@@ -190,7 +209,7 @@ class RuleBook:
         quotes = drawn.quotes
         paid = list(self.payment.settle(quotes, gains))
         fine = len(paid) == len(quotes) and all(
-            isinstance(amount, int | np.integer) and 0 <= amount <= (0 if gain is None else quote)
+            isinstance(amount, WHOLE) and 0 <= amount <= (0 if gain is None else quote)
             for amount, quote, gain in zip(paid, quotes, gains, strict=True)
         )
         if not fine:

@@ -35,9 +35,8 @@ class Snapshot:
         if is_large(params.array):
             large = {name: one for name, one in state.items() if isinstance(one, Large) and is_large(one.array)}
             large[PARAMS] = params
-        every = {name: one.array if isinstance(one, Large) else one for name, one in state.items()}
-        small = pack({name: array for name, array in every.items() if name not in large})
-        return cls(next_round, small, b"" if large else pack({"w": params.array}), large)
+        small = {name: one.array if isinstance(one, Large) else one for name, one in state.items() if name not in large}
+        return cls(next_round, pack(small), b"" if large else pack({"w": params.array}), large)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state's arrays by their names."""

@@ -86,7 +86,7 @@ class Terms(Displayed):
             }
         )
         limits = [limit for name in LIMITS if (limit := getattr(self, name)) is not None]
-        if max([self.budget, *limits, *(offer.price for offer in self.roster.offers)]) > LARGEST_AMOUNT:
+        if max([self.budget, *limits, max(self.roster.first_prices)]) > LARGEST_AMOUNT:
             raise BazaarError("a market with amounts of 2^63 minor units or more is refused: use larger units")
         if not 0 <= self.seed < LARGEST_SEED:
             raise BazaarError("a market with a seed below 0, or of 2^256 or more, is refused: take a smaller one")
@@ -94,8 +94,8 @@ class Terms(Displayed):
     @property
     def limited(self) -> bool:
         """Whether anything but the budget keeps somebody from being asked, or changes what an access costs."""
-        offers = any(offer.most_accesses is not None or offer.price_changes for offer in self.roster.offers)
-        return offers or any(getattr(self, name) is not None for name in LIMITS)
+        offers = self.roster.caps or self.roster.changes
+        return bool(offers) or any(getattr(self, name) is not None for name in LIMITS)
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
@@ -106,10 +106,10 @@ class Terms(Displayed):
                 raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
             limits = {name: body[name] for name in LIMITS if name in body and format >= FORMAT_WITH_LIMITS}
             _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
-            offers = tuple(_offer(given, format) for given in body["providers"])
-            numbers = [body["seed"], body["budget"], body["per_round"], *limits.values(), *(o.price for o in offers)]
+            ids, owners, prices, others = _offers(body["providers"], format)
+            numbers = [body["seed"], body["budget"], body["per_round"], *limits.values()]
             numbers.append(body["currency"].get("decimals", 0))
-            if any(type(number) is not int for number in numbers):
+            if any(type(number) is not int for number in numbers) or not {*map(type, prices)} <= {int}:
                 raise LedgerError("entry 0 (open): seed, budget, per_round, limits and prices must be whole numbers")
             if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
@@ -121,7 +121,7 @@ class Terms(Displayed):
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
-                roster=Roster(offers),
+                roster=Roster.of_columns(ids, owners, prices, others),
                 rules={name: rules[name] for name in RULES[: 5 if format == FORMAT_WITH_DEFENCE else 4]},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
@@ -151,7 +151,7 @@ class Terms(Displayed):
             **{name: limit for name in LIMITS if (limit := getattr(self, name)) is not None},
             "per_round": self.per_round,
             "currency": {"name": self.currency.name, "decimals": self.currency.decimals},
-            "providers": [_written(offer) for offer in self.roster.offers],
+            "providers": _written(self.roster),
             "rules": self.rules,
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
@@ -193,18 +193,34 @@ def _words(table: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in table.items()}
 
 
-def _written(offer: Offer) -> list[Any]:
-    """An offer as the terms hold it: what it agrees beside its price comes last, where there is such a thing."""
-    more: dict[str, Any] = {} if offer.most_accesses is None else {"most_accesses": offer.most_accesses}
-    if offer.price_changes:
-        more["price_changes"] = [list(change) for change in offer.price_changes]
-    return [offer.id, offer.owner, offer.price, *([more] if more else [])]
+def _written(roster: Roster) -> list[list[Any]]:
+    """Offers as the terms hold them: what one agrees beside its price comes last, where there is such a thing."""
+    written: list[list[Any]] = [[*line] for line in zip(roster.ids, roster.owners, roster.first_prices, strict=True)]
+    for place in sorted({*roster.caps, *roster.changes}):
+        more: dict[str, Any] = {"most_accesses": roster.caps[place]} if place in roster.caps else {}
+        if place in roster.changes:
+            more["price_changes"] = [list(change) for change in roster.changes[place]]
+        written[place].append(more)
+    return written
+
+
+def _offers(given: list[Any], format: int) -> tuple[list[str], list[str], list[Any], dict[int, Offer]]:
+    """Ids, owners and prices, and those offers that say more, by their places. A million are read in columns; where
+    anything is odd each is read by itself, and the first that cannot be says why."""
+    if {*map(type, given)} <= {list}:
+        others = {place: _offer(one, format) for place, one in enumerate(given) if len(one) != 3}
+        ids, owners, prices = ([one[column] for one in given] for column in range(3))
+        return _texts(ids), _texts(owners), prices, others
+    offers = [_offer(one, format) for one in given]
+    columns = ([getattr(offer, name) for offer in offers] for name in ("id", "owner", "price"))
+    return (*columns, {place: offer for place, offer in enumerate(offers) if not offer.plain})  # type: ignore[return-value]
+
+
+def _texts(words: list[Any]) -> list[str]:
+    return words if {*map(type, words)} <= {str} else [str(word) for word in words]
 
 
 def _offer(given: list[Any], format: int) -> Offer:
-    if len(given) == 3:
-        id, owner, price = given
-        return Offer(str(id), str(owner), price)
     id, owner, price, *rest = given
     if len(rest) > 1 or (rest and format < FORMAT_WITH_LIMITS):
         raise ValueError(given)

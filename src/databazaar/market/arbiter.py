@@ -15,18 +15,20 @@ from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
 from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
 from databazaar.engines import Beginning, Ended, Engine, make_engine
-from databazaar.engines.memory import free_bytes, refuse_too_large
+from databazaar.engines.memory import memory_may_run_out
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.engines.quarantine import Quarantine
+from databazaar.engines.room import Room
 from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.learning.models import LARGE, hash_vector
+from databazaar.learning.models import hash_vector
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
+from databazaar.market.fitting import find_room
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.state import State
@@ -198,25 +200,21 @@ class Arbiter(Displayed):
         `callbacks` listen: each is a Callback, or a function that gets the Progress after every round. `tell=function`
         is short for `callbacks=[function]`.
         """
-        self._refuse_too_large()
+        path = folder if folder is None or isinstance(folder, str | Path) else folder.path
+        room = find_room(self.consumer, self.providers, self.aggregator, self.engine, self.rules.defence, path)
         told = Callbacks(callbacks if tell is None else [*callbacks, tell])
-        report = self._run_in_memory(told) if folder is None else self._run_in(folder, told)
+        with memory_may_run_out():
+            report = self._run_in_memory(told, room) if folder is None else self._run_in(folder, told, room)
         told.on_end(report)
         return report
 
-    def _refuse_too_large(self) -> None:
-        layout = self.consumer.task.optional_layout
-        if layout is not None and layout.width > LARGE:
-            asked, device = min(len(self.providers), int(self.consumer.per_round)), self.engine.device
-            refuse_too_large(layout.width, asked, device, free_bytes(device))
-
-    def _run_in_memory(self, told: Callbacks) -> Report:
+    def _run_in_memory(self, told: Callbacks, room: Room | None) -> Report:
         ledger = Ledger(self.rules)
         with told.during(self.terms()):
-            self._play(ledger, told)
+            self._play(ledger, told, room)
             return report_from(audit_entries(ledger.store.entries()))
 
-    def _run_in(self, folder: str | Path | RunFolder, told: Callbacks) -> Report:
+    def _run_in(self, folder: str | Path | RunFolder, told: Callbacks, room: Room | None) -> Report:
         from databazaar.runs.folder import RunFolder
 
         kept = folder if isinstance(folder, RunFolder) else RunFolder.open_or_create(Path(folder))
@@ -230,7 +228,7 @@ class Arbiter(Displayed):
                     self._reached = saved or _models(self.begin(ledger).state)
                 else:
                     kept.note_layout(self.consumer.task)
-                    self._play(ledger, told)
+                    self._play(ledger, told, room)
                 best, last = self._models
                 return kept.finish(best, self.consumer.task, last=last)
         finally:
@@ -245,8 +243,8 @@ class Arbiter(Displayed):
             self.engine.witness(list(ledger.store.entries()))
             ledger.on_written = self.engine.witness
 
-    def _play(self, ledger: Ledger, told: Callbacks) -> None:
-        run = self.begin(ledger, told.hears_rounds)
+    def _play(self, ledger: Ledger, told: Callbacks, room: Room | None = None) -> None:
+        run = replace(self.begin(ledger, told.hears_rounds), room=room)
         play([run], self.engine)
         self._reached = _models(run.state)
 

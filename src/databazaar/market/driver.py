@@ -8,7 +8,10 @@ from torch import Tensor
 
 from databazaar.engines import Engine
 from databazaar.learning.utilities import Evaluator, Scores
+from databazaar.ledger import Drawn
+from databazaar.market.round import Concluded
 from databazaar.market.run import MarketRun
+from databazaar.market.summed import from_sums
 
 
 def play(runs: Sequence[MarketRun], engine: Engine) -> None:
@@ -24,6 +27,18 @@ def play(runs: Sequence[MarketRun], engine: Engine) -> None:
 def _play_round(going: Sequence[MarketRun], engine: Engine) -> None:
     """One round of each. Its updates are let go of before the models that it comes to are kept."""
     drawn = [run.draw() for run in going]
+    concluded = from_sums(going, drawn, engine)  # no update is here: large models, where rules and engine allow it
+    rest = [place for place, found in enumerate(concluded) if found is None]
+    if rest:
+        updated = _from_updates([going[place] for place in rest], [drawn[place] for place in rest], engine)
+        concluded = [found or updated.pop(0) for found in concluded]
+    for run, own_drawn, own_concluded in zip(going, drawn, concluded, strict=True):
+        assert own_concluded is not None
+        run.settle(own_drawn, own_concluded)
+
+
+def _from_updates(going: Sequence[MarketRun], drawn: Sequence[Drawn], engine: Engine) -> list[Concluded]:
+    """What rounds come to whose updates are here."""
     answers = engine.query_many(list(map(MarketRun.ask, going, drawn)))
     replies = list(map(MarketRun.hear, going, drawn, answers))
     proposed = list(map(MarketRun.propose, going, drawn, replies))
@@ -31,10 +46,7 @@ def _play_round(going: Sequence[MarketRun], engine: Engine) -> None:
         scores = [run.evaluator.score_parts(own.parts()) for run, own in zip(going, proposed, strict=True)]
     else:
         scores = score_together([run.evaluator for run in going], [own.models for own in proposed])
-    concluded = list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))
-    del answers, replies, proposed
-    for run, own_drawn, own_concluded in zip(going, drawn, concluded, strict=True):
-        run.settle(own_drawn, own_concluded)
+    return list(map(MarketRun.conclude, going, drawn, replies, proposed, scores))
 
 
 def _close_ended(runs: Sequence[MarketRun]) -> list[MarketRun]:

@@ -59,8 +59,9 @@ def goes_ahead(vector: Tensor) -> bool:
 
 def on_host(vector: Tensor) -> NDArray[Any]:
     """A tensor's numbers: its own memory, where that is the host's."""
-    array: NDArray[np.generic] = vector.detach().cpu().contiguous().numpy()
-    return array
+    vector = vector.detach() if vector.requires_grad else vector
+    array: NDArray[np.generic] = vector.numpy() if vector.is_cpu else vector.cpu().numpy()
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _under_way(vector: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

@@ -46,12 +46,11 @@ from databazaar.aggregators import Aggregator
 from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
-from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
 from databazaar.ledger.large import Large
 from databazaar.market.fetching import Fetched, goes_ahead
-from databazaar.market.move import Move
+from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
 
 
@@ -84,7 +83,7 @@ class Proposed:
 
     @property
     def large(self) -> bool:
-        return len(self.move.state.params) > LARGE
+        return self.move.large
 
     def parts(self) -> Iterator[Tensor]:
         """All of them at once; large ones one after the other, and the last only when the others are gone, unless it
@@ -169,7 +168,7 @@ def conclude(
     model = proposed.model
     good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
     if good != proposed.good:
-        params, combined = Move(aggregator, state, asked, replies, step, proposed.move.own)(good)
+        params, combined = replace(proposed.move, replies=replies)(good)
         known = model = None
     probabilities = drawn.probabilities.tolist()
     settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
@@ -205,8 +204,8 @@ def without_longest(drawn: Drawn, replies: Replies, concluded: Concluded) -> Rep
     counted = {i for i, gain in draws if gain is not None}
     if not counted:
         return None
-    lengths = [float(torch.linalg.vector_norm(update, dtype=torch.float64)) for update in replies.updates]
-    longest = max((length, i) for length, i in zip(lengths, drawn.asked, strict=True) if i in counted)[1]
+    lengths = [length(update) for update in replies.updates]
+    longest = max((long, i) for long, i in zip(lengths, drawn.asked, strict=True) if i in counted)[1]
     return replace(replies, failures={**replies.failures, longest: DIVERGES})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,13 +12,18 @@ from databazaar.aggregators import Aggregator, Guided
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import SET_ASIDE, Quarantine
+from databazaar.engines.room import Room
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
+from databazaar.market.pay_so_far import PaySoFar
 from databazaar.market.round import Concluded, Proposed, conclude, first_loss, propose, reach, without_longest
 from databazaar.market.state import Best, State
 from databazaar.market.watch.watch import Watch, Watched
+
+MANY_PAID = 1_000
+"""From so many paid providers on what they have earned is not copied for every round."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,8 +81,10 @@ class MarketRun:
     reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Watch | None = None
+    room: Room | None = None
     _watched: Watched | None = None
     _untold: Progress | None = None
+    _told_pay: tuple[int, PaySoFar] | None = None
     _signed: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -99,7 +106,7 @@ class MarketRun:
     def ask(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
         asked = [i for i in drawn.asked if not self._sets_aside(i)]
-        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
+        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed, self.room)
 
     def hear(self, drawn: Drawn, replies: Replies) -> Replies:
         """Replies for all that were drawn, as the watch lets them pass, where there is one."""
@@ -111,19 +118,27 @@ class MarketRun:
         return self._watched.replies
 
     def _for_all(self, drawn: Drawn, replies: Replies) -> Replies:
-        """Those set aside failed without being asked. Notes who failed."""
         self._signed = replies.signed
-        if self.quarantine is None:
+        aside = self.note_failures(drawn, replies.failures)
+        if not aside:
             return replies
+        places = [place for place, i in enumerate(drawn.asked) if i not in aside]
+        if self.room is not None:
+            updates = self.room.spread(places, len(drawn.asked))
+        else:
+            updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
+            updates[places] = replies.updates
+        return replace(replies, updates=updates, failures={**replies.failures, **aside})
+
+    def note_failures(self, drawn: Drawn, failures: Mapping[int, str]) -> dict[int, str]:
+        """Notes who failed. Those set aside, who are returned, failed without being asked."""
+        if self.quarantine is None:
+            return {}
         ids, number, asked = self.rules.terms.roster.ids, self.state.round, self.ask(drawn).providers
         aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
         for i in asked:
-            self.quarantine.note(ids[i], number, replies.failures.get(i))
-        if not aside:
-            return replies
-        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
-        updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
-        return Replies(updates, {**replies.failures, **aside}, replies.signed)
+            self.quarantine.note(ids[i], number, failures.get(i))
+        return aside
 
     def _sets_aside(self, provider: int) -> bool:
         held, name = self.quarantine, self.rules.terms.roster.ids[provider]
@@ -135,9 +150,17 @@ class MarketRun:
         if self.reference is not None and isinstance(self.aggregator, Guided):
             guided = self.aggregator.guide(state.aggregator, self.reference(state.params, state.round))
             self.state = state = replace(state, aggregator=guided)
-        own = None if self.own_update is None else self.own_update(state.params, state.round)
-        gains = getattr(self.rules.sampler, "gains", "alone")
+        own, gains = self.own(), self.gains
         return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains, self._left_out)
+
+    def own(self) -> Tensor | None:
+        """The consumer's own update in this round, where it has training rows."""
+        return None if self.own_update is None else self.own_update(self.state.params, self.state.round)
+
+    @property
+    def gains(self) -> str:
+        """What the sampler calls the gains that it learns from."""
+        return getattr(self.rules.sampler, "gains", "alone")
 
     @property
     def _left_out(self) -> frozenset[int]:
@@ -183,10 +206,22 @@ class MarketRun:
             amounts, state = zip(drawn.draws.tolist(), settlement.paid, strict=True), self.state
             paid = tuple(dict.fromkeys([*(ids[i] for i, amount in amounts if amount), *freed]))
             money = book.spent, book.asked, book.budget
-            params, pay = state.params.clone(), dict(book.pay)
-            flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
             asked = tuple(ids[i] for i in drawn.draws.tolist())
+            params, pay = state.params.clone(), self._pay_after(state.round, (*asked, *freed))
+            flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
             self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged, asked)
+
+    def _pay_after(self, round: int, changed: Sequence[str]) -> Mapping[str, int]:
+        """What everybody has earned by now; only these can have earned anything in the last round."""
+        told, pay = self._told_pay, self.accounts.book.pay
+        if len(pay) < MANY_PAID:
+            return dict(pay)
+        if told is not None and told[0] == round - 1:
+            so_far = told[1].after({who: pay[who] for who in changed if who in pay})
+        else:
+            so_far = PaySoFar(dict(pay))
+        self._told_pay = round, so_far
+        return so_far
 
     def _tell(self) -> None:
         """Reports the last round, which the transaction that was just made holds."""

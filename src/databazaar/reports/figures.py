@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
 from itertools import accumulate
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from databazaar.reports.curves import thinned
 from databazaar.reports.defence_figures import evidence, panels
 from databazaar.reports.gain_figures import gain_per_coin, shares
 from databazaar.reports.wording import amount, count, number, percent
-from databazaar.runs.report import Payout, Report
+from databazaar.runs.payouts import Payouts
+from databazaar.runs.report import Report
 
 
 def utility_curve(report: Report) -> list[float]:
@@ -58,8 +60,9 @@ def _curve(axes: Axes, values: Sequence[float], name: str, colour: str) -> None:
 
 @style.styled
 def distribution(report: Report) -> Figure:
-    """The sampling distribution over time: a row for each provider, a column for each round."""
-    p = np.asarray(report.distributions, dtype=float).T
+    """The sampling distribution over time: a row for each provider, a column for each round. Of many providers the best
+    paid have a row, and all others one with their mean."""
+    p, names, others = _chances(report)
     providers, columns = p.shape[0], p.shape[1] if report.stride == 1 else len(report.rounds) + 1
     figure = style.new_figure(style.height_for(providers))
     axes = figure.subplots()
@@ -75,7 +78,7 @@ def distribution(report: Report) -> Figure:
     )
     step = -(-providers // style.MOST_ROWS) if providers <= 2 * style.MOST_ROWS else -(-providers // 25)
     rows = range(0, providers, step)
-    axes.set_yticks(list(rows), [style.label(report.payouts[row].provider) for row in rows])
+    axes.set_yticks(list(rows), [style.label(names[row]) for row in rows])
     style.rounds_axis(axes, columns - 1)
     axes.set_xlim(-0.5, columns - 0.5)
     axes.grid(False)
@@ -94,7 +97,20 @@ def distribution(report: Report) -> Figure:
     axes.set_title("Chance of being asked next", loc="left")
     if step > 1:
         axes.set_ylabel(f"{count(providers, 'provider')}; one name in {step} is shown")
+    if others:
+        axes.set_ylabel(f"the {providers - 1} best paid, and below the mean of {count(others, 'other')}")
     return figure
+
+
+def _chances(report: Report) -> tuple[np.ndarray, Sequence[str], int]:
+    """The rows of the figure and their names, and how many are in the last one together."""
+    p, lines = np.asarray(report.distributions, dtype=float).T, report.lines
+    if not lines.many:
+        return p, lines.ids, 0
+    named = np.argsort(-lines.pay, kind="stable")[: style.MOST_ROWS - 1]
+    others = len(lines) - len(named)
+    rest = np.maximum(p.sum(axis=0) - p[named].sum(axis=0), 0.0) / others
+    return np.vstack([p[named], rest]), [*(lines.ids[place] for place in named.tolist()), "mean of others"], others
 
 
 def _thinned(p: np.ndarray, most: int = 600) -> np.ndarray:
@@ -124,9 +140,9 @@ def _probability_ticks(norm: Normalize) -> list[float]:
 @style.styled
 def payouts(report: Report) -> Figure:
     """What each provider earned, most first; coloured by owner where owners run several providers."""
-    ranked = sorted(report.payouts, key=lambda payout: -payout.pay)
-    shown = ranked[: style.MOST_ROWS]
-    colours = owner_colours(report.payouts)
+    lines = report.lines
+    shown = [lines[place] for place in np.argsort(-lines.pay, kind="stable")[: style.MOST_ROWS].tolist()]
+    colours = owner_colours(lines)
     figure = style.new_figure(style.height_for(len(shown)))
     axes = figure.subplots()
     most = max(float(shown[0].pay), 1.0)
@@ -147,10 +163,10 @@ def payouts(report: Report) -> Figure:
     money_axis(axes, report.currency, "x")
     axes.grid(False, axis="y")
     axes.set_title("Pay and accesses", loc="left")
-    if len(ranked) > len(shown):
-        rest = percent(sum(payout.pay for payout in ranked[len(shown) :]), report.spent)
-        others = count(len(ranked) - len(shown), "other")
-        text = f"top {len(shown)} of {len(ranked):,}; the {others}: {rest}"
+    if len(lines) > len(shown):
+        rest = percent(int(lines.pay.sum()) - sum(payout.pay for payout in shown), report.spent)
+        others = count(len(lines) - len(shown), "other")
+        text = f"top {len(shown)} of {len(lines):,}; the {others}: {rest}"
         axes.set_title(text, loc="right", size=style.SMALL, fontweight="normal")
     if colours:
         rest_exists = any(payout.owner not in colours for payout in shown)
@@ -158,14 +174,14 @@ def payouts(report: Report) -> Figure:
     return figure
 
 
-def owner_colours(lines: Sequence[Payout]) -> dict[str, str]:
+def owner_colours(lines: Payouts) -> dict[str, str]:
     """A colour for each of the best paid owners; none at all where every owner runs one provider."""
-    if max(Counter(line.owner for line in lines).values(), default=0) < 2:
+    if max(Counter(lines.owners).values(), default=0) < 2:
         return {}
     pay: Counter[str] = Counter()
-    for line in lines:
-        pay[line.owner] += line.pay
-    ranked = sorted(pay, key=lambda owner: -pay[owner])
+    for owner, earned in zip(lines.owners, lines.pay.tolist(), strict=True):
+        pay[owner] += earned
+    ranked = nsmallest(len(style.OWNER_COLOURS), pay, key=lambda owner: -pay[owner])
     return dict(zip(ranked, style.OWNER_COLOURS, strict=False))
 
 

@@ -22,12 +22,12 @@ def shares(report: Report) -> Figure:
     name, and all others as one."""
     course = Course(report)
     rows, rounds = course.shares, np.array(course.begins)
-    places = sorted(range(rows.shape[1]), key=lambda i: (-report.payouts[i].pay, i))
+    places = np.argsort(-report.lines.pay, kind="stable").tolist()
     named, rest = places[: len(style.OWNER_COLOURS)], places[len(style.OWNER_COLOURS) :]
-    names, lines = [report.payouts[i].provider for i in named], [rows[:, i] for i in named]
+    names, lines = [report.lines.ids[i] for i in named], [rows[:, i] for i in named]
     colours = [*style.OWNER_COLOURS[: len(named)], *[style.GREY] * bool(rest)]
     if rest:
-        names.append(report.payouts[rest[0]].provider if len(rest) == 1 else count(len(rest), "other"))
+        names.append(report.lines.ids[rest[0]] if len(rest) == 1 else count(len(rest), "other"))
         lines.append(rows[:, rest].sum(axis=1))
     at = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_COLUMNS)).astype(int))
     figure = style.new_figure(3.9)
@@ -44,7 +44,7 @@ def shares(report: Report) -> Figure:
 @style.styled
 def gain_per_coin(report: Report) -> Figure:
     """What a coin brought, most first, with standard errors, and the mean of the market."""
-    known = [one for one in report.brought if one.gain_per_coin is not None]
+    known = [one for one in report.brought_by_asked if one.gain_per_coin is not None]
     ranked = sorted(known, key=lambda one: -(one.gain_per_coin or 0.0))
     half = style.MOST_ROWS // 2
     shown = ranked if len(ranked) <= 2 * half else ranked[:half] + ranked[-half:]
@@ -84,7 +84,7 @@ def _farthest(report: Report, per_coin: PerCoin) -> float:
     """Where bars are cut off: far beyond what those brought who earned nine tenths of the money. One bad access of
     somebody who was hardly asked would hide all the others."""
     paid, largest = 0.0, 0.0
-    for one in sorted(report.brought, key=lambda one: -one.share):
+    for one in sorted(report.brought_by_asked, key=lambda one: -one.share):
         if paid < 0.9:
             paid, largest = paid + one.share, max(largest, abs(one.gain_per_coin or 0.0))
     return FARTHEST * largest * per_coin.coins or 1.0

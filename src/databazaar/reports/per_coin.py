@@ -26,7 +26,7 @@ class PerCoin:
 
     @classmethod
     def of(cls, report: Report) -> PerCoin:
-        usual, zeros = sum(abs(one.gain_per_coin or 0.0) * one.share for one in report.brought), 0
+        usual, zeros = sum(abs(one.gain_per_coin or 0.0) * one.share for one in report.brought_by_asked), 0
         while 0 < usual * 10**zeros < LEAST and zeros < MOST_ZEROS:
             zeros += 1
         return cls(10**zeros, report.currency.name)

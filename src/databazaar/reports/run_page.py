@@ -6,23 +6,26 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from databazaar.data.profile_record import MarketProfile
+from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.defence.words import rules_of
 from databazaar.registry import MODULE
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
 from databazaar.reports.per_coin import PerCoin
-from databazaar.reports.statement import by_pay, owner_totals
+from databazaar.reports.statement import owner_totals
 from databazaar.reports.svg import inline_svg
-from databazaar.runs.defended import Defended
+from databazaar.reports.wording import count
+from databazaar.runs.defended import Defended, Stand
+from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
 from databazaar.runs.report import Payout, Report
+from databazaar.runs.why import IN_GENERAL, Kind
 
 MOST_REASONS = 20
 MOST_RULINGS = 200
@@ -59,6 +62,17 @@ class FailureView:
     providers: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ReasonGroup:
+    """Providers that were asked as often as they were for the same reason, in words; what they were paid together, and
+    what a coin of it brought."""
+
+    why: str
+    providers: int
+    pay: int
+    gain_per_coin: float | None
+
+
 def render(
     report: Report,
     *,
@@ -87,9 +101,7 @@ def render(
         best=best_paid(report),
         starts_even=bool(np.ptp(report.distributions[0]) < 1e-9),
         drawings={name: inline_svg(figure, f"fig-{name}") for name, figure in drawings.items()},
-        payouts=by_pay(report),
-        owners=owner_totals(report),
-        brought=dict(zip((line.provider for line in report.payouts), report.brought, strict=True)),
+        **who_was_paid(report),
         per_coin=PerCoin.of(report),
         paid_by=(report.rules.get("payment") or {}).get("kind", "price-per-access"),
         reasons=reasons[:MOST_REASONS],
@@ -97,18 +109,65 @@ def render(
         rules=rules(report),
         worth=report.worth,
         profile=profile,
-        **defence(report.defended),
+        tables=_tables(report, profile),
+        **defence(report),
     )
 
 
-def defence(defended: Defended | None) -> dict[str, Any]:
+def who_was_paid(report: Report) -> dict[str, Any]:
+    """The lines of the tables of providers and owners. Of many providers the best paid have one, `others` are all the
+    others together, and `groups` and `reasons_given` tell of everybody."""
+    lines, many = report.lines, report.lines.many
+    places = lines.best_paid(MOST_NAMED if many else None, everybody=not many)
+    owners = owner_totals(report)
+    found: dict[str, Any] = {
+        "payouts": [report.payouts[place] for place in places],
+        "whole": lines.whole,
+        "all_owners": len(set(lines.owners)),
+        "owners": owners[:MOST_NAMED] if many else owners,
+        "brought": {lines.ids[place]: report.brought[place] for place in places},
+        "many": many,
+    }
+    if many:
+        found["others"] = lines.others(places, count(len(lines) - len(places), "other"))
+        found["other_owners"] = _other_owners(found["whole"], owners, found["all_owners"])
+        found["reasons_given"] = reasons_given(report)
+        found["stated"] = len(lines) <= MOST_STATED
+    return found
+
+
+def _other_owners(whole: Group, owners: Sequence[Mapping[str, Any]], all_owners: int) -> Group | None:
+    """All owners but those that are named; None where all are."""
+    if len(owners) <= MOST_NAMED and all_owners == len(owners):
+        return None
+    named = owners[:MOST_NAMED]
+    left = {name: getattr(whole, name) - sum(one[name] for one in named) for name in ("providers", "accesses", "pay")}
+    return Group(count(all_owners - len(named), "other"), failures=0, **left)
+
+
+def reasons_given(report: Report) -> list[ReasonGroup]:
+    """Those who were asked by why they were asked as often as they were, those who got most of the money first."""
+    groups: dict[Kind, list[int]] = defaultdict(list)
+    for place in report.lines.asked.tolist():
+        groups[report.brought[place].why.kind].append(place)
+    lines, unit = report.lines, 10**report.currency.decimals
+    found = []
+    for kind, places in groups.items():
+        pay, gain = int(lines.pay[places].sum()), sum(report.brought[place].gain for place in places)
+        found.append(ReasonGroup(IN_GENERAL[kind], len(places), pay, gain * unit / pay if pay else None))
+    return sorted(found, key=lambda one: (-one.pay, one.why))
+
+
+def defence(report: Report) -> dict[str, Any]:
     """What the section on the defence shows: flags first, and everybody of whom there is something to say."""
+    defended = report.defended
     if defended is None:
         return {"defended": None}
     kinds = ("leak", "no data", "in doubt", "alike")
     told = sorted((one for one in defended.rulings if one.what in kinds), key=lambda one: kinds.index(one.what))
     return {
         "defended": defended,
+        "stands": _stands(report, defended),
         "rulings": told[:MOST_RULINGS],
         "all_rulings": len(told),
         "cleared": {one.provider: one.round for one in defended.rulings if one.what == "cleared"},
@@ -116,6 +175,21 @@ def defence(defended: Defended | None) -> dict[str, Any]:
         "held_back": sum(one.held for one in defended.stands),
         "defence_rules": rules_of(defended.defence),
     }
+
+
+def _tables(report: Report, profile: MarketProfile | None) -> Sequence[TableProfile]:
+    """The tables before the purchase: all, or of many the consumer's own and those of the best paid."""
+    if profile is None or not report.lines.many:
+        return () if profile is None else profile.tables
+    left_out = set(report.lines.ids) - {report.lines.ids[place] for place in report.lines.best_paid(MOST_NAMED)}
+    return [table for table in profile.tables if table.id not in left_out]
+
+
+def _stands(report: Report, defended: Defended) -> Sequence[Stand]:
+    """How providers stand: everybody, or of many the best paid."""
+    if not report.lines.many:
+        return defended.stands
+    return [defended.stands[place] for place in report.lines.best_paid(MOST_NAMED)]
 
 
 def standing(report: Report) -> Literal["good", "bad", "open"]:
@@ -127,8 +201,8 @@ def standing(report: Report) -> Literal["good", "bad", "open"]:
 
 def best_paid(report: Report) -> Payout | None:
     """The provider that earned most, None where nobody earned."""
-    best = max(report.payouts, key=lambda payout: payout.pay, default=None)
-    return best if best is not None and best.pay else None
+    pay = report.lines.pay
+    return report.payouts[int(pay.argmax())] if pay.any() else None
 
 
 def rules(report: Report) -> list[RuleView]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
 from databazaar.reports.defence_statement import defence_dict, standing_columns, standing_of
 from databazaar.reports.spreadsheet import csv_text
 from databazaar.runs.brought import NUMBERS, Brought
+from databazaar.runs.payouts import MOST_STATED
 from databazaar.runs.report import Payout, Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
@@ -16,7 +18,13 @@ ABOUT = ("market", "consumer", "run", "began", "settled")
 
 def by_pay(report: Report) -> list[Payout]:
     """Every provider's line, the best paid first."""
-    return sorted(report.payouts, key=lambda payout: (-payout.pay, payout.provider))
+    return [report.payouts[place] for place in report.lines.best_paid(everybody=True)]
+
+
+def stated(report: Report, everybody: bool = False) -> list[int]:
+    """The places of those who have a line of their own in a statement, the best paid first: all, or in a market of more
+    than `MOST_STATED` providers those who were asked, unless `everybody` is asked for. Nobody else was paid."""
+    return report.lines.best_paid(everybody=everybody or len(report.lines) <= MOST_STATED)
 
 
 def heading(report: Report) -> dict[str, Any]:
@@ -25,14 +33,16 @@ def heading(report: Report) -> dict[str, Any]:
     return {**named, "currency": report.currency.name, "decimals": report.currency.decimals}
 
 
-def statement_dict(report: Report) -> dict[str, Any]:
+def statement_dict(report: Report, everybody: bool = False) -> dict[str, Any]:
     """The settlement as plain data, the best paid first, with what each provider brought: it is the consumer's own.
 
     Amounts are integers in minor units; `…_amount` is the same in the currency, and `…_text` has its name too.
-    Where `closed` is false the run is not finished, and nothing in it is final.
+    Where `closed` is false the run is not finished, and nothing in it is final. In a market of more than `MOST_STATED`
+    providers, `never_asked` are those who have no line, unless `everybody` is to have one.
     """
     write, plain = report.currency.format, report.currency.amount
-    brought = {one.provider: one for one in report.brought}
+    places = stated(report, everybody)
+    left_out = len(report.lines) - len(places)
     return {
         **heading(report),
         "budget": report.budget,
@@ -63,11 +73,12 @@ def statement_dict(report: Report) -> dict[str, Any]:
                 "pay_text": write(payout.pay),
                 **({} if payout.epsilon is None else {"epsilon": payout.epsilon}),
                 **standing_of(report, payout.provider),
-                **_brought(brought[payout.provider]),
+                **_brought(report.brought[place]),
             }
-            for payout in by_pay(report)
+            for place, payout in ((place, report.payouts[place]) for place in places)
         ],
-        "owners": owner_totals(report),
+        **({"never_asked": left_out} if left_out else {}),
+        "owners": owner_totals(report, everybody),
         **defence_dict(report),
     }
 
@@ -78,18 +89,22 @@ def _brought(one: Brought) -> dict[str, Any]:
     return {**told, "reason": one.why.kind, "why": one.why.sentence}
 
 
-def owner_totals(report: Report) -> list[dict[str, Any]]:
-    """What each owner earned with all of its providers, the best paid first."""
+def owner_totals(report: Report, everybody: bool = False) -> list[dict[str, Any]]:
+    """What each owner earned with all of its providers, the best paid first; of very many, those of whom somebody was
+    asked, unless `everybody` is to have a line."""
     totals: dict[str, dict[str, Any]] = {}
-    for payout in report.payouts:
+    lines, places = report.lines, sorted(stated(report, everybody))
+    providers, accesses, failures, pay = (
+        Counter(lines.owners), lines.accesses.tolist(), lines.failures.tolist(), lines.pay.tolist()
+    )  # fmt: skip
+    for place in places:
+        owner = lines.owners[place]
         total = totals.setdefault(
-            payout.owner,
-            {"owner": payout.owner, "providers": 0, "accesses": 0, "failures": 0, "pay": 0},
+            owner, {"owner": owner, "providers": providers[owner], "accesses": 0, "failures": 0, "pay": 0}
         )
-        total["providers"] += 1
-        total["accesses"] += payout.accesses
-        total["failures"] += payout.failures
-        total["pay"] += payout.pay
+        total["accesses"] += accesses[place]
+        total["failures"] += failures[place]
+        total["pay"] += pay[place]
     ranked = sorted(totals.values(), key=lambda total: (-total["pay"], total["owner"]))
     return [
         {
@@ -101,11 +116,11 @@ def owner_totals(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def statement_csv(report: Report) -> str:
-    """One line a provider; the column `pay` sums to what was spent, in minor units."""
+def statement_csv(report: Report, everybody: bool = False) -> str:
+    """One line a provider, or as `stated`; the column `pay` sums to what was spent, in minor units."""
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
     columns += [*standing_columns(report), *NUMBERS, "reason", "why"]
-    return table_csv(report, columns, statement_dict(report)["providers"])
+    return table_csv(report, columns, statement_dict(report, everybody)["providers"])
 
 
 def owners_csv(report: Report) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from databazaar.runs.answers import compare
 from databazaar.runs.course import Course
-from databazaar.runs.why import Reason, reasons
+from databazaar.runs.why import Reason, Reasons
+from databazaar.sequences import OnDemand
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
@@ -52,31 +53,41 @@ class Brought:
     why: Reason
 
 
-def brought_by(report: Report) -> tuple[Brought, ...]:
-    """One for each provider, in the market's order."""
-    compared, course = compare(report), Course(report)
-    told = reasons(report, compared, course)
-    end, scale, unit = course.at_end(course.shares), compared.scale, 10**report.currency.decimals
-    found = []
-    for i, line in enumerate(report.payouts):
-        gain = float(compared.gain[i]) * scale
-        found.append(
-            Brought(
-                provider=line.provider,
-                gain=gain,
-                mean_gain=gain / line.accesses if line.accesses else None,
-                mean_price=line.pay / unit / line.accesses if line.accesses else None,
-                gain_per_coin=_known(compared.per_coin.value[i], scale),
-                gain_per_coin_error=_known(compared.per_coin.error[i], scale),
-                ahead=_known(compared.ahead.value[i], scale),
-                ahead_error=_known(compared.ahead.error[i], scale),
-                share=line.pay / report.spent if report.spent else 0.0,
-                share_at_start=float(course.shares[0, i]),
-                share_at_end=float(end[i]),
-                why=told[i],
-            )
+class AllBrought(OnDemand[Brought]):
+    """One for each provider, in the market's order. Each is worked out when it is asked for, and kept: of a million
+    providers most have brought nothing."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._compared, self._course = report, compare(report), Course(report)
+        self._reasons = Reasons(report, self._compared, self._course)
+        self._end = self._course.at_end(self._course.shares)
+        self._made: dict[int, Brought] = {}
+
+    def __len__(self) -> int:
+        return len(self._report.payouts)
+
+    def _item(self, place: int) -> Brought:
+        if place not in self._made:
+            self._made[place] = self._brought(place)
+        return self._made[place]
+
+    def _brought(self, i: int) -> Brought:
+        compared, scale, line = self._compared, self._compared.scale, self._report.payouts[i]
+        gain, unit, spent = float(compared.gain[i]) * scale, 10**self._report.currency.decimals, self._report.spent
+        return Brought(
+            provider=line.provider,
+            gain=gain,
+            mean_gain=gain / line.accesses if line.accesses else None,
+            mean_price=line.pay / unit / line.accesses if line.accesses else None,
+            gain_per_coin=_known(compared.per_coin.value[i], scale),
+            gain_per_coin_error=_known(compared.per_coin.error[i], scale),
+            ahead=_known(compared.ahead.value[i], scale),
+            ahead_error=_known(compared.ahead.error[i], scale),
+            share=line.pay / spent if spent else 0.0,
+            share_at_start=float(self._course.shares[0, i]),
+            share_at_end=float(self._end[i]),
+            why=self._reasons[i],
         )
-    return tuple(found)
 
 
 def _known(value: float, scale: float) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -48,7 +47,7 @@ class Course:
     def __init__(self, report: Report) -> None:
         self.rounds, self.stride = len(report.rounds), report.stride
         self.begins = [*range(0, self.rounds, self.stride), self.rounds]
-        self._purses = report.purses
+        self._purses, self._columns = report.purses, report.columns
         self.chances: Numbers = np.asarray(report.distributions, dtype=np.float64)[: len(self.begins)]
         self.prices = np.array([self.purse(round).quotes for round in self.begins], dtype=np.float64)
         self.asked = np.array(report.columns.in_rounds(report.columns.quoted), dtype=np.float64)
@@ -98,11 +97,22 @@ class Course:
 
     def barred(self, place: int) -> Barred | None:
         """Whether a provider could not be asked any more in the end. A cap may also be used up by the last round."""
-        left = self.purse(self.rounds).accesses_left
-        if left is not None and left[place] == 0:
-            return self._barred(bisect_left(range(self.rounds), True, key=lambda t: self._used_up(t, place)), place)
+        if place in self._used_up_since:
+            return self._barred(self._used_up_since[place], place)
         since = int(self._barred_since[place])
         return None if since > max(self.rounds - 1, 0) else self._barred(since, place)
+
+    @cached_property
+    def _used_up_since(self) -> dict[int, int]:
+        """The round after the last draw that a cap allowed, for those whose cap is used up."""
+        caps, left = self.purse(0).accesses_left, self.purse(self.rounds).accesses_left
+        if caps is None or left is None:
+            return {}
+        since = dict.fromkeys(np.flatnonzero(left == 0).tolist(), 0)
+        for place, round in zip(self._columns.providers.tolist(), self._columns.when.tolist(), strict=True):
+            if place in since:
+                since[place] = round + 1  # nobody is drawn after that
+        return since
 
     def _used_up(self, round: int, place: int) -> bool:
         left = self.purse(round).accesses_left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -129,14 +129,14 @@ class Defended:
 
     @property
     def summary(self) -> str:
-        """Who was flagged and merged, in one line; empty where nobody was."""
+        """Who was flagged and merged, in one line, of each the first few; empty where nobody was."""
         parts = []
         if self.flagged:
-            parts.append("flagged: " + ", ".join(f"{one.provider} ({one.what})" for one in self.flagged))
+            parts.append("flagged: " + few([f"{one.provider} ({one.what})" for one in self.flagged]))
         if self.merged:
-            parts.append("merged: " + ", ".join(f"{one.provider} with {one.other}" for one in self.merged))
+            parts.append("merged: " + few([f"{one.provider} with {one.other}" for one in self.merged]))
         if self.doubted:
-            parts.append("not cleared: " + ", ".join(one.provider for one in self.doubted))
+            parts.append("not cleared: " + few([one.provider for one in self.doubted]))
         return "; ".join(parts)
 
     @property
@@ -164,6 +164,9 @@ def defended_by(audit: Audit) -> Defended | None:
     rulings = [*_rulings(record, ids, curves), *_in_doubt(audit, rules.defence, court, record)]
     void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
     merged = [one.round for one in rulings if one.what == "alike"]
+    arms, sharing = court.arm.tolist(), defaultdict[float, list[str]](list)
+    for arm, provider in zip(arms, ids, strict=True):
+        sharing[arm].append(provider)
     stands = [
         Stand(
             provider,
@@ -175,9 +178,9 @@ def defended_by(audit: Audit) -> Defended | None:
             book.released.get(provider, 0),
             book.returned.get(provider, 0),
             _cut(rules.defence, record.rounds, i, curves[i], flags.get(provider), merged),
-            tuple(ids[j] for j in range(len(ids)) if j != i and court.arm[j] == court.arm[i]),
+            tuple(other for other in sharing[arm] if other != provider),
         )
-        for i, provider in enumerate(ids)
+        for i, (provider, arm) in enumerate(zip(ids, arms, strict=True))
     ]
     return Defended(rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves)
 
@@ -253,3 +256,13 @@ def _cut(
         less |= set(curve.rounds[curve.rounds >= flagged].tolist())
     accesses = (access for round in less for access in rounds[round].accesses if access.provider == place)
     return sum(access.quoted - access.paid - access.held for access in accesses)
+
+
+def few(words: Sequence[str], most: int = 20) -> str:
+    """As many as a line bears.
+
+    >>> few(["a with b", "c with d"]), few(["a", "b", "c"], most=2)
+    ('a with b, c with d', 'a, b and 1 more')
+    """
+    named = ", ".join(words[:most])
+    return named if len(words) <= most else f"{named} and {len(words) - most:,} more"

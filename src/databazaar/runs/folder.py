@@ -361,7 +361,7 @@ class RunFolder(Notes):
         """The ledger's report with what the folder knows beside it: id, dates, spent privacy, worth."""
         noted = self.privacy()
         settled = str(self.summary().get("settled", "")) if self.finished else ""
-        payouts = tuple(replace(p, epsilon=noted.get(p.provider, (None, 0))[0]) for p in report.payouts)
+        payouts = report.lines.with_epsilons({who: epsilon for who, (epsilon, _) in noted.items()})
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         notes += [f"It went on with {environment}." for environment in self.resumed()]
         began = str(self.recipe.get("began", ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
 from databazaar.ledger.terms import Terms
-from databazaar.roster import Purse
+from databazaar.roster import Amounts, Purse
 from databazaar.runs.defended import defended_by
-from databazaar.runs.report import Payout, Report
+from databazaar.runs.payouts import Payouts
+from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler
 
 
@@ -76,18 +77,17 @@ def _exploration(sampler: Sampler, purses: Sequence[Purse]) -> tuple[float, ...]
     return None if say is None or last is None else tuple(np.asarray(say(last), dtype=np.float64).tolist())
 
 
-def payouts(terms: Terms, book: Book) -> tuple[Payout, ...]:
-    return tuple(
-        Payout(
-            offer.id,
-            offer.owner,
-            offer.price,
-            book.accesses.get(offer.id, 0),
-            book.pay.get(offer.id, 0),
-            book.failures.get(offer.id, 0),
-        )
-        for offer in terms.roster.offers
-    )
+def payouts(terms: Terms, book: Book) -> Payouts:
+    """Every provider's line, as the book has it."""
+    roster, places = terms.roster, terms.places
+
+    def column(amounts: Mapping[str, int]) -> Amounts:
+        found = np.zeros(len(roster), dtype=np.int64)
+        found[[places[who] for who in amounts]] = list(amounts.values())
+        return found
+
+    counts = column(book.accesses), column(book.pay), column(book.failures)
+    return Payouts(roster.ids, roster.owners, roster.prices, *counts)
 
 
 def regret_bound(terms: Terms, accesses: int) -> float | None:
@@ -95,7 +95,7 @@ def regret_bound(terms: Terms, accesses: int) -> float | None:
     caps, limits or defence, and a utility in [0, 1]."""
     if "defence" in terms.rules or not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
         return None
-    if terms.limited or len(set(terms.roster.prices.tolist())) != 1 or not accesses:
+    if terms.limited or len(set(terms.roster.first_prices)) != 1 or not accesses:
         return None
     sampler = SAMPLERS.build(terms.rules["sampler"])
     bound: float | None = sampler.regret_bound(len(terms.roster), accesses, terms.per_round)

@@ -18,9 +18,11 @@ from databazaar.ledger.audit import BestModel
 from databazaar.ledger.rounds import Access, Round, Rounds
 from databazaar.money import Currency
 from databazaar.roster import Purse
-from databazaar.runs.brought import NUMBERS, Brought, brought_by
+from databazaar.runs.brought import NUMBERS, AllBrought, Brought
 from databazaar.runs.defended import Defended
+from databazaar.runs.payouts import Payout, Payouts
 from databazaar.runs.worth import Worth
+from databazaar.sequences import Made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,22 +32,6 @@ __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
 Status = Literal["settled", "nobody answered", "diverged", "open"]
 """How a run ended; `open` is one that has not."""
-
-
-@dataclass(frozen=True)
-class Payout:
-    """One provider's line of the statement. `failures` counts accesses that were voided, so not paid.
-
-    `epsilon` is the differential privacy that a federated provider says it has spent.
-    """
-
-    provider: str
-    owner: str
-    price: int
-    accesses: int
-    pay: int
-    failures: int
-    epsilon: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +64,7 @@ class Report(Displayed):
     per_round: int
     spent: int
     refunded: int
-    payouts: tuple[Payout, ...]
+    payouts: Sequence[Payout]
     rounds: Sequence[Round]
     distributions: np.ndarray
     purses: Sequence[Purse]
@@ -131,15 +117,25 @@ class Report(Displayed):
         return Rounds.of(self.rounds)
 
     @cached_property
-    def brought(self) -> tuple[Brought, ...]:
+    def lines(self) -> Payouts:
+        """The payouts once more, in columns, for whoever looks at all of them."""
+        return Payouts.of(self.payouts)
+
+    @cached_property
+    def brought(self) -> Sequence[Brought]:
         """What each provider brought for its pay, and why it was asked as often as it was, in the market's order."""
-        return brought_by(self)
+        return AllBrought(self)
+
+    @cached_property
+    def brought_by_asked(self) -> list[Brought]:
+        """The same of those who were asked: nobody else has brought anything."""
+        return [self.brought[place] for place in self.lines.asked.tolist()]
 
     @property
     def gain_per_coin(self) -> float | None:
         """What a unit of the currency brought in the mean of the market; None where nothing was paid."""
         money = self.spent / 10**self.currency.decimals
-        return sum(one.gain for one in self.brought) / money if money else None
+        return sum(one.gain for one in self.brought_by_asked) / money if money else None
 
     def to_frame(self, rows: Literal["providers", "rounds"] = "providers") -> pd.DataFrame:
         """A pandas DataFrame with a row for each provider, or for each round from 0, the state before the first.
@@ -225,8 +221,12 @@ class Report(Displayed):
             "ledger": self.ledger_head,
         }
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    def _table(self) -> tuple[tuple[str, ...], Sequence[tuple[object, ...]]]:
         heads = ("provider", "owner", "accesses", "failures", f"pay in {self.currency.name}")
-        ranked = sorted(self.payouts, key=lambda line: -line.pay)
-        amount = self.currency.amount
-        return heads, [(p.provider, p.owner, p.accesses, p.failures, Decimal(amount(p.pay))) for p in ranked]
+        ranked, amount = np.argsort(-self.lines.pay, kind="stable"), self.currency.amount
+
+        def row(rank: int) -> tuple[object, ...]:
+            line = self.payouts[int(ranked[rank])]
+            return line.provider, line.owner, line.accesses, line.failures, Decimal(amount(line.pay))
+
+        return heads, Made(len(ranked), row)

@@ -77,6 +77,23 @@ CAUSES: dict[Kind, str] = {
     "unclear": "what it brought for its money cannot be told from what the others brought",
     "few": "it was paid too seldom beside others to tell what it brings for its money",
 }
+IN_GENERAL: dict[Kind, str] = {
+    "only": "the only provider",
+    "flagged": "flagged by the defence",
+    "used-up": "drawn as often as they allow",
+    "too-dear": "too dear from some round on",
+    "alike": "all were asked alike",
+    "failed": "half of their replies or more failed",
+    "dearer": "became dearer",
+    "cheaper": "became cheaper",
+    "few": "paid too seldom beside others to tell",
+    "better": "more for their money than the others",
+    "cheap": "cheaper than the others, and as good",
+    "worse": "less for their money than the others",
+    "dear": "dearer than the others, and no better",
+    "unclear": "cannot be told from the others",
+}
+"""The reasons of many providers at once, in a few words."""
 AGAINST: dict[Kind, set[Trend]] = {
     "better": {"less", "explored", "hardly"},
     "cheap": {"less", "explored", "hardly"},
@@ -97,13 +114,19 @@ class Reason:
         return self.sentence
 
 
-def reasons(report: Report, compared: Comparison, course: Course) -> list[Reason]:
-    """One for each provider, in the market's order."""
-    if len(report.payouts) == 1:
-        return [Reason("only", "It was the only provider.")]
-    alike = _asked_alike(report, course)
-    teller = _Teller(report, compared, course)
-    return [teller.flagged(i) or teller.barred(i) or alike or teller.asked(i) for i in range(len(report.payouts))]
+class Reasons:
+    """One for each provider, by its place in the market."""
+
+    def __init__(self, report: Report, compared: Comparison, course: Course) -> None:
+        self._only = len(report.payouts) == 1
+        self._alike = None if self._only else _asked_alike(report, course)
+        self._teller = _Teller(report, compared, course)
+
+    def __getitem__(self, i: int) -> Reason:
+        if self._only:
+            return Reason("only", "It was the only provider.")
+        teller = self._teller
+        return teller.flagged(i) or teller.barred(i) or self._alike or teller.asked(i)
 
 
 def _asked_alike(report: Report, course: Course) -> Reason | None:
@@ -140,10 +163,11 @@ class _Teller:
     def __init__(self, report: Report, compared: Comparison, course: Course) -> None:
         self.report, self.compared, self.course = report, compared, course
         self.start, self.end = course.chances[0], course.at_end(course.chances)
+        flags = () if report.defended is None else report.defended.flagged
+        self.flags = {one.provider: one.round for one in reversed(flags)}
 
     def flagged(self, i: int) -> Reason | None:
-        flags = () if self.report.defended is None else self.report.defended.flagged
-        since = next((one.round for one in flags if one.provider == self.report.payouts[i].provider), None)
+        since = self.flags.get(self.report.payouts[i].provider)
         if since is None:
             return None
         return Reason("flagged", f"It was flagged after {_after(since + 1)}, and is not asked since.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -13,6 +12,8 @@ from databazaar.samplers.sum_tree import Change, SumTree
 
 STEEPEST = 300.0
 """How far a log-weight rises at most: whoever rises by that much leaves everybody else on the floor in any case."""
+LEAST_LEFT = 0.01
+"""What is left without those barred is a difference: of less than this, too many digits are lost."""
 _EDGE = 2.0**300
 """Beyond this factor, numbers are multiplied by a power of two, so that none ever overflows."""
 
@@ -68,23 +69,56 @@ class Chances:
         self._looked_at = tree.find(uniform * tree.total)
         return self._looked_at[0]
 
+    def draw_without(self, uniform: Vector, barred: Draws) -> Draws | None:
+        """The same from p given that nobody is drawn who is `barred`; these are some, in rising order.
+
+        With z of those barred taken out, the cumulated z of the others has no gaps. A point of it lies in the whole
+        behind the gaps that begin at or before it. None where rounding led into a gap, or next to nothing is left: p of
+        everybody then tells more.
+        """
+        if self.left_without(barred) is None:
+            return None
+        tree = self._here()
+        gaps = tree.get(barred)
+        ends = np.concatenate([[0.0], gaps.cumsum()])
+        begins = tree.before(barred) - ends[:-1]
+        targets = uniform * (tree.total - ends[-1])
+        places, values = tree.find(targets + ends[begins.searchsorted(targets, side="right")])
+        if np.isin(places, barred).any():
+            return None
+        self._looked_at = places, values
+        return places
+
+    def left_without(self, barred: Draws) -> float | None:
+        """The sum of p of all others, which is 1 without those barred; None where it is too little to be told so."""
+        tree = self._here()
+        left = tree.total * self._scale - float(np.maximum(tree.get(barred) * self._scale, self.floor).sum())
+        return left if left > LEAST_LEFT else None
+
     def moved(self, draws: Draws, shifts: Vector) -> Chances:
         """After a step by these shifts of log p, one for every draw, and the projection."""
         known, tree = self._of(draws), self._here()
-        places, first, which = np.unique(draws, return_index=True, return_inverse=True)
-        by = np.zeros(len(places))
-        np.add.at(by, which, shifts)
+        order = draws.argsort(kind="stable")
+        places, values, by = draws[order], known[order], shifts[order]
+        if (places[1:] == places[:-1]).any():  # somebody is drawn twice, and takes both shifts
+            places, first, which = np.unique(draws, return_index=True, return_inverse=True)
+            values, by = known[first], np.zeros(len(places))
+            np.add.at(by, which, shifts)
         by -= max(0.0, by.max() - STEEPEST)
         with np.errstate(under="ignore"):
-            tree.set(places, known[first] * np.exp(by))
-        after = copy.copy(self)
-        after._undo = after._looked_at = None
-        after._scale = _projected(tree, self.floor)
+            tree.set(places, values * np.exp(by))
+        after = self._next(_projected(tree, self.floor))
         if not 1 / _EDGE < after._scale < _EDGE:
             _, exponent = math.frexp(after._scale)
             tree.multiply(exponent)
             after._scale = math.ldexp(after._scale, -exponent)
         self._undo = after, tree.changes()
+        return after
+
+    def _next(self, scale: float) -> Chances:
+        after = Chances.__new__(Chances)
+        after.n, after.floor, after._scale, after._tree = self.n, self.floor, scale, self._tree
+        after._undo = after._looked_at = None
         return after
 
     def _here(self) -> SumTree:

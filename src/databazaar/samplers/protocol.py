@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -97,10 +98,14 @@ def among_affordable(p: Vector, purse: Purse) -> Vector:
 
 
 def draw_independently(p: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-    """Every draw by itself, from `among_affordable` chances. Inverts the cumulated p: a library's `choice` may break
-    ties otherwise."""
-    ladder = np.cumsum(p)
-    picks = np.searchsorted(ladder, rng.random(size) * ladder[-1], side="right")
+    """Every draw by itself, from `among_affordable` chances."""
+    return inverted(p, rng.random(size), purse)
+
+
+def inverted(p: Vector, uniform: Vector, purse: Purse) -> Draws:
+    """Inverts the cumulated p at numbers between 0 and 1: a library's `choice` may break ties otherwise."""
+    ladder = p.cumsum()
+    picks = ladder.searchsorted(uniform * ladder[-1], side="right")
     last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
     draws: Draws = np.minimum(picks, last).astype(np.int64)
     return draws
@@ -122,5 +127,5 @@ def refuse_unheard(gains: Vector) -> None:
 
 def refuse_non_finite(gains: Vector) -> None:
     """One NaN would make every probability NaN, so it never gets in."""
-    if not np.isfinite(gains).all():
+    if not all(map(math.isfinite, gains.tolist())):
         raise ValueError("gains must be finite: the arbiter voids replies whose utility is not a number")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,17 +36,26 @@ def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | 
     if floors is not None:
         return _above(relative, alpha / n * floors)
     floor = alpha / n
-    rising = np.sort(relative)
+    rising = relative.copy()
+    rising.sort()
     np.exp(rising, out=rising)
-    tails = np.cumsum(rising[::-1])[::-1]  # Σ_{j≥i} y_j, the large ones added first
-    left_over = 1.0 - floor * np.arange(n)  # 1 − (i−1)α/n
+    tails: Vector = rising[::-1].cumsum()[::-1]  # Σ_{j≥i} y_j, the large ones added first
+    left_over, log_floor = _left_over(n, floor)
     above = rising * left_over > floor * tails
     first = int(above.argmax())
     if not above[first]:  # only with α = 1: the clipped simplex is the uniform distribution alone
-        return np.full(n, np.log(floor))
+        return np.full(n, log_floor)
     relative += np.log(left_over[first]) - np.log(tails[first])
-    np.maximum(relative, np.log(floor), out=relative)
+    np.maximum(relative, log_floor, out=relative)
     return relative
+
+
+@lru_cache(maxsize=8)
+def _left_over(n: int, floor: float) -> tuple[Vector, np.float64]:
+    """1 − (i−1)α/n for every i, and log(α/n): the same in every round of a market."""
+    left_over: Vector = 1.0 - floor * np.arange(n, dtype=np.float64)
+    left_over.flags.writeable = False
+    return left_over, np.log(floor)
 
 
 def _above(relative: Vector, floors: Vector) -> Vector:

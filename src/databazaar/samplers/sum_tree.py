@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
-WIDTH = 128
+SHIFT = 7
+WIDTH, LAST = 2**SHIFT, 2**SHIFT - 1
 _NOBODY = float(np.finfo(np.float64).max)
 """The lowest of no numbers: above all others, and nothing once it is multiplied by how many they are."""
 _LOW, _SECOND, _REST, _COUNT = range(4)
+_sum, _least = np.add.reduce, np.minimum.reduce
+"""The arrays' own methods come to the same, by a way that takes longer than a row."""
 _ROOT = np.zeros(1, dtype=np.int64)
 
 
@@ -32,6 +35,22 @@ class Change(NamedTuple):
     array: NDArray[Any]
     rows: Places
     before: NDArray[Any]
+
+
+class _Way(NamedTuple):
+    """The rows that hold some nodes: each row once, in which of them every node is, and as which child."""
+
+    rows: Places
+    at: Places
+    child: Places
+
+    @classmethod
+    def up(cls, nodes: Places) -> _Way:
+        """The way from nodes, which are given in rising order, to the rows that they are in."""
+        rows = nodes >> SHIFT
+        first = np.ones(len(rows), dtype=np.bool_)
+        np.not_equal(rows[1:], rows[:-1], out=first[1:])
+        return cls(rows[first], first.cumsum() - 1, nodes & LAST)
 
 
 class SumTree:
@@ -47,6 +66,7 @@ class SumTree:
     def __init__(self, n: int, value: float) -> None:
         self.n = n
         self._changes: list[Change] = []
+        self._multiplied = False  # most trees never are, and have no powers to look at
         leaves = np.full((-(-n // WIDTH), 1, WIDTH), value)
         leaves.ravel()[n:] = _NOBODY
         self._levels = [leaves]  # (rows, what is known, WIDTH): of leaves the number alone, of nodes all four
@@ -94,33 +114,69 @@ class SumTree:
             low = np.maximum(rows[:, _LOW], low[: len(rows), None]).ravel()
         return low[: self.n]
 
+    def before(self, places: Places) -> Vector:
+        """Of every place the sum of the numbers before it."""
+        each, low = np.arange(len(places)), np.full(len(places), self._root[0, _LOW])
+        sum_before = np.zeros(len(places))
+        for level in reversed(range(len(self._levels))):
+            node = places >> SHIFT * level
+            child = node & LAST
+            nodes = self._rows(level, node >> SHIFT)
+            lows = np.maximum(nodes[:, _LOW], low[:, None])
+            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else np.where(lows < _NOBODY, lows, 0.0)
+            sum_before += np.where(child > 0, sums.cumsum(axis=1)[each, child - 1], 0.0)
+            low = lows[each, child]
+        return sum_before
+
     def find(self, targets: Vector) -> tuple[Places, Vector]:
         """Of every target the first place at which the numbers up to it sum to more, and the number there."""
-        rows, each = np.zeros(len(targets), dtype=np.int64), np.arange(len(targets))
-        low, rest = np.full(len(targets), self._root[0, _LOW]), targets
-        for level in reversed(range(len(self._levels))):
+        each = np.arange(len(targets))
+        rows, low, rest = self._find_at_top(targets)
+        for level in reversed(range(len(self._levels) - 1)):
             nodes = self._rows(level, rows)
             lows = np.maximum(nodes[:, _LOW], low[:, None])
             sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else np.where(lows < _NOBODY, lows, 0.0)
             ladder = sums.cumsum(axis=1)
-            last = np.minimum(-(-self.n // WIDTH**level) - rows * WIDTH, WIDTH) - 1
-            child = np.minimum((ladder <= rest[:, None]).sum(axis=1), last)
+            child = _sum(ladder <= rest[:, None], axis=1)
+            if (child > LAST).any():  # rounding leads beyond all that there is in a row
+                last = np.minimum(-(-self.n // WIDTH**level) - rows * WIDTH, WIDTH) - 1
+                child = np.minimum(child, last)
             rest = rest - (ladder[each, child] - sums[each, child])
             low, rows = lows[each, child], rows * WIDTH + child
         return rows, low
 
+    def _find_at_top(self, targets: Vector) -> tuple[Places, Vector, Vector]:
+        """The same on the highest level, where there is one row for all: which child, its lowest, and what is left of
+        the target there."""
+        top = len(self._levels) - 1
+        nodes = self._rows(top, _ROOT)[0]
+        lows = np.maximum(nodes[_LOW], self._root[0, _LOW])
+        sums = lows * nodes[_COUNT] + nodes[_REST] if top else np.where(lows < _NOBODY, lows, 0.0)
+        ladder = sums.cumsum()
+        last = -(-self.n // WIDTH**top) - 1
+        child = np.minimum(ladder.searchsorted(targets, side="right"), last)
+        return child, lows[child], targets - (ladder[child] - sums[child])
+
     def set(self, places: Places, values: Vector) -> None:
         """Sets the numbers at these places, which are given in rising order."""
-        way = [places]
-        for _ in self._levels:
-            rows = way[-1] // WIDTH
-            first = np.ones(len(rows), dtype=np.bool_)
-            np.not_equal(rows[1:], rows[:-1], out=first[1:])
-            way.append(rows[first])
+        way, rows = list[_Way](), places
+        for _ in self._levels[1:]:
+            way.append(_Way.up(rows))
+            rows = way[-1].rows
+        way.append(_Way(_ROOT, np.zeros(len(rows), dtype=np.int64), rows))
+        above, found = self._root[:, _LOW], list[Vector]()
         for level in reversed(range(len(self._levels))):
-            self._hand_down(level, way[level + 1], 0.0)
-        self._levels[0].ravel()[places] = values
-        self._sum_up(way[1:])
+            found.append(self._handed_down(level, way[level].rows, above))
+            above = found[-1][way[level].at, _LOW, way[level].child]
+        found.reverse()
+        found[0][way[0].at, _LOW, way[0].child] = values
+        for level, nodes in enumerate(found):
+            self._levels[level][way[level].rows] = nodes
+            sums = _sums(nodes)
+            if level + 1 < len(found):
+                found[level + 1][way[level + 1].at, :, way[level + 1].child] = sums
+        self._keep(self._root, _ROOT)
+        self._root[:] = sums
 
     def raise_to(self, least: float) -> None:
         """Raises everything that is lower to this level."""
@@ -146,6 +202,7 @@ class SumTree:
         self._keep(self._power, _ROOT)
         self._root[:] = _scaled(self._root, np.array([power]))
         self._power += power
+        self._multiplied = True
 
     def changes(self) -> list[Change]:
         """What was written since the last call."""
@@ -164,18 +221,28 @@ class SumTree:
 
     def _rows(self, level: int, rows: Places) -> Vector:
         """The nodes of these rows."""
-        return _scaled(self._levels[level][rows], self._power - self._powers[level][rows])
+        nodes = self._levels[level].take(rows, axis=0)
+        return _scaled(nodes, self._power - self._powers[level][rows]) if self._multiplied else nodes
 
     def _hand_down(self, level: int, rows: Places, least: float) -> Vector:
         """Brings these rows up to date with the nodes above them, raises them to `least`, and returns them."""
         top = level + 1 == len(self._levels)
         above = self._root[:, _LOW] if top else self._levels[level + 1][rows // WIDTH, _LOW, rows % WIDTH]
-        nodes, powers = self._levels[level], self._powers[level]
-        self._keep(nodes, rows)
-        self._keep(powers, rows)
-        found = _scaled(nodes[rows], self._power - powers[rows])
-        np.maximum(found[:, _LOW], np.maximum(above, least)[:, None], out=found[:, _LOW])
-        nodes[rows], powers[rows] = found, self._power
+        found = self._handed_down(level, rows, np.maximum(above, least))
+        self._levels[level][rows] = found
+        return found
+
+    def _handed_down(self, level: int, rows: Places, above: Vector) -> Vector:
+        """These rows as they are under nodes whose lowest is `above`. They are still to be written."""
+        before = self._levels[level].take(rows, axis=0)
+        self._changes.append(Change(self._levels[level], rows, before))
+        found = before.copy()
+        if self._multiplied:
+            powers = self._powers[level]
+            self._keep(powers, rows)
+            found = _scaled(found, self._power - powers[rows])
+            powers[rows] = self._power
+        np.maximum(found[:, _LOW], above[:, None], out=found[:, _LOW])
         return found
 
     def _sum_up(self, way: list[Places]) -> None:
@@ -205,18 +272,18 @@ def _scaled(nodes: Vector, powers: Places) -> Vector:
 def _sums(nodes: Vector) -> Vector:
     """Of every row of nodes what the node above it knows."""
     lows = nodes[:, _LOW]
-    low = lows.min(axis=1)
+    low = _least(lows, axis=1)
     higher = lows > low[:, None]
     sums = np.empty((len(nodes), 4))
     sums[:, _LOW] = low
-    sums[:, _SECOND] = np.where(higher, lows, _NOBODY).min(axis=1)
     if nodes.shape[1] == 1:
-        there = lows < _NOBODY
-        sums[:, _REST] = np.where(higher & there, lows, 0.0).sum(axis=1)
-        sums[:, _COUNT] = (there & ~higher).sum(axis=1)
+        sums[:, _SECOND] = _least(np.where(higher, lows, _NOBODY), axis=1)
+        sums[:, _REST] = _sum(np.where(higher & (lows < _NOBODY), lows, 0.0), axis=1)
+        sums[:, _COUNT] = lows.shape[1] - _sum(higher, axis=1)
     else:
         counts = nodes[:, _COUNT]
-        np.minimum(sums[:, _SECOND], nodes[:, _SECOND].min(axis=1), out=sums[:, _SECOND])
-        sums[:, _REST] = (np.where(higher, lows, 0.0) * counts + nodes[:, _REST]).sum(axis=1)
-        sums[:, _COUNT] = np.where(higher, 0.0, counts).sum(axis=1)
+        not_low = counts * higher
+        sums[:, _SECOND] = _least(np.where(higher, lows, nodes[:, _SECOND]), axis=1)
+        sums[:, _REST] = _sum(lows * not_low + nodes[:, _REST], axis=1)
+        sums[:, _COUNT] = _sum(counts - not_low, axis=1)
     return sums

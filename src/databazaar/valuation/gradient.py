@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, Engine, VectorizedEngine
+from databazaar.engines.errands import Walk
 from databazaar.engines.protocol import LIMIT
 from databazaar.errors import BazaarError
 from databazaar.learning.utilities import Evaluator, Scores
@@ -93,9 +94,20 @@ class Walks(Request):
     step: float
     nothing: float
 
+    def walked_by(self, engine: Engine, evaluator: Evaluator) -> Vector | None:
+        """The same, if the engine has somebody to walk."""
+        orders = zip(self.orders.tolist(), self.seeds, strict=True)
+        walks = [Walk(order, self.step, seed, self.nothing) for order, seed in orders]
+        found = engine.errands(evaluator, self.start, walks)
+        return None if found is None else np.stack(found)
+
     @staticmethod
     def answer(requests: Sequence[Walks], engine: Engine, evaluator: Evaluator) -> list[Vector]:
-        """All walks as rows of one stack. Nothing is fetched from the device before the end."""
+        """All walks as rows of one stack. Nothing is fetched from the device before the end. An engine that has others
+        to do it for it gets them walk by walk."""
+        walked = [walks.walked_by(engine, evaluator) for walks in requests]
+        if all(found is not None for found in walked):
+            return [found for found in walked if found is not None]
         counts = [len(walks.orders) for walks in requests]
         orders = np.concatenate([walks.orders for walks in requests])
         seeds = [seed for walks in requests for seed in walks.seeds]
@@ -122,5 +134,5 @@ def updates_of(engine: Engine, params: Tensor, providers: Sequence[int], seeds: 
         updates = engine.updates(params, providers, [(seed, 0) for seed in seeds])
         valid = updates.abs().amax(1, keepdim=True) <= LIMIT  # not so for NaN, either
         return torch.where(valid, updates, 0.0)
-    asks = (Ask(w, [provider], 0, seed) for w, provider, seed in zip(params, providers, seeds, strict=True))
-    return torch.cat([engine.query(ask).updates for ask in asks])
+    asks = [Ask(w, [provider], 0, seed) for w, provider, seed in zip(params, providers, seeds, strict=True)]
+    return torch.cat([replies.updates for replies in engine.query_many(asks)])

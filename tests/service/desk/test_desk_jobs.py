@@ -16,11 +16,13 @@ from sqlalchemy.orm import Session
 
 from databazaar.config import market_data
 from databazaar.config.market_data import labelled_table
+from databazaar.config.market_file import load_market, parse_market
 from databazaar.service import cash, contracts, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.lives import enter_contract
+from databazaar.service.notary.about import about_job
 from databazaar.service.states import ContractState, JobState
 from desk_market import SPEC, DeskMarket, table
 
@@ -63,7 +65,10 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"spec": spec("payment", kind="price-per-row")}, "fix a price for one access"),
     ({"spec": {**SPEC, "ledger": {"url": "postgresql://x"}}}, "ledger is the market's to write"),
     ({"spec": {**SPEC, "engine": {"kind": "loop"}}}, "engine is the market's to write"),
-    ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write"),
+    ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write, but for compression:"),
+    ({"spec": {**SPEC, "federation": {"folder": "/", "compression": "zlib"}}}, "federation is the market's to write"),
+    ({"spec": {**SPEC, "federation": "zlib"}}, "federation is the market's to write"),
+    ({"spec": {**SPEC, "federation": {"compression": "zlib"}}}, "federation.compression is for sites"),
     ({"spec": {**SPEC, "providers": []}}, "providers is the market's to write"),
     ({"spec": {**SPEC, "market": 7}}, "job: market"),
     ({"spec": {}}, "job: market.budget is missing"),
@@ -159,6 +164,26 @@ def test_offers_at_the_hub_and_sites_do_not_mix(small: DeskMarket) -> None:
             drafted(small, session, "north-sales", "south-ward")
         with pytest.raises(InvalidError, match="no federation any more"):
             drafted(small, session, "south-ward")
+
+
+def test_a_consumer_says_whether_large_messages_to_sites_are_compressed(small: DeskMarket) -> None:
+    """Both the hub's arbiter and the process that asks sites for the consumer's own hear it."""
+    hub = replace(small.settings, federation=Path("/srv/federation"))
+    site: dict[str, Any] = {"name": "Ward", "slug": "ward", "description": "", "policy": {"price": 3}}
+    columns = [{"name": name, "kind": "number"} for name in ("distance", "weight", "vehicle", "late")]
+    said = spec("federation", compression="zlib")
+    with small.database.begin() as session:
+        offers.make_site_offer(session, small["south"], hub, site="south-ward", columns=columns, **site)
+        for given in (said, SPEC):
+            job = drafted(replace(small, settings=hub), session, "south-ward", spec=given)
+            jobs.submit(session, small["buyer"], hub, job.id)
+            hosted = load_market(jobs.write_market(session, hub, job)).federation
+            own = parse_market(about_job(session, hub, job)["market"], "job").federation
+            assert hosted is not None and own is not None
+            assert hosted.packs == own.packs == (given is said)
+            assert (hosted.consumer, hosted.contract) == (own.consumer, own.contract) == ("buyer", job.id)
+        with pytest.raises(InvalidError, match=r"job: federation.compression = 'gzip'"):
+            drafted(replace(small, settings=hub), session, "south-ward", spec=spec("federation", compression="gzip"))
 
 
 def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) -> None:

@@ -17,7 +17,7 @@ from databazaar.engines import LoopEngine
 from databazaar.errors import BazaarError
 from databazaar.federation.frames import Channel
 from databazaar.federation.messages import Reply, Request, TaskMessage, encode_reply, encode_request
-from databazaar.federation.transport import LocalTransport
+from databazaar.federation.transport import FlareTransport, LocalTransport
 from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
@@ -170,6 +170,15 @@ def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tm
     replies, lost, words, _ = answering.ask(payload, ["bank1", "bank2"], 30.0, request, params)
     assert set(replies) == {"bank1"} and lost == {"bank2": "provider error"}
     assert words == {"bank1": "", "bank2": "provider error"}
+
+
+@pytest.mark.parametrize("compression", ["none", "zlib"])
+def test_sites_are_asked_with_the_compression_that_the_job_says(place: Path, tmp_path: Path, compression: str) -> None:
+    parties = SignedParties(tmp_path, ["bank1"])
+    market = settings_of(["bank1"], federation={"folder": "/hub", "compression": compression})
+    begin = {**about(place, ["bank1"]), "market": market, "files": {}, "federation": str(parties.market)}
+    transport = Answering(begin)._transport
+    assert isinstance(transport, FlareTransport) and transport._pack is (compression == "zlib")
 
 
 def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job: Job) -> None:

@@ -8,6 +8,7 @@ there is no such GPU or compiler, engines/stacked.py does the same work.
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,16 +100,51 @@ class Compile(Protocol):
 
 
 @cache
-def for_gpu(form: Form, batch: int, momentum: float) -> Launch:
+def _kernels(form: Form, batch: int, momentum: float) -> dict[str, Any]:
     code, room = form.source(batch, momentum), form.shared_bytes(batch)
     kernels = {name: torch.cuda._compile_kernel(code, name) for name in room}
     for name, kernel in kernels.items():
         kernel.set_shared_memory_config(room[name])
+    return kernels
+
+
+@cache
+def for_gpu(form: Form, batch: int, momentum: float) -> Launch:
+    kernels, room = _kernels(form, batch, momentum), form.shared_bytes(batch)
 
     def launch(name: str, grid: tuple[int, int], args: Sequence[Any]) -> None:
         kernels[name]((*grid, 1), (form.threads[name], 1, 1), list(args), room[name])
 
     return launch
+
+
+class _LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig of CUDA's driver."""
+
+    _fields_ = (
+        *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@cache
+def networks_at_once(form: Form, batch: int, momentum: float) -> int | None:
+    """How many networks the GPU trains at a time; None where its driver does not say.
+
+    So many are launched at a time. They end together, so nothing is lost by it; but blocks that wait for their turn
+    would hold up whatever other processes launch after them, be it ever so small.
+    """
+    found, threads = ctypes.c_int(), form.threads["epoch"]
+    config = _LaunchConfig(form.filters, 1, 1, threads, 1, 1, form.shared_bytes(batch)["epoch"])
+    try:
+        driver, kernel = torch.cuda._utils._get_gpu_runtime_library(), _kernels(form, batch, momentum)["epoch"]
+        wrong = driver.cuOccupancyMaxActiveClusters(ctypes.byref(found), kernel.func, ctypes.byref(config))
+    except (AttributeError, OSError, RuntimeError):
+        return None
+    return None if wrong or found.value < 1 else found.value
 
 
 @cache
@@ -150,20 +186,31 @@ class FusedCNN(Stack):
         if not suits(work.task, oracle, work.data):
             return None
         assert isinstance(oracle, LocalSGD)
-        return cls(work.task, oracle.momentum, shape[1], work.data)
+        form = Form.of(work.task.model, work.data.x)
+        assert form is not None
+        together = networks_at_once(form, shape[1], oracle.momentum)
+        return cls(work.task, oracle.momentum, shape[1], work.data, together=together)
 
     @classmethod
     def fast_outputs(cls, model: nn.Module, x: Tensor, device: torch.device) -> FusedOutputs | None:
         form = Form.of(model, x)
         return FusedOutputs(form, Layout.of(model)) if form is not None and form.fits(1, room_on(device)) else None
 
-    def __init__(self, task: Task, momentum: float, batch: int, data: Data, compile: Compile = for_gpu) -> None:
+    def __init__(
+        self,
+        task: Task,
+        momentum: float,
+        batch: int,
+        data: Data,
+        compile: Compile = for_gpu,
+        together: int | None = None,
+    ) -> None:
         form = Form.of(task.model, data.x)
         assert form is not None
         self._form, self._data = form, data
         self._images = data.x.flatten(1).contiguous()
         self.floats_per_sample = form.side**2
-        self._launch = compile(form, batch, momentum)
+        self._launch, self._at_once = compile(form, batch, momentum), together
 
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
         form, rows, data = self._form, len(params), self._data
@@ -173,8 +220,13 @@ class FusedCNN(Stack):
         params = params.contiguous()
         updates = torch.empty_like(params)
         shares = params.new_empty(rows, 2, form.filters, batch, form.hidden)
-        given = (params, updates, self._images, data.y, samples, weights, rates, shares, steps)
-        self._launch("epoch", (form.filters, rows), given)
+        for first in range(0, rows, at_once := self._at_once or rows):
+            own = slice(first, min(first + at_once, rows))
+            given = (
+                *(params[own], updates[own], self._images, data.y),
+                *(samples[own], weights[own], rates[own], shares[own], steps),
+            )
+            self._launch("epoch", (form.filters, own.stop - first), given)
         return updates
 
 

@@ -26,7 +26,9 @@ from databazaar.service.states import ContractState
 ROLES = ("holdout", "train", "audit")
 """Of a consumer's files: `data.holdout`, `consumer.train` and `data.audit`."""
 HUBS = ("engine", "federation", "ledger", "providers")
-"""The sections that the hub writes itself."""
+"""The sections that the hub writes itself, but for what a consumer may say of the lines to sites."""
+LINES = {"compression"}
+"""That is this of the section `federation`."""
 PLACEHOLDER = "holdout.csv"
 """A hold-out that stays with the consumer has this name here."""
 
@@ -104,20 +106,26 @@ def composed(session: Session, settings: Settings, job: Job, sellers: Sequence[S
         entry |= {"owner": seller.owner, "price": currency.amount(seller.price), "most_accesses": seller.most_accesses}
         providers.append(entry)
     buyer = session.get_one(Organisation, job.organisation_id)
+    lines = spec.pop("federation", {})
+    if lines and kinds == {"file"}:
+        raise InvalidError("federation.compression is for sites, and these offers are at the hub: leave it out")
     whole = _whole(spec, job.name, buyer.name, currency, names)
     if kinds == {"site"}:
         whole["engine"] = {"kind": "federated"}
         folder = str(Path(settings.federation or "").resolve())
-        whole["federation"] = {"folder": folder, "consumer": buyer.slug, "contract": job.id}
+        whole["federation"] = {**lines, "folder": folder, "consumer": buyer.slug, "contract": job.id}
     whole["providers"] = providers
     return MarketOf(_parsed(whole), whole, links, tuple(sellers))
 
 
 def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The specification, without anything that is the hub's to say."""
+    lines = spec.get("federation")
+    of_lines = isinstance(lines, Mapping) and set(lines) <= LINES
     for section in HUBS:
-        if section in spec:
-            raise InvalidError(f"{section} is the market's to write: leave that section out of the job")
+        if section in spec and not (section == "federation" and of_lines):
+            but = ", but for compression" if section == "federation" else ""
+            raise InvalidError(f"{section} is the market's to write{but}: leave that section out of the job")
     for section, setting in (("market", "name"), ("consumer", "name"), ("data", "holdout")):
         if isinstance(spec.get(section), Mapping) and setting in spec[section]:
             raise InvalidError(f"{section}.{setting} is the market's to write: leave it out of the job")

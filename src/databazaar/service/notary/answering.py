@@ -65,7 +65,8 @@ class Answering:
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
-        return FlareTransport(folder, self._consumer)
+        lines = self._market.federation
+        return FlareTransport(folder, self._consumer, pack=lines is not None and lines.packs)
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""

@@ -1,0 +1,54 @@
+"""Long sequences whose items are made when somebody looks at them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, overload
+
+Item = TypeVar("Item")
+
+
+class OnDemand(Sequence[Item]):
+    """A sequence that makes each item anew. Write `__len__` and `_item`, whose places are from 0 to before the end.
+
+    A slice is a tuple, and so it equals a tuple or a list of the same items.
+    """
+
+    @abstractmethod
+    def _item(self, place: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, place: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Item, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Item | tuple[Item, ...]:
+        places = range(len(self))[place]
+        return self._item(places) if isinstance(places, int) else tuple(map(self._item, places))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OnDemand | tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(one == its for one, its in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Made(OnDemand[Item], Generic[Item]):
+    """So many items, each made of its place.
+
+    >>> squares = Made(10**9, lambda place: place**2)
+    >>> squares[2:4], squares[-1], len(squares)
+    ((4, 9), 999999998000000001, 1000000000)
+    """
+
+    def __init__(self, count: int, item: Callable[[int], Item]) -> None:
+        self._count, self._made = count, item
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _item(self, place: int) -> Item:
+        return self._made(place)
