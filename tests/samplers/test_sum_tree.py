@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.samplers.sum_tree import WIDTH, SumTree, Vector
+from databazaar.samplers.sum_tree import LEAVES, NODES, SumTree, Vector
 
-SIZES = st.sampled_from([1, 2, 63, WIDTH, WIDTH + 1, 3 * WIDTH, WIDTH**2, WIDTH**2 + 5])
+SIZES = st.sampled_from([1, 2, 63, LEAVES, LEAVES + 1, 3 * LEAVES, LEAVES * NODES, LEAVES * NODES + 5])
 NUMBERS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 7.25])
 STEPS = st.lists(
     st.one_of(
@@ -62,7 +62,7 @@ def test_it_is_an_array_whose_sums_are_known(n: int, steps: list[tuple[str, obje
 
 def test_every_change_can_be_taken_back_and_made_again() -> None:
     rng = np.random.default_rng(0)
-    tree, seen, changes = SumTree(WIDTH**2 + 9, 1.0), [], []
+    tree, seen, changes = SumTree(LEAVES * NODES + 9, 1.0), [], []
     for step in range(40):
         seen.append(tree.dense().copy())
         places = np.unique(rng.integers(0, tree.n, 5))
@@ -82,7 +82,7 @@ def test_every_change_can_be_taken_back_and_made_again() -> None:
 
 def test_a_step_touches_what_it_sets_and_little_else() -> None:
     """Every change of a step is a few rows, however many numbers there are: nothing is proportional to n."""
-    rng, tree = np.random.default_rng(1), SumTree(WIDTH**3, 1.0)
+    rng, tree = np.random.default_rng(1), SumTree(LEAVES * NODES**2, 1.0)
     rows = []
     for _ in range(200):
         places = np.unique(rng.integers(0, tree.n, 4))

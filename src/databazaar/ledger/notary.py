@@ -68,7 +68,7 @@ class Notary:
     def take(self, entry: Entry) -> None:
         """One more entry. A LedgerError says why it does not follow; a rule whose package is not installed here is no
         fault of the ledger's, and raises `MissingRuleError`."""
-        audit = self._so_far
+        audit, replay = self._so_far, self._replay
         if audit.first_broken is not None:
             raise LedgerError(audit.first_broken)
         try:
@@ -76,11 +76,11 @@ class Notary:
                 raise LedgerError(f"entry {audit.entries}: is of no kind that a ledger has")
             if entry.seq != audit.entries or entry.hash != entry.digest(audit.head):
                 raise LedgerError(f"{entry}: its hash does not follow from its content and the entries before it")
-            if self._replay is None:
+            if replay is not None:
+                replay.check(entry)
+            else:
                 self._replay = Replay(entry, audit, self._snapshot)
                 audit.opening = entry.hash
-            else:
-                self._replay.check(entry)
         except MissingRuleError:
             raise
         except BazaarError as broken:

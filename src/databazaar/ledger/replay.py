@@ -30,6 +30,7 @@ TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
 FREEING = ("release", "return")
+ACCESSES = ("reserve", "post", "void")
 
 
 class Replay:
@@ -67,6 +68,8 @@ class Replay:
             self.stopped = self.rules.stopped(self.book, purse)
             self.drawn = self.rules.draw(self.state, self.book, purse) if self.stopped is None else None
         self.order = self.drawn.draws.tolist() if self.drawn is not None else []
+        ids = self.terms.roster.ids
+        self.due = [ids[place] for place in self.order]
         if self.audit.record is not None:
             self._record_chances(self.audit.record)
 
@@ -82,34 +85,38 @@ class Replay:
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
-        if entry.kind == "open":
+        kind = entry.kind
+        if kind == "open":
             raise LedgerError(f"{entry}: a ledger is opened once")
         if self.freed:
             self._refuse_between(entry)
-        if entry.kind in FREEING:
-            self._take_freed(entry)
-            return
-        if entry.kind == "close":
+        if kind in ACCESSES or kind == "round":
+            self._check_goes_on(entry)
+        elif kind == "close":
             self._check_close(entry)
-            return
+        else:
+            self._take_freed(entry)
+
+    def _check_goes_on(self, entry: Entry) -> None:
+        """An entry of the round under way: an access to whoever is due, or the round's end."""
         if entry.round != self.audit.rounds:
             raise LedgerError(f"{entry}: stands in round {self.audit.rounds}")
-        if self.stopped is not None or self.drawn is None:
+        drawn, due, reserves = self.drawn, self.due, entry.kind == "reserve"
+        if self.stopped is not None or drawn is None:
             reason = self.stopped.reason if self.stopped is not None else "nobody can be drawn"
             raise LedgerError(f"{entry}: the run went on although {reason}")
         if entry.kind == "round":
-            self._check_round(entry, self.drawn)
+            self._check_round(entry, drawn)
             return
-        expected = self.reserves if entry.kind == "reserve" else len(self.settled)
-        draws = self.order
-        who = self.terms.roster.ids[draws[expected]] if expected < len(draws) else None
-        if (entry.draw, entry.provider) != (expected, who):
+        expected = self.reserves if reserves else len(self.settled)
+        who = due[expected] if expected < len(due) else None
+        if entry.provider != who or entry.draw != expected:
             raise LedgerError(f"{entry}: {entry.provider} was not drawn here, {who or 'nobody'} was")
-        if entry.kind == "reserve":
+        if reserves:
             self.reserves += 1
+        elif self.reserves != len(due):
+            raise LedgerError(f"{entry}: settled before the whole round was reserved")
         else:
-            if self.reserves != len(draws):
-                raise LedgerError(f"{entry}: settled before the whole round was reserved")
             self.settled.append(entry)
 
     def _take_freed(self, entry: Entry) -> None:

@@ -1,6 +1,7 @@
 """Positive numbers whose sum is known; a few can be set, and all be raised to a level, without touching the rest.
 
-A tree of blocks of `WIDTH`. Of the numbers below it every node knows the lowest, how many are that low, the second
+A tree: numbers in rows of `LEAVES`, a node for each row, nodes in rows of `NODES`, and so on until one row, which may be
+longer, has them all. Of the numbers below it every node knows the lowest, how many are that low, the second
 lowest, and the sum of those that are not the lowest. Raising everything to a level below the second lowest changes one
 number at the root. A higher level goes down only where two different numbers become equal, and a number that was set
 apart becomes equal to others once. So k numbers are set and a level is raised in O(k log n), in the mean over steps.
@@ -19,12 +20,13 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 Places = NDArray[np.int64]
-SHIFT = 7
-WIDTH, LAST = 2**SHIFT, 2**SHIFT - 1
+LEAF_BITS, NODE_BITS = 7, 6
+LEAVES, NODES, TOP = 2**LEAF_BITS, 2**NODE_BITS, 2**11
+"""A step looks at some rows of each level, and at one at the top, which may therefore have more: up to `TOP` nodes."""
 _NOBODY = float(np.finfo(np.float64).max)
 """The lowest of no numbers: above all others, and nothing once it is multiplied by how many they are."""
 _LOW, _SECOND, _REST, _COUNT = range(4)
-_sum, _least = np.add.reduce, np.minimum.reduce
+_sum, _least, _most = np.add.reduce, np.minimum.reduce, np.maximum.reduce
 """The arrays' own methods come to the same, by a way that takes longer than a row."""
 _ROOT = np.zeros(1, dtype=np.int64)
 
@@ -38,19 +40,21 @@ class Change(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """The rows that hold some nodes: each row once, in which of them every node is, and as which child."""
+    """The rows that hold some nodes: each row once, and where in them, one after the other, every node's lowest is."""
 
     rows: Places
     at: Places
-    child: Places
 
     @classmethod
-    def up(cls, nodes: Places) -> _Way:
-        """The way from nodes, which are given in rising order, to the rows that they are in."""
-        rows = nodes >> SHIFT
-        first = np.ones(len(rows), dtype=np.bool_)
+    def up(cls, nodes: Places, level: int) -> _Way:
+        """The way from nodes, or from numbers on level 0, which are given in rising order, to the rows that they are
+        in."""
+        bits, size = (NODE_BITS, 4 * NODES) if level else (LEAF_BITS, LEAVES)
+        rows = nodes >> bits
+        first = np.empty(len(rows), dtype=np.bool_)
+        first[0] = True
         np.not_equal(rows[1:], rows[:-1], out=first[1:])
-        return cls(rows[first], first.cumsum() - 1, nodes & LAST)
+        return cls(rows[first], (first.cumsum() - 1) * size + (nodes & (2**bits - 1)))
 
 
 class SumTree:
@@ -67,12 +71,12 @@ class SumTree:
         self.n = n
         self._changes: list[Change] = []
         self._multiplied = False  # most trees never are, and have no powers to look at
-        leaves = np.full((-(-n // WIDTH), 1, WIDTH), value)
+        leaves = np.full((-(-n // LEAVES), 1, LEAVES), value)
         leaves.ravel()[n:] = _NOBODY
-        self._levels = [leaves]  # (rows, what is known, WIDTH): of leaves the number alone, of nodes all four
+        self._levels = [leaves]  # (rows, what is known, how many): of leaves the number alone, of nodes all four
         self._powers = [np.zeros(len(leaves), dtype=np.int64)]
         while (nodes := len(self._levels[-1])) > 1:
-            level = np.zeros((-(-nodes // WIDTH), 4, WIDTH))
+            level = np.zeros((1, 4, nodes) if nodes <= TOP else (-(-nodes // NODES), 4, NODES))
             level[:, :_REST] = _NOBODY
             self._levels.append(level)
             self._powers.append(np.zeros(len(level), dtype=np.int64))
@@ -100,9 +104,8 @@ class SumTree:
         """The numbers at these places."""
         values = np.full(len(places), self._root[0, _LOW])
         for level, nodes in enumerate(self._levels):
-            node = places // WIDTH**level
-            rows = node // WIDTH
-            lows = nodes[rows, _LOW, node - rows * WIDTH]
+            rows, child = self._row_and_child(_nodes_above(places, level), level)
+            lows = nodes[rows, _LOW, child]
             values = np.maximum(values, np.ldexp(lows, self._power - self._powers[level][rows]))
         return values
 
@@ -119,31 +122,40 @@ class SumTree:
         each, low = np.arange(len(places)), np.full(len(places), self._root[0, _LOW])
         sum_before = np.zeros(len(places))
         for level in reversed(range(len(self._levels))):
-            node = places >> SHIFT * level
-            child = node & LAST
-            nodes = self._rows(level, node >> SHIFT)
+            own, child = self._row_and_child(_nodes_above(places, level), level)
+            nodes = self._rows(level, own)
             lows = np.maximum(nodes[:, _LOW], low[:, None])
-            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else np.where(lows < _NOBODY, lows, 0.0)
+            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else self._numbers(lows, own)
             sum_before += np.where(child > 0, sums.cumsum(axis=1)[each, child - 1], 0.0)
             low = lows[each, child]
         return sum_before
 
     def find(self, targets: Vector) -> tuple[Places, Vector]:
         """Of every target the first place at which the numbers up to it sum to more, and the number there."""
-        each = np.arange(len(targets))
         rows, low, rest = self._find_at_top(targets)
-        for level in reversed(range(len(self._levels) - 1)):
+        for level in range(len(self._levels) - 2, -1, -1):
             nodes = self._rows(level, rows)
+            width = nodes.shape[2]
             lows = np.maximum(nodes[:, _LOW], low[:, None])
-            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else np.where(lows < _NOBODY, lows, 0.0)
+            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else self._numbers(lows, rows)
             ladder = sums.cumsum(axis=1)
             child = _sum(ladder <= rest[:, None], axis=1)
-            if (child > LAST).any():  # rounding leads beyond all that there is in a row
-                last = np.minimum(-(-self.n // WIDTH**level) - rows * WIDTH, WIDTH) - 1
-                child = np.minimum(child, last)
-            rest = rest - (ladder[each, child] - sums[each, child])
-            low, rows = lows[each, child], rows * WIDTH + child
+            if _most(child) == width:  # rounding leads beyond all that there is in a row
+                child = np.minimum(child, np.minimum(self._nodes(level) - rows * width, width) - 1)
+            at = child + np.arange(0, lows.size, width)
+            if level:
+                rest = rest - (ladder.take(at) - sums.take(at))
+            low, rows = lows.take(at), rows * width + child
         return rows, low
+
+    def _nodes(self, level: int) -> int:
+        """How many there are on a level, without those that fill up its last row."""
+        return len(self._levels[level - 1]) if level else self.n
+
+    def _numbers(self, lows: Vector, rows: Places) -> Vector:
+        """What leaves add to a sum: nothing where they only fill up the last row."""
+        filled = self.n == len(self._levels[0]) * LEAVES or _most(rows) < len(self._levels[0]) - 1
+        return lows if filled else np.where(lows < _NOBODY, lows, 0.0)
 
     def _find_at_top(self, targets: Vector) -> tuple[Places, Vector, Vector]:
         """The same on the highest level, where there is one row for all: which child, its lowest, and what is left of
@@ -151,30 +163,30 @@ class SumTree:
         top = len(self._levels) - 1
         nodes = self._rows(top, _ROOT)[0]
         lows = np.maximum(nodes[_LOW], self._root[0, _LOW])
-        sums = lows * nodes[_COUNT] + nodes[_REST] if top else np.where(lows < _NOBODY, lows, 0.0)
+        sums = lows * nodes[_COUNT] + nodes[_REST] if top else self._numbers(lows, _ROOT)
         ladder = sums.cumsum()
-        last = -(-self.n // WIDTH**top) - 1
-        child = np.minimum(ladder.searchsorted(targets, side="right"), last)
+        child = np.minimum(ladder.searchsorted(targets, side="right"), self._nodes(top) - 1)
         return child, lows[child], targets - (ladder[child] - sums[child])
 
     def set(self, places: Places, values: Vector) -> None:
         """Sets the numbers at these places, which are given in rising order."""
-        way, rows = list[_Way](), places
-        for _ in self._levels[1:]:
-            way.append(_Way.up(rows))
+        way, rows, top = list[_Way](), places, len(self._levels) - 1
+        for level in range(top):
+            way.append(_Way.up(rows, level))
             rows = way[-1].rows
-        way.append(_Way(_ROOT, np.zeros(len(rows), dtype=np.int64), rows))
+        way.append(_Way(_ROOT, rows))
         above, found = self._root[:, _LOW], list[Vector]()
-        for level in reversed(range(len(self._levels))):
+        for level in range(top, -1, -1):
             found.append(self._handed_down(level, way[level].rows, above))
-            above = found[-1][way[level].at, _LOW, way[level].child]
+            above = found[-1].take(way[level].at)
         found.reverse()
-        found[0][way[0].at, _LOW, way[0].child] = values
+        found[0].put(way[0].at, values)
         for level, nodes in enumerate(found):
             self._levels[level][way[level].rows] = nodes
             sums = _sums(nodes)
-            if level + 1 < len(found):
-                found[level + 1][way[level + 1].at, :, way[level + 1].child] = sums
+            if level < top:
+                four = np.arange(0, found[level + 1][0].size, found[level + 1].shape[2])
+                found[level + 1].put(way[level + 1].at[:, None] + four, sums)
         self._keep(self._root, _ROOT)
         self._root[:] = sums
 
@@ -187,14 +199,18 @@ class SumTree:
             self._keep(self._root, _ROOT)
             self._root[0, _LOW] = least
             return
-        way, rows = list[Places](), _ROOT
-        for level in reversed(range(len(self._levels))):
+        way, rows, level = list[tuple[int, Places]](), _ROOT, len(self._levels) - 1
+        while level >= 0 and len(rows):  # only where two different numbers below a node become equal
             nodes = self._hand_down(level, rows, least)
-            way.append(rows)
+            way.append((level, rows))
             if level:
                 at, child = np.nonzero((nodes[:, _LOW] == least) & (nodes[:, _SECOND] <= least))
-                rows = rows[at] * WIDTH + child
-        self._sum_up(way[::-1])
+                rows = rows[at] * NODES + child
+            level -= 1
+        for level, rows in way[:0:-1]:
+            self._write(level + 1, rows)
+        self._keep(self._root, _ROOT)
+        self._root[:] = _sums(self._levels[-1])
 
     def multiply(self, power: int) -> None:
         """Multiplies all numbers by 2 to this power, which rounds nothing but what is next to nothing."""
@@ -219,6 +235,13 @@ class SumTree:
     def _keep(self, array: NDArray[Any], rows: Places) -> None:
         self._changes.append(Change(array, rows, array[rows]))
 
+    def _row_and_child(self, nodes: Places, level: int) -> tuple[Places, Places]:
+        """In which row of their level nodes are, or numbers, and where in it."""
+        if len(self._levels[level]) == 1:
+            return np.zeros_like(nodes), nodes
+        bits = NODE_BITS if level else LEAF_BITS
+        return nodes >> bits, nodes & (2**bits - 1)
+
     def _rows(self, level: int, rows: Places) -> Vector:
         """The nodes of these rows."""
         nodes = self._levels[level].take(rows, axis=0)
@@ -227,7 +250,11 @@ class SumTree:
     def _hand_down(self, level: int, rows: Places, least: float) -> Vector:
         """Brings these rows up to date with the nodes above them, raises them to `least`, and returns them."""
         top = level + 1 == len(self._levels)
-        above = self._root[:, _LOW] if top else self._levels[level + 1][rows // WIDTH, _LOW, rows % WIDTH]
+        if top:
+            above = self._root[:, _LOW]
+        else:
+            row, child = self._row_and_child(rows, level + 1)
+            above = self._levels[level + 1][row, _LOW, child]
         found = self._handed_down(level, rows, np.maximum(above, least))
         self._levels[level][rows] = found
         return found
@@ -245,17 +272,15 @@ class SumTree:
         np.maximum(found[:, _LOW], above[:, None], out=found[:, _LOW])
         return found
 
-    def _sum_up(self, way: list[Places]) -> None:
-        """Adds up anew what stands above these rows, those of the lowest level first. They are up to date."""
-        for level, rows in enumerate(way[:-1], start=1):
-            self._write(level, rows)
-        self._keep(self._root, _ROOT)
-        self._root[:] = _sums(self._levels[-1])
-
     def _write(self, level: int, nodes: Places) -> None:
         """What nodes of this level know of the rows below, which have the same numbers."""
-        rows = nodes // WIDTH
-        self._levels[level][rows, :, nodes - rows * WIDTH] = _sums(self._levels[level - 1][nodes])
+        rows, child = self._row_and_child(nodes, level)
+        self._levels[level][rows, :, child] = _sums(self._levels[level - 1][nodes])
+
+
+def _nodes_above(places: Places, level: int) -> Places:
+    """The nodes of a level that have places below them; at the lowest, the places themselves."""
+    return places >> (LEAF_BITS + NODE_BITS * (level - 1)) if level else places
 
 
 def _scaled(nodes: Vector, powers: Places) -> Vector:
@@ -277,13 +302,14 @@ def _sums(nodes: Vector) -> Vector:
     sums = np.empty((len(nodes), 4))
     sums[:, _LOW] = low
     if nodes.shape[1] == 1:
-        sums[:, _SECOND] = _least(np.where(higher, lows, _NOBODY), axis=1)
-        sums[:, _REST] = _sum(np.where(higher & (lows < _NOBODY), lows, 0.0), axis=1)
-        sums[:, _COUNT] = lows.shape[1] - _sum(higher, axis=1)
+        _least(np.where(higher, lows, _NOBODY), axis=1, out=sums[:, _SECOND])
+        numbers = higher & (lows < _NOBODY) if lows[-1, -1] == _NOBODY else higher  # rows are in rising order
+        _sum(np.where(numbers, lows, 0.0), axis=1, out=sums[:, _REST])
+        np.subtract(lows.shape[1], _sum(higher, axis=1), out=sums[:, _COUNT])
     else:
         counts = nodes[:, _COUNT]
         not_low = counts * higher
-        sums[:, _SECOND] = _least(np.where(higher, lows, nodes[:, _SECOND]), axis=1)
-        sums[:, _REST] = _sum(lows * not_low + nodes[:, _REST], axis=1)
-        sums[:, _COUNT] = _sum(counts - not_low, axis=1)
+        _least(np.where(higher, lows, nodes[:, _SECOND]), axis=1, out=sums[:, _SECOND])
+        _sum(lows * not_low + nodes[:, _REST], axis=1, out=sums[:, _REST])
+        _sum(counts - not_low, axis=1, out=sums[:, _COUNT])
     return sums
