@@ -25,12 +25,13 @@ class Rounds:
         self.rules = Arbiter(consumer, parties, OSMD(0.01, 0.1), engine="loop").rules
         self.ledger = Ledger(self.rules, SqlStore.file(folder / "ledger.sqlite", "run"))
         self.models = [torch.rand(parameters) for _ in range(2)]
+        self.moved = [model.view(-1) for model in self.models]  # the same numbers, and not the best model
         self.improving = improving
         self.state = State(0, self.models[0], 0.0, None, self.rules.start(), torch.zeros(0), self.best(0))
         self.drawn = self.draw()
 
     def best(self, round: int) -> Best:
-        return Best(round, self.models[round % 2].view(-1), round)
+        return Best(round, self.models[round % 2], round)
 
     def draw(self) -> Drawn:
         drawn = self.rules.draw(self.state.sampler, self.ledger.book)
@@ -44,7 +45,7 @@ class Rounds:
         settled = self.rules.settle(state.sampler, drawn, gains, chances, None)
         result = Settlement(gains, [None] * len(gains), chances, settled.paid, number, None, number + 1, None)
         best = self.best(number + 1) if self.improving else state.best
-        params = best.params if self.improving else self.models[(number + 1) % 2].view(-1)
+        params = best.params if self.improving else self.moved[(number + 1) % 2]
         self.state = State(number + 1, params, number + 1, None, settled.state, state.aggregator, best)
         self.ledger.settle(number, drawn, result, self.state)
         self.drawn = self.draw()

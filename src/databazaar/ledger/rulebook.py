@@ -33,20 +33,21 @@ WHOLE = (int, np.integer)
 """What an amount may be, as a payment rule says it."""
 
 
-class Drawn(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Drawn:
     """Whom a round asks: one provider per draw, the chance of each, and the purse that was drawn from."""
 
     draws: Draws
     probabilities: Vector
     purse: Purse
 
-    @property
+    @cached_property
     def quotes(self) -> list[int]:
         """The most that each draw may be paid."""
         quotes: list[int] = self.purse.quotes[self.draws].tolist()
         return quotes
 
-    @property
+    @cached_property
     def asked(self) -> list[int]:
         """Each provider once, in the order of the draws: whoever is drawn twice is asked once and paid twice."""
         return list(dict.fromkeys(self.draws.tolist()))

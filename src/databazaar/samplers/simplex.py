@@ -30,7 +30,7 @@ def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | 
     array([0.6, 0.2, 0.2])
     """
     n = len(log_weights)
-    relative: Vector = log_weights - log_weights.max()
+    relative: Vector = log_weights - np.maximum.reduce(log_weights)
     if alpha == 0:
         return np.asarray(relative - np.log(np.exp(relative).sum()))
     if floors is not None:

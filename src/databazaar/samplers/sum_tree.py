@@ -1,10 +1,10 @@
 """Positive numbers whose sum is known; a few can be set, and all be raised to a level, without touching the rest.
 
-A tree: numbers in rows of `LEAVES`, a node for each row, nodes in rows of `NODES`, and so on until one row, which may be
-longer, has them all. Of the numbers below it every node knows the lowest, how many are that low, the second
-lowest, and the sum of those that are not the lowest. Raising everything to a level below the second lowest changes one
-number at the root. A higher level goes down only where two different numbers become equal, and a number that was set
-apart becomes equal to others once. So k numbers are set and a level is raised in O(k log n), in the mean over steps.
+A tree: numbers in rows of `LEAVES`, a node for each row, nodes in rows of `NODES`, and so on until one row, which may
+be longer, has them all. Of the numbers below it every node knows the lowest, how many are that low, the second lowest,
+and the sum of those that are not the lowest. Raising everything to a level below the second lowest changes one number
+at the root. A higher level goes down only where two different numbers become equal, and a number that was set apart
+becomes equal to others once. So k numbers are set and a level is raised in O(k log n), in the mean over steps.
 
 What a node has as its lowest holds for everything below it, and is handed down when somebody passes, and so is a power
 of two by which all were multiplied. Sums are added up anew on every way up, and not by differences: no error grows with
