@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress, close_run
-from databazaar.ledger import Drawn, Ledger
+from databazaar.ledger import Drawn, Ledger, sql
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from postgres import running
@@ -32,7 +32,9 @@ def market(make_vector_market: MakeMarket) -> MakeMarket:
 
 
 @pytest.mark.slow
-def test_postgres_holds_the_same_ledger(server: str, market: MakeMarket, tmp_path: Path) -> None:
+def test_postgres_holds_the_same_ledger(
+    server: str, market: MakeMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def play(folder: RunFolder | None) -> str:
         consumer, providers = market()
         return Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8).run(folder).ledger_head
@@ -45,6 +47,9 @@ def test_postgres_holds_the_same_ledger(server: str, market: MakeMarket, tmp_pat
     assert audit.ok, audit.first_broken
     assert audit.head == in_memory
     assert RunFolder(tmp_path / "run").report().ledger_head == in_memory
+    for size in (1, 5, audit.entries):  # however many entries are read at once
+        monkeypatch.setattr(sql, "PAGE", size)
+        assert RunFolder(tmp_path / "run").audit().head == in_memory
     assert play(RunFolder.create(tmp_path / "other", {"ledger_url": server})) == in_memory  # many runs, one database
 
 

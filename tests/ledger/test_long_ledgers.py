@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import threading
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.ledger import Entry, Rounds, audit_entries
+from databazaar.errors import LedgerError
+from databazaar.ledger import Entry, Notary, Rounds, audit_entries
 from databazaar.ledger.chain import canonical
 from databazaar.ledger.record import Thinned
-from databazaar.ledger.sql import PAGE, SqlStore
+from databazaar.ledger.sql import SqlStore
+from databazaar.ledger.sqlite_driver import PAGE
 from databazaar.reports.figures import FIGURES
 from databazaar.runs.course import Course
 from databazaar.runs.folder import RunFolder
@@ -68,6 +71,52 @@ def test_slow_and_fast_name_the_same_first_broken_entry(short: dict[str, list[En
         assert audit.ok == (expected is None), audit.message
         named = re.match(r"entry (\d+)", audit.message)
         assert audit.ok or (named is not None and audit.entries == expected), (audit.message, expected)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_rounds_taken_at_once_end_where_entries_taken_one_by_one_do(
+    short: dict[str, list[Entry]], data: st.DataObject
+) -> None:
+    """Whatever was changed, dropped, doubled or swapped: the same sentence, the same accounts, after the same entry."""
+    entries = list(short[data.draw(st.sampled_from(sorted(short)))])
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(1, len(entries) - 1))
+        entries = data.draw(st.sampled_from([_changed, _dropped, _doubled, _swapped, _retyped]))(entries, at, data)
+        entries = reseal(entries) if data.draw(st.booleans()) else entries
+    at_once, one_by_one = Notary(), Notary()
+    with contextlib.suppress(LedgerError):
+        at_once.take_all(entries)
+    with contextlib.suppress(LedgerError):
+        for entry in entries:
+            one_by_one.take(entry)
+    for name in ("entries", "rounds", "head", "first_broken", "book", "closing"):
+        assert getattr(at_once.audit, name) == getattr(one_by_one.audit, name), name
+
+
+def test_rounds_are_taken_at_once_where_nothing_is_out_of_the_ordinary(
+    short: dict[str, list[Entry]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accesses that are not, such as voids, come one by one, and so do openings, ends of rounds and the close."""
+    taken, take, entries = list[str](), Notary.take, short["osmd"]
+
+    def noted(notary: Notary, entry: Entry) -> None:
+        taken.append(entry.kind)
+        take(notary, entry)
+
+    monkeypatch.setattr(Notary, "take", noted)
+    Notary(entries)
+    assert taken.count("reserve") == 0
+    assert taken.count("post") < 0.8 * [entry.kind for entry in entries].count("post")
+
+
+def _retyped(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:
+    """A number of another type that equals it, and a hash as of the number: no ledger writes such an entry."""
+    field = data.draw(st.sampled_from(["amount", "draw", "round", "seq"]))
+    number = getattr(entries[at], field)
+    changes: dict[str, Any] = {field: None if number is None else float(number)}
+    other = replace(entries[at], **changes)
+    return [*entries[:at], other, *entries[at + 1 :]]
 
 
 def _changed(entries: list[Entry], at: int, data: st.DataObject) -> list[Entry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from databazaar.errors import LedgerError
@@ -126,6 +127,38 @@ class Book:
         self.reserved[key] = provider, amount
         self.asked += amount
         self.drawn[provider] = self.drawn.get(provider, 0) + 1
+
+    def reserve_all(self, round: int, whom: Sequence[str], amounts: Sequence[int]) -> bool:
+        """What `apply` does with all reserves of a round, one a draw in their order, only sooner. False where a rule
+        has more to say: nothing is changed then, and `apply` says it."""
+        limited = self.changes or self.caps or self.most_per_access is not None or self.most_per_round is not None
+        under_way = self.closed or self.reserved or self.settled or round != self.rounds
+        cost, quotes = sum(amounts), self.quotes
+        if limited or under_way or cost > self.left or amounts != [quotes.get(who) for who in whom]:
+            return False
+        self.reserved = {(round, draw): one for draw, one in enumerate(zip(whom, amounts, strict=True))}
+        self.asked += cost
+        for who in whom:
+            self.drawn[who] = self.drawn.get(who, 0) + 1
+        return True
+
+    def post_all(self, round: int, whom: Sequence[str], amounts: Sequence[int]) -> bool:
+        """The same for posts that hold nothing back, of all that is reserved."""
+        cost, reserved, lines = sum(amounts), self.held, enumerate(zip(whom, amounts, strict=True))
+        if self.closed or len(self.reserved) != len(whom):
+            return False
+        for draw, (who, amount) in lines:
+            provider, most = self.reserved.get((round, draw), (None, 0))
+            if who != provider or not 0 <= amount <= most:
+                return False
+        self.settled.update(self.reserved)
+        self.reserved = {}
+        self.spent += cost
+        self.unpaid += reserved - cost
+        for who, amount in zip(whom, amounts, strict=True):
+            self.pay[who] = self.pay.get(who, 0) + amount
+            self.accesses[who] = self.accesses.get(who, 0) + 1
+        return True
 
     def _refuse_beyond_limits(self, entry: Entry, provider: str, amount: int) -> None:
         cap, cost = self.caps.get(provider), self.asked - self.asked_before + amount

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit, BestModel
 from databazaar.ledger.book import NOT_SETTLED, Book
-from databazaar.ledger.chain import Entry
+from databazaar.ledger.chain import Entry, access_digest
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
@@ -96,6 +96,39 @@ class Replay:
             self._check_close(entry)
         else:
             self._take_freed(entry)
+
+    @property
+    def accesses_due(self) -> int:
+        """How many entries must come next that are alike: the reserves of a round, or what settles them; 0 where they
+        have begun, or something else must come."""
+        if self.stopped is not None or self.settled or self.freed or self.reserves not in (0, len(self.due)):
+            return 0
+        return len(self.due)
+
+    def take_accesses(self, entries: Sequence[Entry], first: int, head: str) -> str | None:
+        """What `check` does with the accesses that are due, after an entry of this hash, only sooner: all of them at
+        once. The last one's hash; None where any is not what nearly all are, a reserve or a post that says nothing
+        more. Nothing is changed then, and `check` says what is wrong, if anything is."""
+        kind, round, amounts = "post" if self.reserves else "reserve", self.audit.rounds, list[int]()
+        for draw, (entry, who) in enumerate(zip(entries, self.due, strict=True)):
+            amount, seq = entry.amount, first + draw
+            if type(amount) is not int or not type(entry.seq) is type(entry.round) is type(entry.draw) is int:
+                return None
+            if (entry.seq, entry.kind, entry.round, entry.draw, entry.provider) != (seq, kind, round, draw, who):
+                return None
+            head = access_digest(head, seq, kind, round, draw, who, amount, "{}")
+            if entry.hash != head or entry.body != {}:
+                return None
+            amounts.append(amount)
+        if kind == "reserve":
+            if not self.book.reserve_all(round, self.due, amounts):
+                return None
+            self.reserves = len(entries)
+        else:
+            if not self.book.post_all(round, self.due, amounts):
+                return None
+            self.settled.extend(entries)
+        return head
 
     def _check_goes_on(self, entry: Entry) -> None:
         """An entry of the round under way: an access to whoever is due, or the round's end."""

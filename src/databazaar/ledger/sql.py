@@ -20,7 +20,7 @@ from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, spelled
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
-from databazaar.ledger.sqlite_writer import Row, SqliteWriter
+from databazaar.ledger.sqlite_driver import Row, SqliteWriter, pages_of
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
@@ -33,7 +33,7 @@ _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a file that is being written."""
 
 PAGE = 4096
-"""So many entries are read at once."""
+"""So many entries are read from a server at once."""
 
 LONG = 2**20
 """A body of so many characters or more is that of a large market's opening."""
@@ -152,25 +152,32 @@ class SqlStore(Store):
     def entries(self) -> Iterator[Entry]:
         """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
         a long ledger neither holds all of it nor holds up the run that writes."""
-        mine = ENTRIES.c.run == self._run
-        last = sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)
-        query = sa.select(*ENTRIES.c[1:]).where(mine).order_by(ENTRIES.c.seq).limit(PAGE)
         try:
-            with self._engine.connect() as connection:
-                refuse_newer(connection)
-                end = connection.execute(last).scalar()
-                query = query.where(ENTRIES.c.seq <= end) if end is not None else query
-                rows = _fetched(connection, query)
-            while rows:
-                for seq, kind, round, draw, provider, amount, body, seal in rows:
+            for page in self._pages():
+                for seq, kind, round, draw, provider, amount, body, seal in page:
                     parsed = {} if body == "{}" and kind in KINDS else _parsed(seq, kind, body)
                     yield Entry.stored(body, seq, kind, round, draw, provider, amount, parsed, seal)
-                if len(rows) < PAGE:
-                    return
-                with self._engine.connect() as connection:
-                    rows = _fetched(connection, query.where(ENTRIES.c.seq > rows[-1][0]))
         except (SQLAlchemyError, UnicodeDecodeError, sqlite3.Error) as reason:
             raise self._unread(reason) from None
+
+    def _pages(self) -> Iterator[Sequence[Any]]:
+        mine = ENTRIES.c.run == self._run
+        with self._engine.connect() as connection:
+            refuse_newer(connection)
+            end = connection.execute(sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)).scalar()
+            connection.rollback()
+            if end is not None and connection.dialect.name == "sqlite":
+                yield from pages_of(connection, self._run, end)
+        if end is None or self._sqlite is not None:
+            return
+        following = sa.select(*ENTRIES.c[1:]).where(mine, ENTRIES.c.seq <= end).order_by(ENTRIES.c.seq).limit(PAGE)
+        query, more = following, True
+        while more:
+            with self._engine.connect() as connection:
+                rows = connection.execute(query).all()
+            yield rows
+            more = len(rows) == PAGE
+            query = following.where(ENTRIES.c.seq > rows[-1][0]) if more else following
 
     def snapshot(self) -> Snapshot | None:
         """What the last transaction has left. A run that goes on meanwhile writes its files anew after some rounds: the
@@ -295,12 +302,6 @@ def _durable(connection: Any, _record: Any) -> None:
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
-
-
-def _fetched(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Any]:
-    """The rows of a page. SQLite's own tuples have all that we look at, and are there in half the time."""
-    found = connection.execute(query)
-    return found.cursor.fetchall() if connection.dialect.name == "sqlite" and found.cursor is not None else found.all()
 
 
 def _parsed(seq: Any, kind: Any, body: Any) -> dict[str, Any]:

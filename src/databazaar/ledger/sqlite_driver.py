@@ -1,10 +1,12 @@
-"""A round's transaction in SQLite, said to the driver itself: putting the statements together anew, and a connection's
-way out of a pool and back, would take as long as half of the commit."""
+"""What is said to SQLite's driver itself: a round's transaction, and the reading of many entries.
+
+Putting a statement together anew, and a connection's way out of a pool and back, take as long as half of a commit.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +16,12 @@ from databazaar.ledger.schema import ENTRIES, SNAPSHOTS
 _INSERT = f"INSERT INTO {ENTRIES.name} VALUES ({', '.join('?' * len(ENTRIES.c))})"  # noqa: S608
 _FIRST = f"INSERT INTO {SNAPSHOTS.name} (next_round, sampler, params, run) VALUES (?, ?, ?, ?)"  # noqa: S608
 _REPLACE = f"UPDATE {SNAPSHOTS.name} SET next_round = ?, sampler = ?, params = ? WHERE run = ?"  # noqa: S608
+_READ = (
+    f"SELECT {', '.join(column.name for column in ENTRIES.c[1:])} FROM {ENTRIES.name} "  # noqa: S608
+    "WHERE run = ? AND seq <= ?{after} ORDER BY seq LIMIT ?"
+)
+PAGE = 256
+"""So many entries are read at once: few enough that they are still near the processor when somebody looks at them."""
 
 Row = tuple[Any, ...]
 
@@ -53,3 +61,16 @@ class SqliteWriter:
         if self._held is not None:
             self._held.close()
             self._held = self._driver = None
+
+
+def pages_of(connection: sa.Connection, run: str, end: Any) -> Iterator[Sequence[Row]]:
+    """A run's entries up to this number in their order, some at a time: all of an entry but the run. Between two pages
+    the connection holds no lock."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    rows = driver.execute(_READ.format(after=""), (run, end, PAGE)).fetchall()
+    yield rows
+    following = _READ.format(after=" AND seq > ?")
+    while len(rows) == PAGE:
+        rows = driver.execute(following, (run, end, rows[-1][0], PAGE)).fetchall()
+        yield rows
