@@ -19,7 +19,8 @@ from databazaar.valuation.gradient import GShapley, Walks
 from databazaar.valuation.lockstep import run_in_lockstep
 from databazaar.valuation.method import SteppedMethod
 from databazaar.valuation.result import Tally
-from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
+from databazaar.valuation.combinations import Combinations
+from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1, 2)
@@ -113,7 +114,7 @@ SHARED = Consumer(
     utility="negative-loss",
 )
 EVALUATOR = SHARED.evaluator(CPU)
-LAYER = FirstLayer.of(SHARED, EVALUATOR)
+LAYER = FirstLayer.of(EVALUATOR)
 
 
 @pytest.mark.parametrize("floats", [2**21, 30 * 5 * 9, 1])
