@@ -158,8 +158,11 @@ class Link:
         return message
 
     def _connected(self) -> Connection:
-        """A foreman with a cluster. One that was there before may take its time to come back."""
-        until = time.monotonic() + (self._settings.wait if self.foremen else 0.0)
+        """A foreman with a cluster. One that was there before may take its time to come back; and so may the server of a
+        head that is joined by ray://, which answers later than the head, and may die of a start (ray-project/ray#63202).
+        """
+        patient = self.foremen or (self._settings.address or "").startswith("ray://")
+        until = time.monotonic() + (self._settings.wait if patient else 0.0)
         while self._connection is None:
             connection = self._start()
             message = connection.recv()
