@@ -1,4 +1,4 @@
-"""A run that joins a cluster by ray://, as from another machine: the model and the ledger of a run on a cluster here."""
+"""A run that joins a cluster by ray://, as from another machine: model and ledger of a run on a cluster of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valuations of which somebody else works out coalitions, walks and rounds' models: the values of those worked out here."""
+"""Valuations whose coalitions, walks and rounds' models others work out: the values of those worked out here."""
 
 from __future__ import annotations
 

@@ -158,9 +158,8 @@ class Link:
         return message
 
     def _connected(self) -> Connection:
-        """A foreman with a cluster. One that was there before may take its time to come back; and so may the server of a
-        head that is joined by ray://, which answers later than the head, and may die of a start (ray-project/ray#63202).
-        """
+        """A foreman with a cluster. One that was there before may take its time to come back. So may what answers at
+        ray://: it starts later than its head, and what it starts for a run may die (ray-project/ray#63202)."""
         patient = self.foremen or (self._settings.address or "").startswith("ray://")
         until = time.monotonic() + (self._settings.wait if patient else 0.0)
         while self._connection is None:

@@ -93,7 +93,7 @@ class RayEngine(Engine):
         if not calls:
             return [Replies.of(ask, []) for ask in asks]
         params = asks[0].params
-        rows, reasons = self._linked(params).map(
+        rows, reasons = self._linked(params, len(vectors) + len(calls)).map(
             "update", [vector.numpy() for vector in vectors.values()], calls, tuple(params.shape), _dtype(params)
         )
         replies, first = [], 0
@@ -145,7 +145,8 @@ class RayEngine(Engine):
             return None
         if not errands:
             return []
-        link, length = self._linked(start.params), max(errand.length for errand in errands)
+        link = self._linked(start.params, start.floats // max(1, len(start.params)))
+        length = max(errand.length for errand in errands)
         name = self._sent(start, link)
         alive = frozenset(self._starts.values())
         inputs = f"{name}: parameters", f"{name}: updates", judging
@@ -187,13 +188,14 @@ class RayEngine(Engine):
             self._link.keep(name, np.frombuffer(data, dtype=np.uint8))
         return name
 
-    def _linked(self, params: Tensor) -> Link:
-        """The cluster is started or joined with the first ask: whoever only quotes a market needs none."""
+    def _linked(self, params: Tensor, lent: int = 0) -> Link:
+        """The cluster is started or joined with the first ask: whoever only quotes a market needs none. So many vectors
+        like `params` may lie in its store for a round."""
         if self._closed:
             raise BazaarError("this engine is closed: make a new one")
         if self._link is None:
             address, workers, wait = self._settings
-            in_flight = 2 * (workers or processors_here()) + 4
+            in_flight = 2 * (workers or processors_here()) + 4 + lent
             held = _size_of(self._work[1]) + sum(map(len, self._judgings.values()))
             store = 2 * held + in_flight * params.numel() * params.element_size()
             self._link = Link(Settings(address, workers, wait, store, versions()), WORKER, self._work)

@@ -1,8 +1,8 @@
 """Requests for the utilities of a round's models w + Σ_i c_i g_i, scored here or by whoever the engine has for it.
 
-Elsewhere the rows of coefficients go in blocks, of which one worker scores one: w and the updates g are sent once for the
-round, and utilities alone come back. How the rows are cut depends on what a model costs and on nothing else, so the bits
-are the same with any number of workers.
+Elsewhere the rows of coefficients go in blocks, each to one worker: w and the updates g are sent once for a round, and
+utilities alone come back. How the rows are cut depends on what a model costs and on nothing else, so the bits are the
+same with any number of workers.
 """
 
 from __future__ import annotations
