@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare
+from databazaar.valuation.combinations import Block
 from ray_clusters import (
     WORKERS,
     Head,
@@ -102,9 +104,11 @@ def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_p
     others = Provider("others", oracle=Mortal(0.2, tmp_path / "others", other_workers))
     providers = [*sellers(), NOBODY, one, others]
     reference, own = OneByOne(task, providers), one_by_one(task, providers)
+    given = np.random.default_rng(0).normal(0.0, 0.1, (2, len(params))).astype(np.float32)
     errands: list[list[Errand]] = [
         [Training([0, 2, 5], [0.5, 0.4], 3), Training([], [0.5], 3)],
         [Walk([3, 5, 1], 0.5, 7, 0.1), Walk([1, 3, 0], 0.5, 8, 0.1)],
+        [Block(np.eye(2)), Block(np.ones((1, 2)))],
     ]
     evaluator = Evaluator(task.copied(), sellers()[4].dataset, "exp-loss", torch.device("cpu"))
 
@@ -128,11 +132,14 @@ def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_p
         assert (tmp_path / "one").exists()
         assert (tmp_path / "others").exists()
         for alike in errands:
-            start = Start(params)
+            start = Start(params, torch.from_numpy(given))
             found = engine.errands(evaluator, start, alike)
             assert found is not None
             for errand, numbers in zip(alike, found, strict=True):
                 assert np.array_equal(numbers, errand.run(own, evaluator, start))
+        held = ref(given)
+        del start, given
+        assert held() is None  # once nobody needs it, the engine has let go of it as well
         assert engine.sums([seek([5], "alone")]) == [None]
         mine = Evaluator(task, None, lambda model: 1.0, torch.device("cpu"))
         assert engine.sums([Sought(sought[0].ask, [0], 0.5, "alone", mine)]) == [None]
