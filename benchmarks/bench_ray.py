@@ -64,7 +64,7 @@ SIZES = {
     "50": Size((6000, 6800, 600), 4, 64, 2),
 }
 """By millions of parameters."""
-PERMUTATIONS = {"0.24": 100, "5": 12, "50": 2}
+PERMUTATIONS = {"0.24": 1000, "5": 12, "50": 2}
 """Of one round's `fedsv`."""
 
 

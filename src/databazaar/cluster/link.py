@@ -143,7 +143,8 @@ class Link:
     def _tell(self, connection: Connection) -> None:
         """What is kept and what no longer is."""
         while self._untold:
-            name, _ = self._untold.popitem()
+            name = next(iter(self._untold))  # in their order: what is forgotten makes room for what is new
+            del self._untold[name]
             array = self._kept.get(name)
             with _sharing([] if array is None else [array], (0,), np.dtype(np.uint8)) as (shared, _):
                 connection.send(Kept(name, *shared or (None,)))

@@ -85,8 +85,9 @@ class RayEngine(Engine):
         """All providers of all asks are one heap of work, that whoever is free takes from."""
         vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
         places = {key: place for place, key in enumerate(vectors)}
+        alive = frozenset(self._starts.values())
         calls = [
-            Call((places[id(ask.params)],), (provider, ask.round, ask.seed))
+            Call((places[id(ask.params)],), (provider, ask.round, ask.seed, alive))
             for ask in asks
             for provider in ask.providers
         ]

@@ -73,8 +73,11 @@ class RayWorker:
         self._round: HeldRound | None = None
         self._starts: dict[str, Start] = {}
 
-    def update(self, params: NDArray[Any], provider: int, round: int, seed: int) -> NDArray[Any] | str:
-        """One provider's update of these parameters, or why there is none."""
+    def update(
+        self, params: NDArray[Any], provider: int, round: int, seed: int, alive: Collection[str]
+    ) -> NDArray[Any] | str:
+        """One provider's update of these parameters, or why there is none. Starts that are not `alive` are let go."""
+        self._keep(alive)
         answer = self._update(_copied(params), provider, round, seed)
         return answer if isinstance(answer, str) else answer.numpy()
 
@@ -93,13 +96,16 @@ class RayWorker:
         errand: Errand,
         length: int,
     ) -> NDArray[np.float64]:
-        """Runs it from where this name stands for; what is no longer `alive` is let go. What it finds is filled up to
+        """Runs it from the start of this name; others that are not `alive` are let go. What it finds is filled up to
         this length."""
-        self._starts = {name: kept for name, kept in self._starts.items() if name in alive}
+        self._keep(alive)
         if start not in self._starts:
             self._starts[start] = Start(_copied(params), _seen(updates))
         found = errand.run(self._engine, self._evaluator(judge, judging), self._starts[start])
         return np.pad(found, (0, length - len(found)))
+
+    def _keep(self, alive: Collection[str]) -> None:
+        self._starts = {name: start for name, start in self._starts.items() if name in alive}
 
     def hold(
         self,

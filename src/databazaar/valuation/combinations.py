@@ -19,14 +19,14 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.lockstep import Request
 from databazaar.valuation.scoring import FirstLayer, Scorer, Weights, scorer_of
 
-WORTH_A_TRIP = 2**27
-"""Multiplications (about 10 ms) below which models are scored here: sending them elsewhere takes as long."""
+WORTH_A_TRIP = 2**30
+"""Multiplications, of some 60 ms, below which models are scored here: two blocks, and what it takes to ask for them."""
 
 SENT = 64
 """Multiplications that take about as long as sending one float of w and the updates."""
 
-BLOCK = 2**26
-"""Multiplications of one block, about: some blocks for each worker, and each much longer than a call takes."""
+BLOCK = 2**29
+"""Multiplications of one block, about: some 30 ms, where a call takes some 3."""
 
 
 @dataclass(frozen=True, eq=False)
