@@ -191,12 +191,12 @@ class RayEngine(Engine):
 
     def _linked(self, params: Tensor, lent: int = 0) -> Link:
         """The cluster is started or joined with the first ask: whoever only quotes a market needs none. So many vectors
-        like `params` may lie in its store for a round."""
+        like `params` may lie in its store for a round, and those of the round before."""
         if self._closed:
             raise BazaarError("this engine is closed: make a new one")
         if self._link is None:
             address, workers, wait = self._settings
-            in_flight = 2 * (workers or processors_here()) + 4 + lent
+            in_flight = 2 * (workers or processors_here()) + 4 + 2 * lent
             held = _size_of(self._work[1]) + sum(map(len, self._judgings.values()))
             store = 2 * held + in_flight * params.numel() * params.element_size()
             self._link = Link(Settings(address, workers, wait, store, versions()), WORKER, self._work)
