@@ -44,8 +44,8 @@ class RayEngine(Engine):
     Without an `address`, a cluster of its own starts on this machine with the first ask and ends with `close`; else it
     is "host:6379" on one of the cluster's machines, or "ray://host:10001" from elsewhere, and goes on living. `workers`
     are at most as many as the cluster has processors, and that many where nothing is said. `wait` are the seconds that
-    a lost cluster has to come back, or to find room for workers, before the run stops. A callable oracle must be a
-    function of the parameters alone: each worker has its own copy.
+    a lost cluster has to come back, one at ray:// to answer at all, or either to find room for workers, before the run
+    stops. A callable oracle must be a function of the parameters alone: each worker has its own copy.
     """
 
     name = "ray"
