@@ -3,6 +3,7 @@
     .venv/bin/python benchmarks/bench_ray.py
     .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --rounds 3
     .venv/bin/python benchmarks/bench_ray.py --sizes 5 50 --scored
+    .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --coalitions
 
 Prints seconds of a round: `vectorized` in one process, on one thread and on all; one row after the other in one
 process, which is what workers compute; and `ray` on a cluster of this machine with one worker and with two. `overhead`
@@ -12,6 +13,10 @@ is what one worker takes longer than one row after the other in one process: sen
 Then the same with what a round scores, for gains `alone` and by `shapley`: every update comes back and is added up and
 scored here on all threads, or the workers score and only the sum comes back (which a market does for large models
 alone). `transport` is what one worker takes longer than the same in one process on one thread.
+
+With `--coalitions`, the models that `fedsv` scores in one round, on 1,000 rows: in this process, on one thread and on
+all, and by one worker and by two, from the updates' being sent to the last utility. `ratio` is the time by two workers
+over the time in one thread here.
 
 Needs two processors; nothing here is a test; run it on a quiet machine, where nobody else computes.
 """
@@ -26,6 +31,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 
 from databazaar import Ask, Engine, LocalSGD, Provider, Replies, VectorizedEngine, build_model
@@ -34,6 +40,10 @@ from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
+from databazaar.valuation.combinations import Combinations
+from databazaar.valuation.permutations import Shuffle
+from databazaar.valuation.round_game import along, weights_of
+from databazaar.valuation.scoring import FirstLayer, scorer_of
 
 CPU = torch.device("cpu")
 
@@ -54,6 +64,8 @@ SIZES = {
     "50": Size((6000, 6800, 600), 4, 64, 2),
 }
 """By millions of parameters."""
+PERMUTATIONS = {"0.24": 1000, "5": 12, "50": 2}
+"""Of one round's `fedsv`."""
 
 
 def market(size: Size) -> tuple[Task, list[Provider]]:
@@ -150,15 +162,60 @@ def measure_scored(size: Size, rounds: int, threads: int) -> Iterator[tuple[str,
         yield f"{gains}: transport", by_sums[gains] - here_alone[gains]
 
 
+def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[str, float]]:
+    """One round's models, in this process and by workers."""
+    size = SIZES[name]
+    task, providers = market(size)
+    assert task.model is not None
+    params, generator = task.layout.flatten(task.model), torch.Generator().manual_seed(1)
+    rows = torch.randn(1000, 784, generator=generator), torch.randint(0, 10, (1000,), generator=generator)
+    evaluator = Evaluator(task.copied(), rows, "exp-loss", CPU)
+    layer, updates = FirstLayer.of(evaluator), 0.01 * torch.randn(size.asked, len(params), generator=generator)
+    orders = Shuffle(size.asked, 0, "bench").block(0, PERMUTATIONS[name])
+    coefficients = weights_of(along(orders), 0.5, "sum")
+    found = list[np.ndarray]()
+
+    def of_a_round() -> Combinations:
+        return Combinations(scorer_of(layer, evaluator, params, updates.clone()), coefficients)
+
+    def here(_: Ask) -> None:
+        request = of_a_round()
+        found.append(request.scorer(request.coefficients))
+
+    def there(_: Ask) -> None:
+        scored = of_a_round().scored_by(engine)
+        assert scored is not None
+        found.append(scored)
+
+    taken = {}
+    for count in dict.fromkeys((threads, 1)):
+        torch.set_num_threads(count)
+        taken[count] = seconds(here, params, size.asked, rounds)
+        yield f"{len(coefficients)} models, {count} threads", taken[count]
+    for workers in (1, 2):
+        engine = RayEngine(task, providers, workers=workers, wait=300.0)
+        last = seconds(there, params, size.asked, rounds)
+        engine.close()
+        yield f"{len(coefficients)} models, ray, {workers}", last
+    assert np.ptp(np.stack(found), axis=0).max() < 1e-4
+    yield "ratio, in times", last / taken[1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scored", action="store_true", help="only the rounds with what they score")
+    parser.add_argument("--coalitions", action="store_true", help="only the models of one round's coalitions")
     arguments = parser.parse_args()
     threads = torch.get_num_threads()
     for name in arguments.sizes:
         torch.set_num_threads(threads)
+        if arguments.coalitions:
+            print(f"{name} million parameters, coalitions (load average {os.getloadavg()[0]:.1f})", flush=True)
+            for what, taken in measure_coalitions(name, arguments.rounds, threads):
+                print(f"  {what:<24} {taken:8.3f} s", flush=True)
+            continue
         if not arguments.scored:
             width, found = measure(SIZES[name], arguments.rounds)
             load = os.getloadavg()[0]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -22,14 +23,13 @@ from databazaar import (
     Provider,
     Replies,
     Report,
-    StochasticGradient,
     Uniform,
     build_model,
     check_engine,
 )
 from databazaar.cluster import Call, Link, Settings, processors_here
 from databazaar.engines import make_engine
-from databazaar.engines.errands import Errand, Training, Walk
+from databazaar.engines.errands import Errand, Start, Training, Walk
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
 from databazaar.engines.sums import Sought, summed_from
@@ -37,10 +37,13 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
+from databazaar.valuation import MaxPermutations, compare
+from databazaar.valuation.combinations import Block
 from ray_clusters import (
     WORKERS,
     Head,
     Mortal,
+    MortalLoss,
     all_workers,
     children_of,
     other_workers,
@@ -51,47 +54,12 @@ from ray_clusters import (
     until,
     workers_of,
 )
+from ray_markets import OneByOne, model, sellers
 
 pytestmark = pytest.mark.slow
 
 NOBODY = Provider("nobody", oracle=lambda w: w * np.float32(np.nan))
 DEATHS: dict[str, Callable[[], list[int]]] = {"one": this_worker, "both": all_workers}
-
-
-class OneByOne(Engine):
-    """What the workers compute, in this process."""
-
-    name = "one-by-one"
-
-    def __init__(self, task: Task, providers: list[Provider]) -> None:
-        self.device = torch.device("cpu")
-        self._engine = one_by_one(task, providers)
-
-    def query(self, ask: Ask) -> Replies:
-        each = [self._engine.query(Ask(ask.params, [i], ask.round, ask.seed)) for i in ask.providers]
-        failures = {i: reason for replies in each for i, reason in replies.failures.items()}
-        return Replies(torch.cat([replies.updates for replies in each]), failures)
-
-
-def sellers(count: int = 5) -> list[Provider]:
-    generator = torch.Generator().manual_seed(3)
-    oracles: list[LocalSGD | StochasticGradient] = [
-        LocalSGD(step=0.1, batch_size=8, epochs=2),
-        StochasticGradient(batch_size=7),
-    ]
-    rows = [20 + 13 * i for i in range(count)]
-    return [
-        Provider(
-            f"p{i}",
-            (torch.randn(n, 12, generator=generator), torch.randint(0, 3, (n,), generator=generator)),
-            oracles[i % 2],
-        )
-        for i, n in enumerate(rows)
-    ]
-
-
-def model() -> torch.nn.Module:
-    return build_model("mlp", [12], 3, hidden=[16], seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +104,11 @@ def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_p
     others = Provider("others", oracle=Mortal(0.2, tmp_path / "others", other_workers))
     providers = [*sellers(), NOBODY, one, others]
     reference, own = OneByOne(task, providers), one_by_one(task, providers)
+    given = np.random.default_rng(0).normal(0.0, 0.1, (2, len(params))).astype(np.float32)
     errands: list[list[Errand]] = [
         [Training([0, 2, 5], [0.5, 0.4], 3), Training([], [0.5], 3)],
         [Walk([3, 5, 1], 0.5, 7, 0.1), Walk([1, 3, 0], 0.5, 8, 0.1)],
+        [Block(np.eye(2)), Block(np.ones((1, 2)))],
     ]
     evaluator = Evaluator(task.copied(), sellers()[4].dataset, "exp-loss", torch.device("cpu"))
 
@@ -162,15 +132,39 @@ def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_p
         assert (tmp_path / "one").exists()
         assert (tmp_path / "others").exists()
         for alike in errands:
-            found = engine.errands(evaluator, params, alike)
+            start = Start(params, torch.from_numpy(given))
+            found = engine.errands(evaluator, start, alike)
             assert found is not None
             for errand, numbers in zip(alike, found, strict=True):
-                assert np.array_equal(numbers, errand.run(own, evaluator, params))
+                assert np.array_equal(numbers, errand.run(own, evaluator, start))
+        held = ref(given)
+        del start, given
+        assert held() is None  # once nobody needs it, the engine has let go of it as well
         assert engine.sums([seek([5], "alone")]) == [None]
         mine = Evaluator(task, None, lambda model: 1.0, torch.device("cpu"))
         assert engine.sums([Sought(sought[0].ask, [0], 0.5, "alone", mine)]) == [None]
-        assert engine.errands(mine, params, [Training([0], [0.5], 3)]) is None
+        assert engine.errands(mine, Start(params), [Training([0], [0.5], 3)]) is None
         assert engine.clusters == 1
+
+
+def test_rounds_are_valued_to_the_same_bits_with_any_number_of_workers_whoever_dies(
+    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The models of a round's coalitions are scored by the workers, one of whom dies of it."""
+    for name, value in {"WORTH_A_TRIP": 0, "SENT": 0, "BLOCK": 30_000}.items():
+        monkeypatch.setattr(f"databazaar.valuation.combinations.{name}", value)
+    x, y = sellers()[4].dataset
+    loss = MortalLoss(len(y), tmp_path / "mark")
+    consumer = Consumer(model(), holdout=(x, y), budget=6, per_round=3, utility="exp-loss", loss=loss)
+    providers, options = [*sellers(4), NOBODY], {"fedsv": {"stop": MaxPermutations(5)}}
+    found = []
+    for workers in dict.fromkeys((WORKERS, 1)):
+        engine = RayEngine(consumer.task.copied(), providers, address=head.address, workers=workers)
+        with closing(engine):
+            comparison = compare(consumer, providers, ("fedsv", "gtg"), engine=engine, seeds=2, options=options)
+        found.append([result.values.tobytes() for outcome in comparison.outcomes for result in outcome.results])
+        assert loss.mark.exists()
+    assert all(values == found[0] for values in found)
 
 
 class NeverInFull(RayEngine):

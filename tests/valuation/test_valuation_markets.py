@@ -174,7 +174,7 @@ def test_the_prefix_scorer_equals_the_plain_one(utility: str, bias: bool) -> Non
     )
     consumer = Consumer(model, 10, holdout=(x, y), utility=utility)
     evaluator = consumer.evaluator(CPU)
-    layer = FirstLayer.of(consumer, evaluator)
+    layer = FirstLayer.of(evaluator)
     assert layer is not None
     w = consumer.initial_parameters()
     updates = 0.3 * torch.randn(6, len(w), generator=rng)
@@ -193,7 +193,7 @@ def test_the_prefix_scorer_equals_the_plain_one_for_a_cnn() -> None:
     images = torch.randn(20, 1, 8, 8, generator=rng), torch.randint(0, 3, (20,), generator=rng)
     consumer = Consumer("cnn", 10, holdout=images, utility="negative-loss")
     evaluator, w = consumer.evaluator(CPU), consumer.initial_parameters()
-    layer = FirstLayer.of(consumer, evaluator)
+    layer = FirstLayer.of(evaluator)
     assert layer is not None
     updates = 0.1 * torch.randn(3, len(w), generator=rng)
     coefficients = np.random.default_rng(0).random((9, 3))
@@ -212,9 +212,9 @@ def test_a_layer_too_large_to_keep_is_scored_plainly(monkeypatch: pytest.MonkeyP
 def test_other_models_and_utilities_get_the_plain_scorer() -> None:
     x, y = torch.randn(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
     norm = Consumer(nn.Sequential(nn.Flatten(), nn.LayerNorm(64), nn.Linear(64, 2)), 10, holdout=(x, y))
-    assert FirstLayer.of(norm, norm.evaluator(CPU)) is None
+    assert FirstLayer.of(norm.evaluator(CPU)) is None
     own = Consumer("mlp", 10, holdout=(x, y), utility=lambda model: 0.5)
-    assert FirstLayer.of(own, own.evaluator(CPU)) is None
+    assert FirstLayer.of(own.evaluator(CPU)) is None
 
 
 def test_engines_agree() -> None:

@@ -13,13 +13,14 @@ from valuation_games import additive_market, classification_market, regression_m
 from databazaar import Consumer, FullGradient, Provider
 from databazaar.engines import VectorizedEngine
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult, fed_shapley, g_shapley, gtg_shapley
+from databazaar.valuation.combinations import Combinations
 from databazaar.valuation.context import Context
 from databazaar.valuation.federated import FedShapley
 from databazaar.valuation.gradient import GShapley, Walks
 from databazaar.valuation.lockstep import run_in_lockstep
 from databazaar.valuation.method import SteppedMethod
 from databazaar.valuation.result import Tally
-from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
+from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1, 2)
@@ -113,7 +114,7 @@ SHARED = Consumer(
     utility="negative-loss",
 )
 EVALUATOR = SHARED.evaluator(CPU)
-LAYER = FirstLayer.of(SHARED, EVALUATOR)
+LAYER = FirstLayer.of(EVALUATOR)
 
 
 @pytest.mark.parametrize("floats", [2**21, 30 * 5 * 9, 1])

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.cluster.pool import WorkerPool
-from databazaar.cluster.settings import Connected, Gathering, Kept, Refused, Request, Settings
+from databazaar.cluster.settings import Answered, Connected, Gathering, Kept, Refused, Request, Settings
 from databazaar.errors import BazaarError
 
 LEAST_STORE, MOST_OF_SHM = 128 * 2**20, 0.6
@@ -59,7 +59,9 @@ def main() -> None:
         connection.send(Connected())
         while (request := connection.recv()) is not None:
             if isinstance(request, Kept):
+                left[:] = [] if request.array is None else [request.array.path.parent]
                 pool.keep(request)
+                connection.send(Answered(0, None))
                 continue
             assert isinstance(request, Request | Gathering)
             left[:] = [request.output.path.parent]

@@ -64,13 +64,18 @@ class Link:
         self._connection: Connection | None = None
         self._folder: Path | None = None
         self._gatherings = 0
-        self._kept: dict[str, Kept] = {}
-        self._untold: dict[str, Kept] = {}
+        self._kept: dict[str, NDArray[Any]] = {}
+        self._untold: dict[str, None] = {}
         self.foremen = 0
 
-    def keep(self, name: str, data: bytes) -> None:
-        """From now on, calls may have this as an input by its name."""
-        self._kept[name] = self._untold[name] = Kept(name, data)
+    def keep(self, name: str, array: NDArray[Any]) -> None:
+        """From now on, calls may have this as an input by its name. It is sent once, and must not change."""
+        self._kept[name], self._untold[name] = array, None
+
+    def forget(self, name: str) -> None:
+        """No call has it any more."""
+        if self._kept.pop(name, None) is not None:
+            self._untold[name] = None
 
     def map(
         self, method: str, inputs: Sequence[NDArray[Any]], calls: Sequence[Call], row: tuple[int, ...], dtype: Any
@@ -122,9 +127,7 @@ class Link:
             left = len(todo)
             try:
                 connection = self._connected()
-                while self._untold:
-                    connection.send(next(iter(self._untold.values())))
-                    del self._untold[next(iter(self._untold))]
+                self._tell(connection)
                 connection.send(request())
                 while todo:
                     take(self._heard(connection))
@@ -137,6 +140,16 @@ class Link:
                         "and go on with the run"
                     ) from None
 
+    def _tell(self, connection: Connection) -> None:
+        """What is kept and what no longer is."""
+        while self._untold:
+            name = next(iter(self._untold))  # in their order: what is forgotten makes room for what is new
+            del self._untold[name]
+            array = self._kept.get(name)
+            with _sharing([] if array is None else [array], (0,), np.dtype(np.uint8)) as (shared, _):
+                connection.send(Kept(name, *shared or (None,)))
+                self._heard(connection)
+
     def _heard(self, connection: Connection) -> Answered:
         message = connection.recv()
         if isinstance(message, Refused):
@@ -146,13 +159,15 @@ class Link:
         return message
 
     def _connected(self) -> Connection:
-        """A foreman with a cluster. One that was there before may take its time to come back."""
-        until = time.monotonic() + (self._settings.wait if self.foremen else 0.0)
+        """A foreman with a cluster. One that was there before may take its time to come back. So may what answers at
+        ray://: it starts later than its head, and what it starts for a run may die (ray-project/ray#63202)."""
+        patient = self.foremen or (self._settings.address or "").startswith("ray://")
+        until = time.monotonic() + (self._settings.wait if patient else 0.0)
         while self._connection is None:
             connection = self._start()
             message = connection.recv()
             if isinstance(message, Connected):
-                self._connection, self._untold = connection, dict(self._kept)
+                self._connection, self._untold = connection, dict.fromkeys(self._kept)
                 self.foremen += 1
                 break
             connection.close()

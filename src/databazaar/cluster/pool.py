@@ -10,8 +10,6 @@ import time
 from collections import Counter
 from typing import Any
 
-import numpy as np
-
 from databazaar.cluster.chain import Chain
 from databazaar.cluster.host import Host
 from databazaar.cluster.settings import Gathering, Kept, Request, Settings
@@ -47,7 +45,9 @@ class WorkerPool:
         self._failed_starts = 0
 
     def keep(self, kept: Kept) -> None:
-        self._kept[kept.name] = self._ray.put(np.frombuffer(kept.data, dtype=np.uint8))
+        self._kept.pop(kept.name, None)
+        if kept.array is not None:
+            self._kept[kept.name] = self._ray.put(kept.array.open(writable=False))
 
     def serve(self, request: Request | Gathering, tell: Tell) -> None:
         """Has all of it answered, and tells of each answer when it comes."""

@@ -51,10 +51,10 @@ class SharedArray:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is sent once, and is then an input of any request by its name."""
+    """What is sent once, and is then an input of any request by its name; without an array, it is no longer."""
 
     name: str
-    data: bytes
+    array: SharedArray | None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer of a call; None where it is an array, and has been written. A gathering has one answer, at 0."""
+    """The answer of a call; None where it is an array, and has been written. A gathering has one answer, at 0, and so
+    has what is kept."""
 
     place: int
     answer: Any

@@ -18,7 +18,7 @@ from databazaar.ledger.replies import SignedReply
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from databazaar.engines.errands import Errand
+    from databazaar.engines.errands import Errand, Start
     from databazaar.engines.sums import Sought, Summed
     from databazaar.learning.utilities import Evaluator
 
@@ -150,10 +150,10 @@ class Engine(Protocol):
         return [None] * len(sought)
 
     def errands(
-        self, evaluator: Evaluator, start: Tensor, errands: Sequence[Errand]
+        self, evaluator: Evaluator, start: Start, errands: Sequence[Errand]
     ) -> list[NDArray[np.float64]] | None:
-        """What each errand of a valuation finds, all of one kind and length, by whoever runs them for this engine; None
-        where nobody does: then the valuation works it out with `query_many`."""
+        """What each errand of a valuation finds, all of one kind, by whoever runs them for this engine; None where
+        nobody does: then the valuation works it out by itself, with `query_many`."""
         return None
 
     def begin(self, beginning: Beginning) -> None:

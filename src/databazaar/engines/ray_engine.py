@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from itertools import count
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from databazaar.cluster import Call, Link, Settings, processors_here, refuse_without_ray
 from databazaar.cluster.host import versions
-from databazaar.engines.errands import Errand
+from databazaar.engines.errands import Errand, Start
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine, Replies
 from databazaar.engines.ray_worker import Judging, Measure
@@ -43,8 +44,8 @@ class RayEngine(Engine):
     Without an `address`, a cluster of its own starts on this machine with the first ask and ends with `close`; else it
     is "host:6379" on one of the cluster's machines, or "ray://host:10001" from elsewhere, and goes on living. `workers`
     are at most as many as the cluster has processors, and that many where nothing is said. `wait` are the seconds that
-    a lost cluster has to come back, or to find room for workers, before the run stops. A callable oracle must be a
-    function of the parameters alone: each worker has its own copy.
+    a lost cluster has to come back, one at ray:// to answer at all, or either to find room for workers, before the run
+    stops. A callable oracle must be a function of the parameters alone: each worker has its own copy.
     """
 
     name = "ray"
@@ -71,6 +72,8 @@ class RayEngine(Engine):
         self._task, self._work = task, (task, list(providers))
         self._settings = address, workers, wait
         self._judgings: dict[str, bytes] = {}
+        self._starts: WeakKeyDictionary[Start, str] = WeakKeyDictionary()
+        self._numbers = count(1)
         self._names: WeakKeyDictionary[Evaluator, str | None] = WeakKeyDictionary()
         self._link: Link | None = None
         self._closed = False
@@ -82,15 +85,16 @@ class RayEngine(Engine):
         """All providers of all asks are one heap of work, that whoever is free takes from."""
         vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
         places = {key: place for place, key in enumerate(vectors)}
+        alive = frozenset(self._starts.values())
         calls = [
-            Call((places[id(ask.params)],), (provider, ask.round, ask.seed))
+            Call((places[id(ask.params)],), (provider, ask.round, ask.seed, alive))
             for ask in asks
             for provider in ask.providers
         ]
         if not calls:
             return [Replies.of(ask, []) for ask in asks]
         params = asks[0].params
-        rows, reasons = self._linked(params).map(
+        rows, reasons = self._linked(params, len(vectors) + len(calls)).map(
             "update", [vector.numpy() for vector in vectors.values()], calls, tuple(params.shape), _dtype(params)
         )
         replies, first = [], 0
@@ -134,17 +138,33 @@ class RayEngine(Engine):
         )
 
     def errands(
-        self, evaluator: Evaluator, start: Tensor, errands: Sequence[Errand]
+        self, evaluator: Evaluator, start: Start, errands: Sequence[Errand]
     ) -> list[NDArray[np.float64]] | None:
-        """One at a time, by whoever is free."""
+        """One at a time, by whoever is free. Where they begin is sent once."""
         judging = self._judging(evaluator)
         if judging is None:
             return None
         if not errands:
             return []
-        params, length = start.detach(), errands[0].length
-        calls = [Call((0, judging), (judging, errand)) for errand in errands]
-        return list(self._linked(params).map("errand", [params.numpy()], calls, (length,), np.float64)[0])
+        link = self._linked(start.params, start.floats // max(1, len(start.params)))
+        length = max(errand.length for errand in errands)
+        name = self._sent(start, link)
+        alive = frozenset(self._starts.values())
+        inputs = f"{name}: parameters", f"{name}: updates", judging
+        calls = [Call(inputs, (name, alive, judging, errand, length)) for errand in errands]
+        rows, _ = link.map("errand", [], calls, (length,), np.float64)
+        return [row[: errand.length] for row, errand in zip(rows, errands, strict=True)]
+
+    def _sent(self, start: Start, link: Link) -> str:
+        """The name that workers know it by, until it is no more."""
+        if start not in self._starts:
+            name = self._starts[start] = f"start {next(self._numbers)}"
+            params = start.params.detach()
+            updates = params[:0] if start.updates is None else start.updates.detach()
+            for what, part in (("parameters", params), ("updates", updates)):
+                link.keep(f"{name}: {what}", part.numpy())
+                finalize(start, link.forget, f"{name}: {what}")
+        return self._starts[start]
 
     def _judging(self, evaluator: Evaluator) -> str | None:
         """The name that workers know it by, once they have asked for it; None where it cannot be sent."""
@@ -166,21 +186,22 @@ class RayEngine(Engine):
         name = hashlib.sha256(data).hexdigest()
         self._judgings[name] = data
         if self._link is not None:
-            self._link.keep(name, data)
+            self._link.keep(name, np.frombuffer(data, dtype=np.uint8))
         return name
 
-    def _linked(self, params: Tensor) -> Link:
-        """The cluster is started or joined with the first ask: whoever only quotes a market needs none."""
+    def _linked(self, params: Tensor, lent: int = 0) -> Link:
+        """The cluster is started or joined with the first ask: whoever only quotes a market needs none. So many vectors
+        like `params` may lie in its store for a round, and those of the round before."""
         if self._closed:
             raise BazaarError("this engine is closed: make a new one")
         if self._link is None:
             address, workers, wait = self._settings
-            in_flight = 2 * (workers or processors_here()) + 4
+            in_flight = 2 * (workers or processors_here()) + 4 + 2 * lent
             held = _size_of(self._work[1]) + sum(map(len, self._judgings.values()))
             store = 2 * held + in_flight * params.numel() * params.element_size()
             self._link = Link(Settings(address, workers, wait, store, versions()), WORKER, self._work)
             for name, data in self._judgings.items():
-                self._link.keep(name, data)
+                self._link.keep(name, np.frombuffer(data, dtype=np.uint8))
         return self._link
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.engines.errands import Errand
+from databazaar.engines.errands import Errand, Start
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine
 from databazaar.engines.sums import largest_of, models_of
@@ -71,9 +71,13 @@ class RayWorker:
         self._engine = one_by_one(task, providers)
         self._evaluators: dict[str, Evaluator] = {}
         self._round: HeldRound | None = None
+        self._starts: dict[str, Start] = {}
 
-    def update(self, params: NDArray[Any], provider: int, round: int, seed: int) -> NDArray[Any] | str:
-        """One provider's update of these parameters, or why there is none."""
+    def update(
+        self, params: NDArray[Any], provider: int, round: int, seed: int, alive: Collection[str]
+    ) -> NDArray[Any] | str:
+        """One provider's update of these parameters, or why there is none. Starts that are not `alive` are let go."""
+        self._keep(alive)
         answer = self._update(_copied(params), provider, round, seed)
         return answer if isinstance(answer, str) else answer.numpy()
 
@@ -81,9 +85,27 @@ class RayWorker:
         replies = self._engine.query(Ask(params, [provider], round, seed))
         return replies.failures.get(provider, replies.updates[0])
 
-    def errand(self, params: NDArray[Any], judging: NDArray[Any], name: str, errand: Errand) -> NDArray[np.float64]:
-        """Runs it from these parameters; `name` is that of the judging."""
-        return errand.run(self._engine, self._evaluator(name, judging), _copied(params))
+    def errand(
+        self,
+        params: NDArray[Any],
+        updates: NDArray[Any],
+        judging: NDArray[Any],
+        start: str,
+        alive: Collection[str],
+        judge: str,
+        errand: Errand,
+        length: int,
+    ) -> NDArray[np.float64]:
+        """Runs it from the start of this name; others that are not `alive` are let go. What it finds is filled up to
+        this length."""
+        self._keep(alive)
+        if start not in self._starts:
+            self._starts[start] = Start(_copied(params), _seen(updates))
+        found = errand.run(self._engine, self._evaluator(judge, judging), self._starts[start])
+        return np.pad(found, (0, length - len(found)))
+
+    def _keep(self, alive: Collection[str]) -> None:
+        self._starts = {name: start for name, start in self._starts.items() if name in alive}
 
     def hold(
         self,

@@ -16,7 +16,7 @@ from torch.func import vmap
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import threshold_of
-from databazaar.learning.models import LARGE, caller, split_fixed_prefix
+from databazaar.learning.models import LARGE, Layout, caller, split_fixed_prefix
 from databazaar.learning.task import Task
 
 Utility = Callable[[Any], float]
@@ -130,6 +130,11 @@ class Evaluator:
     def module(self) -> nn.Module | None:
         """The model that takes `holdout`: without first layers that have no parameters, where that has passed them."""
         return self._module
+
+    @property
+    def layout(self) -> Layout:
+        """Which number of a parameter vector is which."""
+        return self._task.layout
 
     @property
     def holdout(self) -> Examples:

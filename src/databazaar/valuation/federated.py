@@ -72,7 +72,7 @@ class RoundByRound(SteppedMethod):
 
     def steps(self, context: Context) -> Steps:
         values, variances = np.zeros((2, len(context.providers)))
-        w, layer = context.start(), FirstLayer.of(context.consumer, context.evaluator)
+        w, layer = context.start(), FirstLayer.of(context.evaluator)
         permutations, purse = 0, context.consumer.budget
         t, stopped = 0, None
         while stopped is None:
@@ -89,6 +89,7 @@ class RoundByRound(SteppedMethod):
                 variances[round_game.members] += result.standard_errors**2
                 permutations += result.cost.permutations
                 w = context.moved(w, round_game.updates, t)
+            del round_game, result  # and with them the updates, before the next ones are there
             t += 1
             context.progress(t / self.rounds if self.rounds is not None else 1 - purse / context.consumer.budget)
             stopped = self._limit_reached(context, values, np.sqrt(variances), permutations, t)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, Engine, VectorizedEngine
-from databazaar.engines.errands import Walk
+from databazaar.engines.errands import Start, Walk
 from databazaar.engines.protocol import LIMIT
 from databazaar.errors import BazaarError
 from databazaar.learning.utilities import Evaluator, Scores
@@ -98,7 +98,7 @@ class Walks(Request):
         """The same, if the engine has somebody to walk."""
         orders = zip(self.orders.tolist(), self.seeds, strict=True)
         walks = [Walk(order, self.step, seed, self.nothing) for order, seed in orders]
-        found = engine.errands(evaluator, self.start, walks)
+        found = engine.errands(evaluator, Start(self.start), walks)
         return None if found is None else np.stack(found)
 
     @staticmethod

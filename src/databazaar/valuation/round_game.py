@@ -13,10 +13,11 @@ from torch import Tensor
 
 from databazaar.engines import Replies
 from databazaar.errors import BazaarError
+from databazaar.valuation.combinations import Combinations
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import TABLE_PLAYERS, Asking, Coalitions, Game, all_coalitions, is_everything
 from databazaar.valuation.permutations import Orders
-from databazaar.valuation.scoring import Combinations, FirstLayer, PlainScorer, PrefixScorer, Scorer
+from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
 
 Vector = NDArray[np.float64]
 Aggregate = Literal["sum", "mean"]
@@ -57,9 +58,7 @@ class Opening:
         if not rows:
             return None
         updates = _chosen(replies.updates, rows)
-        scorer: Scorer = PlainScorer(context.evaluator, w, updates)
-        if layer is not None and layer.fits(len(rows)):
-            scorer = PrefixScorer(layer, w, updates)
+        scorer = scorer_of(layer, context.evaluator, w, updates)
         return cls(context, scorer, updates, asked, rows, step, aggregate)
 
     def request(self, coalitions: Coalitions) -> Combinations:

@@ -9,7 +9,6 @@ and both score several runs, each with its own w and g, as one stack.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,13 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.engines import Engine
 from databazaar.engines.dual import split_first_linear
+from databazaar.engines.errands import Start
 from databazaar.learning.models import caller
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
-from databazaar.parties.consumer import Consumer
-from databazaar.valuation.lockstep import Request
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""
@@ -54,6 +51,14 @@ class Scorer(Protocol):
     def cost(self) -> float:
         """Floats that scoring one model makes; without end where a function of the user's is asked."""
 
+    @property
+    def work(self) -> float:
+        """Multiplications that scoring one model takes, about; without end where nobody knows."""
+
+    @property
+    def start(self) -> Start:
+        """w and g, where somebody else is to score."""
+
     def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
         """One utility per row."""
 
@@ -62,33 +67,15 @@ class Scorer(Protocol):
         """What several scorers of this kind, with one evaluator, say to their own coefficients, in one go."""
 
 
-@dataclass(frozen=True, eq=False)
-class Combinations(Request):
-    """A request for the utilities of w + Σ_i c_i g_i. Several runs' requests are answered in one go."""
-
-    scorer: Scorer
-    coefficients: Weights
-
-    @staticmethod
-    def answer(requests: Sequence[Combinations], engine: Engine, evaluator: Evaluator) -> list[NDArray[np.float64]]:
-        answers: dict[int, NDArray[np.float64]] = {}
-        kinds: dict[tuple[type, int], list[int]] = {}
-        for place, request in enumerate(requests):
-            kinds.setdefault((type(request.scorer), id(request.scorer.evaluator)), []).append(place)
-        for (kind, _), places in kinds.items():
-            alike = [requests[place] for place in places]
-            scorers, coefficients = [each.scorer for each in alike], [each.coefficients for each in alike]
-            scored = kind.together(scorers, coefficients)  # type: ignore[attr-defined]
-            answers.update(zip(places, scored, strict=True))
-        return [answers[place] for place in range(len(requests))]
-
-
 class PlainScorer:
     """Forms every model: right for any model and any utility."""
 
     def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
         self.evaluator = evaluator
         self.cost = len(params) + evaluator.floats_per_model
+        samples = len(evaluator.holdout[1]) if evaluator.judges_rows else float("inf")
+        self.work = len(params) * (len(updates) + samples)
+        self.start = Start(params, updates)
         self._params = params
         self._updates = updates
 
@@ -116,20 +103,20 @@ class FirstLayer:
     """A model that begins with a linear layer, and the hold-out that it is judged on. Kept over rounds."""
 
     @classmethod
-    def of(cls, consumer: Consumer, evaluator: Evaluator) -> FirstLayer | None:
+    def of(cls, evaluator: Evaluator) -> FirstLayer | None:
         """None where the model or the utility is of another kind."""
         model = evaluator.module
-        if model is None or callable(consumer.utility) or split_first_linear(model) is None:
+        if model is None or not evaluator.judges_rows or split_first_linear(model) is None:
             return None
-        return cls(consumer, evaluator)
+        return cls(evaluator)
 
-    def __init__(self, consumer: Consumer, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator) -> None:
         assert evaluator.module is not None
         model = lean_copy(evaluator.module)
         split = split_first_linear(model)
         assert split is not None
-        self.layout = consumer.task.layout
-        self.name, _, above = split
+        self.layout = evaluator.layout
+        self.name, first, above = split
         x, self.y = evaluator.holdout
         assert isinstance(x, Tensor)  # a model that begins with a linear layer takes nothing else
         self.x = x
@@ -141,7 +128,9 @@ class FirstLayer:
             module[0].inplace = True  # its input is made here and used by nobody else
         self.outputs = vmap(caller(module)) if len(module) else lambda _, z: z
         outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
-        self.width = self.x.shape[:-1].numel() * outputs
+        samples = self.x.shape[:-1].numel()
+        self.width = samples * outputs
+        self.work_above = samples * (self.layout.width - sum(part.numel() for part in first.parameters()))
         self.cost = self.width if not len(module) else evaluator.floats_per_model
 
     def fits(self, updates: int) -> bool:
@@ -167,6 +156,8 @@ class PrefixScorer:
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
         self.evaluator = layer.evaluator
         self.cost = float(layer.cost)
+        self.work = float((len(updates) + 1) * layer.width + layer.work_above)
+        self.start = Start(params, updates)
         self._layer = layer
         self._params, self._updates = params, updates
         self._moves: Tensor | None = None
@@ -195,6 +186,13 @@ class PrefixScorer:
         ordered = torch.cat([judged[place] for place in range(len(scorers))], 1)
         losses, hits = (ordered / len(layer.x)).cpu().numpy()
         return _split(layer.evaluator.scores(losses, hits).utility, coefficients)
+
+
+def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> Scorer:
+    """By the first layer, where the model has such a one and there is room for it."""
+    if layer is not None and layer.fits(len(updates)):
+        return PrefixScorer(layer, params, updates)
+    return PlainScorer(evaluator, params, updates)
 
 
 def _alike(scorers: Sequence[PrefixScorer], coefficients: Sequence[Weights], limit: int) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask
-from databazaar.engines.errands import Training
+from databazaar.engines.errands import Start, Training
 from databazaar.errors import BazaarError
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Coalitions, Game
@@ -42,7 +42,7 @@ def trained_elsewhere(context: Context, coalitions: Coalitions, rounds: int, see
     """What they are worth, each trained by somebody whom the engine has for it; None where it has nobody."""
     steps = [context.step(t) for t in range(rounds)]
     trainings = [Training(np.flatnonzero(row).tolist(), steps, seed) for row in coalitions]
-    found = context.engine.errands(context.evaluator, context.start(), trainings)
+    found = context.engine.errands(context.evaluator, Start(context.start()), trainings)
     if found is None:
         return None
     context.tally.oracle_calls += rounds * int(coalitions.sum())

@@ -1,0 +1,45 @@
+"""Markets for Ray's workers, and what the workers compute, in one process."""
+
+from __future__ import annotations
+
+import torch
+
+from databazaar import Ask, Engine, LocalSGD, Provider, Replies, StochasticGradient, build_model
+from databazaar.engines.ray_worker import one_by_one
+from databazaar.learning.task import Task
+
+
+class OneByOne(Engine):
+    """What the workers compute, in this process."""
+
+    name = "one-by-one"
+
+    def __init__(self, task: Task, providers: list[Provider]) -> None:
+        self.device = torch.device("cpu")
+        self._engine = one_by_one(task, providers)
+
+    def query(self, ask: Ask) -> Replies:
+        each = [self._engine.query(Ask(ask.params, [i], ask.round, ask.seed)) for i in ask.providers]
+        failures = {i: reason for replies in each for i, reason in replies.failures.items()}
+        return Replies(torch.cat([replies.updates for replies in each]), failures)
+
+
+def sellers(count: int = 5) -> list[Provider]:
+    generator = torch.Generator().manual_seed(3)
+    oracles: list[LocalSGD | StochasticGradient] = [
+        LocalSGD(step=0.1, batch_size=8, epochs=2),
+        StochasticGradient(batch_size=7),
+    ]
+    rows = [20 + 13 * i for i in range(count)]
+    return [
+        Provider(
+            f"p{i}",
+            (torch.randn(n, 12, generator=generator), torch.randint(0, 3, (n,), generator=generator)),
+            oracles[i % 2],
+        )
+        for i, n in enumerate(rows)
+    ]
+
+
+def model() -> torch.nn.Module:
+    return build_model("mlp", [12], 3, hidden=[16], seed=1)
