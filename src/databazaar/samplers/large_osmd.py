@@ -100,7 +100,7 @@ class Chances:
         known, tree = self._of(draws), self._here()
         order = draws.argsort(kind="stable")
         places, values, by = draws[order], known[order], shifts[order]
-        if (places[1:] == places[:-1]).any():  # somebody is drawn twice, and takes both shifts
+        if np.logical_or.reduce(places[1:] == places[:-1]):  # somebody is drawn twice, and takes both shifts
             places, first, which = np.unique(draws, return_index=True, return_inverse=True)
             values, by = known[first], np.zeros(len(places))
             np.add.at(by, which, shifts)

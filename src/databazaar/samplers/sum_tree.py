@@ -26,9 +26,10 @@ LEAVES, NODES, TOP = 2**LEAF_BITS, 2**NODE_BITS, 2**11
 _NOBODY = float(np.finfo(np.float64).max)
 """The lowest of no numbers: above all others, and nothing once it is multiplied by how many they are."""
 _LOW, _SECOND, _REST, _COUNT = range(4)
-_sum, _least, _most = np.add.reduce, np.minimum.reduce, np.maximum.reduce
+_sum, _least, _most, _some = np.add.reduce, np.minimum.reduce, np.maximum.reduce, np.logical_or.reduce
 """The arrays' own methods come to the same, by a way that takes longer than a row."""
 _ROOT = np.zeros(1, dtype=np.int64)
+_FIRST = np.ones(1, dtype=np.bool_)
 
 
 class Change(NamedTuple):
@@ -50,11 +51,12 @@ class _Way(NamedTuple):
         """The way from nodes, or from numbers on level 0, which are given in rising order, to the rows that they are
         in."""
         bits, size = (NODE_BITS, 4 * NODES) if level else (LEAF_BITS, LEAVES)
-        rows = nodes >> bits
-        first = np.empty(len(rows), dtype=np.bool_)
-        first[0] = True
-        np.not_equal(rows[1:], rows[:-1], out=first[1:])
-        return cls(rows[first], (first.cumsum() - 1) * size + (nodes & (2**bits - 1)))
+        rows, child = nodes >> bits, nodes & (2**bits - 1)
+        again = rows[1:] == rows[:-1]
+        if not _some(again):
+            return cls(rows, np.arange(0, len(rows) * size, size) + child)
+        first = np.concatenate([_FIRST, ~again])
+        return cls(rows[first], (first.cumsum() - 1) * size + child)
 
 
 class SumTree:
@@ -81,6 +83,7 @@ class SumTree:
             self._levels.append(level)
             self._powers.append(np.zeros(len(level), dtype=np.int64))
             self._write(len(self._levels) - 1, np.arange(nodes))
+        self._four = [np.arange(4) * level.shape[2] for level in self._levels]  # a node's four numbers, from its lowest
         self._root = _sums(self._levels[-1])
         self._power = _ROOT.copy()
 
@@ -185,8 +188,7 @@ class SumTree:
             self._levels[level][way[level].rows] = nodes
             sums = _sums(nodes)
             if level < top:
-                four = np.arange(0, found[level + 1][0].size, found[level + 1].shape[2])
-                found[level + 1].put(way[level + 1].at[:, None] + four, sums)
+                found[level + 1].put(way[level + 1].at[:, None] + self._four[level + 1], sums)
         self._keep(self._root, _ROOT)
         self._root[:] = sums
 
@@ -297,10 +299,9 @@ def _scaled(nodes: Vector, powers: Places) -> Vector:
 def _sums(nodes: Vector) -> Vector:
     """Of every row of nodes what the node above it knows."""
     lows = nodes[:, _LOW]
-    low = _least(lows, axis=1)
-    higher = lows > low[:, None]
     sums = np.empty((len(nodes), 4))
-    sums[:, _LOW] = low
+    low = _least(lows, axis=1, out=sums[:, _LOW])
+    higher = lows > low[:, None]
     if nodes.shape[1] == 1:
         _least(np.where(higher, lows, _NOBODY), axis=1, out=sums[:, _SECOND])
         numbers = higher & (lows < _NOBODY) if lows[-1, -1] == _NOBODY else higher  # rows are in rising order
