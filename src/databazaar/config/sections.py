@@ -256,7 +256,10 @@ class EngineSettings(Section):
         default=None, description='for kind = "ray": "host:6379" on a machine of the cluster, or "ray://host:10001"'
     )
     workers: Count | None = Field(default=None, description='for kind = "ray": how many processes compute')
-    wait: Seconds = Field(default=60.0, description='for kind = "ray": seconds that a lost cluster has to come back')
+    wait: Seconds = Field(
+        default=60.0,
+        description='for kind = "ray": seconds that a cluster has to come back, or one at ray:// to answer',
+    )
 
     @property
     def cluster(self) -> dict[str, Any]:

@@ -99,14 +99,13 @@ class Chances:
         """After a step by these shifts of log p, one for every draw, and the projection."""
         known, tree = self._of(draws), self._here()
         order = draws.argsort(kind="stable")
-        places, values, by = draws[order], known[order], shifts[order]
+        places, values, by = draws.take(order), known.take(order), shifts.take(order)
         if np.logical_or.reduce(places[1:] == places[:-1]):  # somebody is drawn twice, and takes both shifts
             places, first, which = np.unique(draws, return_index=True, return_inverse=True)
             values, by = known[first], np.zeros(len(places))
             np.add.at(by, which, shifts)
-        by -= max(0.0, by.max() - STEEPEST)
-        with np.errstate(under="ignore"):
-            tree.set(places, values * np.exp(by))
+        by -= max(0.0, np.maximum.reduce(by) - STEEPEST)
+        tree.set(places, values * np.exp(by))
         after = self._next(_projected(tree, self.floor))
         if not 1 / _EDGE < after._scale < _EDGE:
             _, exponent = math.frexp(after._scale)

@@ -13,6 +13,7 @@ the steps.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class _Way(NamedTuple):
         rows, child = nodes >> bits, nodes & (2**bits - 1)
         again = rows[1:] == rows[:-1]
         if not _some(again):
-            return cls(rows, np.arange(0, len(rows) * size, size) + child)
+            return cls(rows, _begins(len(rows), size) + child)
         first = np.concatenate([_FIRST, ~again])
         return cls(rows[first], (first.cumsum() - 1) * size + child)
 
@@ -145,7 +146,7 @@ class SumTree:
             child = _sum(ladder <= rest[:, None], axis=1)
             if _most(child) == width:  # rounding leads beyond all that there is in a row
                 child = np.minimum(child, np.minimum(self._nodes(level) - rows * width, width) - 1)
-            at = child + np.arange(0, lows.size, width)
+            at = child + _begins(len(rows), width)
             if level:
                 rest = rest - (ladder.take(at) - sums.take(at))
             low, rows = lows.take(at), rows * width + child
@@ -179,18 +180,17 @@ class SumTree:
             rows = way[-1].rows
         way.append(_Way(_ROOT, rows))
         above, found = self._root[:, _LOW], list[Vector]()
-        for level in range(top, -1, -1):
+        for level in range(top, 0, -1):
             found.append(self._handed_down(level, way[level].rows, above))
             above = found[-1].take(way[level].at)
-        found.reverse()
-        found[0].put(way[0].at, values)
-        for level, nodes in enumerate(found):
+        nodes = self._handed_down(0, way[0].rows, above)
+        nodes.put(way[0].at, values)
+        for level in range(top):
             self._levels[level][way[level].rows] = nodes
-            sums = _sums(nodes)
-            if level < top:
-                found[level + 1].put(way[level + 1].at[:, None] + self._four[level + 1], sums)
+            sums, nodes = _sums(nodes), found.pop()
+            nodes.put(way[level + 1].at[:, None] + self._four[level + 1], sums)
         self._keep(self._root, _ROOT)
-        self._root[:] = sums
+        self._root[:] = _sums(nodes)
 
     def raise_to(self, least: float) -> None:
         """Raises everything that is lower to this level."""
@@ -251,25 +251,24 @@ class SumTree:
 
     def _hand_down(self, level: int, rows: Places, least: float) -> Vector:
         """Brings these rows up to date with the nodes above them, raises them to `least`, and returns them."""
-        top = level + 1 == len(self._levels)
-        if top:
-            above = self._root[:, _LOW]
-        else:
-            row, child = self._row_and_child(rows, level + 1)
-            above = self._levels[level + 1][row, _LOW, child]
-        found = self._handed_down(level, rows, np.maximum(above, least))
-        self._levels[level][rows] = found
+        if level + 1 == len(self._levels):
+            return self._handed_down(level, rows, np.maximum(self._root[:, _LOW], least))
+        row, child = self._row_and_child(rows, level + 1)
+        above = self._levels[level + 1][row, _LOW, child]
+        found = self._levels[level][rows] = self._handed_down(level, rows, np.maximum(above, least))
         return found
 
     def _handed_down(self, level: int, rows: Places, above: Vector) -> Vector:
-        """These rows as they are under nodes whose lowest is `above`. They are still to be written."""
-        before = self._levels[level].take(rows, axis=0)
-        self._changes.append(Change(self._levels[level], rows, before))
-        found = before.copy()
+        """These rows as they are under nodes whose lowest is `above`. They are still to be written; the row at the top
+        is written where it is."""
+        nodes, top = self._levels[level], level + 1 == len(self._levels)
+        before = nodes.copy() if top else nodes.take(rows, axis=0)
+        self._changes.append(Change(nodes, rows, before))
+        found = nodes if top else before.copy()
         if self._multiplied:
             powers = self._powers[level]
             self._keep(powers, rows)
-            found = _scaled(found, self._power - powers[rows])
+            found[:] = _scaled(found, self._power - powers[rows])
             powers[rows] = self._power
         np.maximum(found[:, _LOW], above[:, None], out=found[:, _LOW])
         return found
@@ -278,6 +277,12 @@ class SumTree:
         """What nodes of this level know of the rows below, which have the same numbers."""
         rows, child = self._row_and_child(nodes, level)
         self._levels[level][rows, :, child] = _sums(self._levels[level - 1][nodes])
+
+
+@lru_cache(maxsize=64)
+def _begins(rows: int, size: int) -> Places:
+    """Where so many rows of this size begin, one after the other."""
+    return np.arange(0, rows * size, size)
 
 
 def _nodes_above(places: Places, level: int) -> Places:
