@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.roster import Purse, Roster
-from databazaar.samplers import OSMD
+from databazaar.samplers import OSMD, sum_tree
 from databazaar.samplers import osmd as module
 from databazaar.samplers.check import check_sampler
 from databazaar.samplers.large_osmd import Chances
@@ -44,6 +44,15 @@ def play(n: int, alpha: float, eta: float, steps: int, seed: int, per_round: int
 )
 def test_ten_thousand_steps_end_where_the_vector_ends(n: int, alpha: float, eta: float) -> None:
     worst, reached, left = play(n, alpha, eta, 2_500, seed=n)
+    assert worst < 1e-10
+    assert reached > 50 and left > 50
+
+
+def test_a_deep_tree_ends_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight levels, as one of very many providers would have them if its rows were short."""
+    for name, value in {"LEAF_BITS": 2, "NODE_BITS": 1, "LEAVES": 4, "NODES": 2, "TOP": 2}.items():
+        monkeypatch.setattr(sum_tree, name, value)
+    worst, reached, left = play(700, 0.01, 0.001, 1_000, seed=1)
     assert worst < 1e-10
     assert reached > 50 and left > 50
 

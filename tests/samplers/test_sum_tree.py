@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from databazaar.samplers.sum_tree import LEAVES, NODES, SumTree, Vector
+from databazaar.samplers import sum_tree
+from databazaar.samplers.sum_tree import LEAF_BITS, LEAVES, NODE_BITS, NODES, TOP, SumTree, Vector
 
 SIZES = st.sampled_from([1, 2, 63, LEAVES, LEAVES + 1, 3 * LEAVES, LEAVES * NODES, LEAVES * NODES + 5])
 NUMBERS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 7.25])
@@ -39,8 +42,23 @@ def check(tree: SumTree, plain: Vector) -> None:
     np.testing.assert_array_equal(there, plain[found])
 
 
+@pytest.fixture(
+    params=[(LEAF_BITS, NODE_BITS, TOP), (LEAF_BITS, NODE_BITS, 4), (2, 1, 2)], ids=["", "short top", "deep"]
+)
+def shape(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Trees of two levels, as most are; of three, as those of more than 262,144 numbers; and of up to fourteen."""
+    leaf_bits, node_bits, top = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LEAF_BITS": leaf_bits, "NODE_BITS": node_bits, "TOP": top}.items():
+            patch.setattr(sum_tree, name, value)
+        patch.setattr(sum_tree, "LEAVES", 2**leaf_bits)
+        patch.setattr(sum_tree, "NODES", 2**node_bits)
+        yield
+
+
+@pytest.mark.usefixtures("shape")
 @given(n=SIZES, steps=STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_is_an_array_whose_sums_are_known(n: int, steps: list[tuple[str, object]]) -> None:
     tree, plain = SumTree(n, 1.0), np.ones(n)
     for kind, given_ in steps:
@@ -60,6 +78,7 @@ def test_it_is_an_array_whose_sums_are_known(n: int, steps: list[tuple[str, obje
         check(tree, plain)
 
 
+@pytest.mark.usefixtures("shape")
 def test_every_change_can_be_taken_back_and_made_again() -> None:
     rng = np.random.default_rng(0)
     tree, seen, changes = SumTree(LEAVES * NODES + 9, 1.0), [], []
