@@ -1,0 +1,60 @@
+"""All reserves or posts of a round at once: what `apply` makes of them one by one, or nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from databazaar import LedgerError
+from databazaar.ledger import Book, Entry
+from databazaar.ledger.chain import Kind
+
+PRICES = {"a": 1, "b": 3, "c": 7}
+
+
+def applied(book: Book, kind: Kind, whom: Sequence[str], amounts: Sequence[int]) -> bool:
+    """Whether all were taken, one by one."""
+    with contextlib.suppress(LedgerError):
+        for draw, (who, amount) in enumerate(zip(whom, amounts, strict=True)):
+            book.apply(Entry(1, kind, book.rounds, draw, who, amount, {}))
+        return True
+    return False
+
+
+@given(
+    budget=st.integers(0, 40),
+    whom=st.lists(st.sampled_from(["a", "b", "c", "c", "stranger"]), min_size=1, max_size=3),
+    off=st.sampled_from([(0, 0, 0), (0, 0, 0), (0, 1, 0), (-1, 0, 0)]),
+    caps=st.sampled_from([{}, {}, {"a": 1}]),
+    closed=st.booleans(),
+)
+def test_reserves(budget: int, whom: list[str], off: tuple[int, ...], caps: dict[str, int], closed: bool) -> None:
+    at_once, one_by_one = (Book(budget, dict(PRICES), caps=dict(caps), closed=closed) for _ in range(2))
+    before = at_once.copied()
+    amounts = [PRICES.get(who, 1) + more for who, more in zip(whom, off, strict=False)]
+    reserved = at_once.reserve_all(0, whom, amounts)
+    assert reserved == (applied(one_by_one, "reserve", whom, amounts) and not caps)  # a cap is looked at one by one
+    assert at_once == (one_by_one if reserved else before)
+
+
+@given(
+    whom=st.lists(st.sampled_from(sorted(PRICES)), min_size=1, max_size=3),
+    less=st.lists(st.integers(0, 4), min_size=3, max_size=3),
+    reverse=st.booleans(),
+    closed=st.sampled_from([False, False, True]),
+)
+def test_posts(whom: list[str], less: list[int], reverse: bool, closed: bool) -> None:
+    """Of less than was reserved, too; of less than nothing, for somebody else, or after the close they are refused."""
+    at_once, one_by_one = (Book(40, dict(PRICES)) for _ in range(2))
+    assert at_once.reserve_all(0, whom, [PRICES[who] for who in whom])
+    assert applied(one_by_one, "reserve", whom, [PRICES[who] for who in whom])
+    at_once.closed = one_by_one.closed = closed
+    before = at_once.copied()
+    posters = whom[::-1] if reverse else whom
+    paid = [PRICES[who] - off for who, off in zip(whom, less, strict=False)]
+    posted = at_once.post_all(0, posters, paid)
+    assert posted == applied(one_by_one, "post", posters, paid)
+    assert at_once == (one_by_one if posted else before)
