@@ -2,6 +2,11 @@
 
 .venv/bin/python benchmarks/bench_updates_in_a_file.py                    # 50 million parameters, 4 of 8 are asked
 .venv/bin/python benchmarks/bench_updates_in_a_file.py --sampler memory   # gains `together` instead of `shapley`
+python benchmarks/bench_updates_in_a_file.py --device cuda --side 7071    # 200 million, an NVIDIA GPU
+
+On a GPU updates go to the host where the GPU is full: another tensor leaves it no more than 6.2 copies. The way with room
+runs first and again after that, which tells whether the GPU comes to the same bits twice. Memory is the GPU's there. Needs
+torch and NumPy alone.
 
 Each way runs in processes of its own, in turns. The one with a file is given too little memory by `ulimit -d`, as users
 would meet it: the market finds that out by itself. `forgotten` is the same with a system that remembers nothing of the
@@ -33,6 +38,9 @@ from databazaar.learning.models import hash_vector
 from databazaar.market.move import Move
 
 WAYS = {"memory": "in memory", "file": "in a file", "forgotten": "in a file that is forgotten"}
+WAYS_OF_A_GPU = {"memory": "in the GPU's memory", "file": "in the host's memory"}
+LEFT = {"cpu": 5.5, "cuda": 6.2}
+"""Copies of the parameters for which there is room where updates have none. CUDA graphs hold some more."""
 
 
 def market(side: int, given: argparse.Namespace) -> Arbiter:
@@ -47,7 +55,7 @@ def market(side: int, given: argparse.Namespace) -> Arbiter:
     consumer = Consumer(model, holdout=rows(64), budget=given.rounds * given.asked, per_round=given.asked)
     providers = [Provider(f"p{i}", rows(64), LocalSGD(0.1, 16, steps=4)) for i in range(2 * given.asked)]
     sampler = Memory() if given.sampler == "memory" else Thrifty()
-    return Arbiter(consumer, providers, sampler, engine=given.engine, device="cpu")
+    return Arbiter(consumer, providers, sampler, engine=given.engine, device=given.device)
 
 
 def status(what: str) -> int:
@@ -76,13 +84,22 @@ def forgetting() -> None:
     Move.summed = forgotten  # type: ignore[method-assign]
 
 
+def filled(device: str, left: int) -> torch.Tensor | None:
+    """Leaves so many bytes: of the process, or of the GPU, for as long as the tensor lives."""
+    if device == "cuda":
+        return torch.empty(torch.cuda.mem_get_info()[0] - left, dtype=torch.uint8, device=device)
+    most = status("VmData:") + left
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    return None
+
+
 def played(given: argparse.Namespace) -> None:
     """One way, in this process; prints what it took."""
     arbiter = market(given.side, given)
     width = len(arbiter.parameters)
+    ballast: torch.Tensor | None = None
     if given.way != "memory":
-        most = status("VmData:") + int(5.5 * 4 * width)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        ballast = filled(given.device, int(LEFT[given.device] * 4 * width))
     if given.way == "forgotten":
         forgetting()
     before, peak, over = status("RssAnon:"), [0], threading.Event()
@@ -97,7 +114,10 @@ def played(given: argparse.Namespace) -> None:
     work = (time.process_time() - work) / (len(ends) - 1)
     over.set()
     rounds = [b - a for a, b in pairwise(ends)][1:]
-    found = {"width": width, "seconds": rounds, "work": work, "copies": (peak[0] - before) / (4 * width)}
+    grown = peak[0] - before
+    if given.device == "cuda":
+        grown = torch.cuda.max_memory_allocated() - (0 if ballast is None else ballast.nbytes)
+    found = {"width": width, "seconds": rounds, "work": work, "copies": grown / (4 * width)}
     print(json.dumps({**found, "model": hash_vector(arbiter.last_parameters)}))
 
 
@@ -109,16 +129,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--engine", choices=["loop", "vectorized"], default="vectorized")
     parser.add_argument("--sampler", choices=["thrifty", "memory"], default="thrifty")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--way", choices=list(WAYS), help="this one alone, in this process")
     given = parser.parse_args()
     if given.way is not None:
         played(given)
         return
-    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    ways = WAYS if given.device == "cpu" else WAYS_OF_A_GPU
+    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for _ in range(given.repeats):
         for way, found in runs.items():
             command = [sys.executable, __file__, *sys.argv[1:], "--way", way]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             found.append(json.loads(done.stdout.splitlines()[-1]))
     width, models = runs["memory"][0]["width"], {one["model"] for found in runs.values() for one in found}
     print(f"{width:,} parameters, {given.asked} asked a round; medians, and the time of processors in brackets")
@@ -127,7 +149,7 @@ def main() -> None:
         work, copies = statistics.median(one["work"] for one in found), max(one["copies"] for one in found)
         spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
         print(
-            f"{WAYS[way]:28} {statistics.median(seconds):6.2f} s a round ({spread}) [{work:.2f} s], {copies:.1f} copies"
+            f"{ways[way]:28} {statistics.median(seconds):6.2f} s a round ({spread}) [{work:.2f} s], {copies:.1f} copies"
         )
     print("the same model" if len(models) == 1 else f"OTHER MODELS: {models}")
 

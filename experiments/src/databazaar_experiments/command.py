@@ -40,7 +40,7 @@ def reproduce(
     protocol: Annotated[str, typer.Option(help="figures (behind the published ones) or text.")] = "figures",
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the datasets. Default: $BAZAAR_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for everything that comes out.")] = Path("reproduction"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes: 1 on a CPU, up to 8 on a GPU.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes: 1 on a CPU, up to 12 on a GPU.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: changes a setting.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small synthetic data, no download, minutes.")] = False,
     render_only: Annotated[bool, typer.Option("--render-only", help="Draw what is finished; compute nothing.")] = False,

@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 
 from databazaar.errors import BazaarError
-from databazaar_experiments.images import image_market, market_from
+from databazaar_experiments.datasets import SOURCES, load_images
+from databazaar_experiments.images import market_from
 from databazaar_experiments.methods import PaperMarket, run_method
 from databazaar_experiments.mixture import mixture_market
 from databazaar_experiments.parts import Part, Settings, save
@@ -57,13 +58,16 @@ def is_gpu(name: str) -> bool:
     return not re.fullmatch(r".* CPU, \d+ cores", name)
 
 
+images_of = lru_cache(maxsize=1)(load_images)  # so do the markets of one dataset
+
+
 @lru_cache(maxsize=1)  # the parts of one market come one after the other
 def market_of(dataset: str, settings: Settings, data: Path | None) -> PaperMarket:
     if isinstance(settings, MixtureSettings):
         return mixture_market(settings)
     if dataset in QUICK.images:
         return market_from(synthetic_images(), SYNTHETIC, settings)
-    return image_market(dataset, settings, data)
+    return market_from(images_of(dataset, data), SOURCES[dataset], settings)
 
 
 def compute_part(
