@@ -4,9 +4,9 @@
 .venv/bin/python benchmarks/bench_updates_in_a_file.py --sampler memory   # gains `together` instead of `shapley`
 python benchmarks/bench_updates_in_a_file.py --device cuda --side 7071    # 200 million, an NVIDIA GPU
 
-On a GPU updates go to the host where the GPU is full: another tensor leaves it no more than 6.2 copies. The way with room
-runs first and again after that, which tells whether the GPU comes to the same bits twice. Memory is the GPU's there. Needs
-torch and NumPy alone.
+On a GPU updates go to the host where the GPU is full: another tensor leaves it no more than 6.2 copies. The two ways take
+turns, so that the one with room also tells whether the GPU comes to the same bits twice. Memory is the GPU's there.
+Needs torch and NumPy alone.
 
 Each way runs in processes of its own, in turns. The one with a file is given too little memory by `ulimit -d`, as users
 would meet it: the market finds that out by itself. `forgotten` is the same with a system that remembers nothing of the
