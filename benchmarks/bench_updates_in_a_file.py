@@ -4,7 +4,7 @@
 .venv/bin/python benchmarks/bench_updates_in_a_file.py --sampler memory   # gains `together` instead of `shapley`
 python benchmarks/bench_updates_in_a_file.py --device cuda --side 7071    # 200 million, an NVIDIA GPU
 
-On a GPU updates go to the host where the GPU is full: another tensor leaves it no more than 6.2 copies. The two ways take
+On a GPU updates go to the host where it is full: another tensor leaves it no more than 6.2 copies. The two ways take
 turns, so that the one with room also tells whether the GPU comes to the same bits twice. Memory is the GPU's there.
 Needs torch and NumPy alone.
 
