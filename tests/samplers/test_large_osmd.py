@@ -69,6 +69,18 @@ def test_any_market_is_the_same_on_both(n: int, alpha: float, eta: float, seed: 
     assert play(n, alpha, eta, 12, seed, per_round)[0] < 1e-10
 
 
+def test_a_step_can_be_taken_twice_from_the_same_chances() -> None:
+    sampler, purse = OSMD(eta=0.05, alpha=0.3), Purse(10**9, np.ones(200, dtype=np.int64))
+    state: State = Chances(200, 0.3)
+    for round in range(30):
+        draws = sampler.draw(state, np.random.default_rng(round), 6, purse)
+        gains = np.random.default_rng(1000 + round).normal(size=6)
+        once = sampler.probabilities(sampler.update(state, draws, gains, purse), purse)
+        after = sampler.update(state, draws, gains, purse)
+        np.testing.assert_array_equal(sampler.probabilities(after, purse), once)
+        state = after
+
+
 def test_it_is_chosen_where_providers_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(OSMD(0.1, 0.1).init(Roster.equal(100), 10, 2), np.ndarray)
     monkeypatch.setattr(module, "LARGE", 7)

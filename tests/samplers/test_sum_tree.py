@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databazaar.samplers import sum_tree
-from databazaar.samplers.sum_tree import LEAF_BITS, LEAVES, NODE_BITS, NODES, TOP, SumTree, Vector
+from databazaar.samplers.sum_tree import LEAF_BITS, LEAVES, NODE_BITS, NODES, TOP, SumTree, Vector, firsts
 
 SIZES = st.sampled_from([1, 2, 63, LEAVES, LEAVES + 1, 3 * LEAVES, LEAVES * NODES, LEAVES * NODES + 5])
 NUMBERS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 7.25])
@@ -37,7 +37,7 @@ def check(tree: SumTree, plain: Vector) -> None:
     ladder = plain.cumsum()
     np.testing.assert_allclose(tree.before(places), ladder[places] - plain[places], rtol=1e-12, atol=1e-12 * ladder[-1])
     targets = np.array([0.0, 0.3, 0.7, 0.9999]) * ladder[-1] + 1e-7
-    found, there = tree.find(targets)
+    found, there, _ = tree.find(targets)
     np.testing.assert_array_equal(found, np.minimum(ladder.searchsorted(targets, side="right"), len(plain) - 1))
     np.testing.assert_array_equal(there, plain[found])
 
@@ -97,6 +97,25 @@ def test_every_change_can_be_taken_back_and_made_again() -> None:
     for change in reversed(again):
         tree.undo(change)
     check(tree, last)
+
+
+@pytest.mark.usefixtures("shape")
+def test_setting_on_the_way_that_was_found_is_setting_at_the_places() -> None:
+    rng, n = np.random.default_rng(2), 3 * LEAVES + 5
+    on_the_way, at_places = SumTree(n, 1.0), SumTree(n, 1.0)
+    for step in range(60):
+        places, there, way = on_the_way.find(np.sort(rng.random(8)) * on_the_way.total)
+        some = firsts(places[1:] == places[:-1])
+        values = there[some] * rng.random(len(some)) * 3
+        on_the_way.set(places[some], values, [each.only(some) for each in way])
+        at_places.set(places[some], values)
+        level = float(rng.random())
+        for tree in (on_the_way, at_places):
+            tree.raise_to(level)
+            if step % 9 == 0:
+                tree.multiply(-1)
+        np.testing.assert_array_equal(on_the_way.dense(), at_places.dense())
+        assert (on_the_way.total, on_the_way.lowest) == (at_places.total, at_places.lowest)
 
 
 def test_a_step_touches_what_it_sets_and_little_else() -> None:

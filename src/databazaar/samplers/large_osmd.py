@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from databazaar.samplers.protocol import Draws, Vector
-from databazaar.samplers.sum_tree import Change, SumTree
+from databazaar.samplers.sum_tree import Change, Found, SumTree, firsts
 
 STEEPEST = 300.0
 """How far a log-weight rises at most: whoever rises by that much leaves everybody else on the floor in any case."""
 LEAST_LEFT = 0.01
 """What is left without those barred is a difference: of less than this, too many digits are lost."""
+SLIGHT = 1e-12
+"""More than rounding does to a sum: whoever is no farther than some of this below the floor is on it."""
 _EDGE = 2.0**300
 """Beyond this factor, numbers are multiplied by a power of two, so that none ever overflows."""
 
@@ -41,6 +43,7 @@ class Chances:
         self._tree = SumTree(n, 1.0 / n)
         self._undo: tuple[Chances, list[Change]] | None = None
         self._looked_at: tuple[Draws, Vector] | None = None
+        self._way: tuple[Draws, Draws, Found] | None = None
 
     def __len__(self) -> int:
         return self.n
@@ -65,9 +68,16 @@ class Chances:
 
     def draw(self, uniform: Vector) -> Draws:
         """Inverts the cumulated p, in the order of the providers."""
-        tree = self._here()
-        self._looked_at = tree.find(uniform * tree.total)
-        return self._looked_at[0]
+        return self._found(uniform * self._here().total)[0]
+
+    def _found(self, targets: Vector) -> tuple[Draws, Vector]:
+        """Whom these points of the cumulated z belong to, and their z. A step from there takes the same way."""
+        order = targets.argsort(kind="stable")
+        found = self._here().find(targets.take(order))
+        draws, values = np.empty_like(found.places), np.empty_like(found.values)
+        draws[order], values[order] = found.places, found.values
+        self._looked_at, self._way = (draws, values), (draws, order, found)
+        return self._looked_at
 
     def draw_without(self, uniform: Vector, barred: Draws) -> Draws | None:
         """The same from p given that nobody is drawn who is `barred`; these are some, in rising order.
@@ -83,11 +93,8 @@ class Chances:
         ends = np.concatenate([[0.0], gaps.cumsum()])
         begins = tree.before(barred) - ends[:-1]
         targets = uniform * (tree.total - ends[-1])
-        places, values = tree.find(targets + ends[begins.searchsorted(targets, side="right")])
-        if np.isin(places, barred).any():
-            return None
-        self._looked_at = places, values
-        return places
+        places, _ = self._found(targets + ends[begins.searchsorted(targets, side="right")])
+        return None if np.isin(places, barred).any() else places
 
     def left_without(self, barred: Draws) -> float | None:
         """The sum of p of all others, which is 1 without those barred; None where it is too little to be told so."""
@@ -97,15 +104,17 @@ class Chances:
 
     def moved(self, draws: Draws, shifts: Vector) -> Chances:
         """After a step by these shifts of log p, one for every draw, and the projection."""
-        known, tree = self._of(draws), self._here()
-        order = draws.argsort(kind="stable")
-        places, values, by = draws.take(order), known.take(order), shifts.take(order)
-        if np.logical_or.reduce(places[1:] == places[:-1]):  # somebody is drawn twice, and takes both shifts
-            places, first, which = np.unique(draws, return_index=True, return_inverse=True)
-            values, by = known[first], np.zeros(len(places))
-            np.add.at(by, which, shifts)
-        by -= max(0.0, np.maximum.reduce(by) - STEEPEST)
-        tree.set(places, values * np.exp(by))
+        (order, (places, values, way)), tree = self._way_to(draws), self._here()
+        by = shifts.take(order)
+        again = places[1:] == places[:-1]
+        if np.logical_or.reduce(again):  # somebody is drawn twice, and takes both shifts, in the order of the draws
+            some = firsts(again)
+            places, values, way = places.take(some), values.take(some), [step.only(some) for step in way]
+            by = np.asarray(np.bincount(places.searchsorted(draws), weights=shifts), dtype=np.float64)
+        if (steepest := max(by.tolist())) > STEEPEST:
+            by -= steepest - STEEPEST
+        others = tree.total * (1 - SLIGHT) - sum(values.tolist())
+        tree.set(places, _lifted(values * np.exp(by), others, self.floor, tree.least), way)
         after = self._next(_projected(tree, self.floor))
         if not 1 / _EDGE < after._scale < _EDGE:
             _, exponent = math.frexp(after._scale)
@@ -114,10 +123,19 @@ class Chances:
         self._undo = after, tree.changes()
         return after
 
+    def _way_to(self, draws: Draws) -> tuple[Draws, Found]:
+        """Draws in rising order, and the way to them: the one on which they were found, if it was not gone before."""
+        known, self._way = self._way, None
+        if known is not None and known[0] is draws:
+            return known[1:]
+        order = draws.argsort(kind="stable")
+        places = draws.take(order)
+        return order, Found(places, self._of(draws).take(order), self._here().way(places))
+
     def _next(self, scale: float) -> Chances:
         after = Chances.__new__(Chances)
         after.n, after.floor, after._scale, after._tree = self.n, self.floor, scale, self._tree
-        after._undo = after._looked_at = None
+        after._undo = after._looked_at = after._way = None
         return after
 
     def _here(self) -> SumTree:
@@ -133,17 +151,33 @@ class Chances:
         return self._tree
 
 
+def _lifted(moved: Vector, others: float, floor: float, least: float) -> Vector:
+    """z of those drawn after their move, lifted to where the projection lifts them in any case: the tree need not do
+    it then. The `others` sum to so much, and none of them is below `least`.
+
+    If nobody else is lifted, those in E are, to α/(n s) with 1/s = Σ z = (others + Σ_{i∉E} z_i) / (1 − |E| α/n). Should
+    that be above `least`, others are lifted as well, to no less: these go to `least` then, where those others are.
+    """
+    each = sorted(moved.tolist())
+    total, on_floor = others + sum(each), 0
+    for z in each:
+        if z > floor * total / (1 - on_floor * floor):
+            break
+        total, on_floor = total - z, on_floor + 1
+    if not on_floor:
+        return moved
+    return np.maximum(moved, min(floor * total / (1 - on_floor * floor), least))
+
+
 def _projected(tree: SumTree, floor: float) -> float:
     """s, once everybody below the floor is on it."""
-    low, count, second = tree.lowest
     total = tree.total
-    if low > floor * total:
+    if tree.least > floor * total * (1 - 10 * SLIGHT):
         return 1 / total
-    tree.raise_to(floor * total)
     while True:
-        _, count, second = tree.lowest
+        low, count, second = tree.lowest
         if count == tree.n:
-            return floor / tree.lowest[0]
+            return floor / low
         level = floor * tree.above_lowest / (1 - floor * count)
         tree.raise_to(level)
         if level < second:

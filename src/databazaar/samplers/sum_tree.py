@@ -26,11 +26,12 @@ LEAVES, NODES, TOP = 2**LEAF_BITS, 2**NODE_BITS, 2**11
 """A step looks at some rows of each level, and at one at the top, which may therefore have more: up to `TOP` nodes."""
 _NOBODY = float(np.finfo(np.float64).max)
 """The lowest of no numbers: above all others, and nothing once it is multiplied by how many they are."""
+_UNKNOWN = -1.0
+"""Where nobody has looked yet for the second lowest, which is positive."""
 _LOW, _SECOND, _REST, _COUNT = range(4)
-_sum, _least, _most, _some = np.add.reduce, np.minimum.reduce, np.maximum.reduce, np.logical_or.reduce
+_sum, _ladder, _least, _some = np.add.reduce, np.add.accumulate, np.minimum.reduce, np.logical_or.reduce
 """The arrays' own methods come to the same, by a way that takes longer than a row."""
 _ROOT = np.zeros(1, dtype=np.int64)
-_FIRST = np.ones(1, dtype=np.bool_)
 
 
 class Change(NamedTuple):
@@ -41,23 +42,27 @@ class Change(NamedTuple):
     before: NDArray[Any]
 
 
-class _Way(NamedTuple):
-    """The rows that hold some nodes: each row once, and where in them, one after the other, every node's lowest is."""
+class Step(NamedTuple):
+    """A level of the way from the top down to some places: through which row it leads to each, and to which child in
+    it; the rows, and the lowest of each child as it is under the nodes above."""
 
     rows: Places
-    at: Places
+    child: Places
+    nodes: Vector
+    lows: Vector
 
-    @classmethod
-    def up(cls, nodes: Places, level: int) -> _Way:
-        """The way from nodes, or from numbers on level 0, which are given in rising order, to the rows that they are
-        in."""
-        bits, size = (NODE_BITS, 4 * NODES) if level else (LEAF_BITS, LEAVES)
-        rows, child = nodes >> bits, nodes & (2**bits - 1)
-        again = rows[1:] == rows[:-1]
-        if not _some(again):
-            return cls(rows, _begins(len(rows), size) + child)
-        first = np.concatenate([_FIRST, ~again])
-        return cls(rows[first], (first.cumsum() - 1) * size + child)
+    def only(self, some: Places) -> Step:
+        rows, child, nodes, lows = self
+        return Step(rows.take(some), child.take(some), nodes.take(some, axis=1), lows.take(some, axis=0))
+
+
+class Found(NamedTuple):
+    """Places in rising order, the numbers there, and the way to them, from the top down. It leads there until something
+    is set, and is gone only once: numbers are set in what it holds."""
+
+    places: Places
+    values: Vector
+    way: list[Step]
 
 
 class SumTree:
@@ -74,153 +79,189 @@ class SumTree:
         self.n = n
         self._changes: list[Change] = []
         self._multiplied = False  # most trees never are, and have no powers to look at
-        leaves = np.full((-(-n // LEAVES), 1, LEAVES), value)
+        leaves = np.full((1, -(-n // LEAVES), LEAVES), value)
         leaves.ravel()[n:] = _NOBODY
-        self._levels = [leaves]  # (rows, what is known, how many): of leaves the number alone, of nodes all four
-        self._powers = [np.zeros(len(leaves), dtype=np.int64)]
-        while (nodes := len(self._levels[-1])) > 1:
-            level = np.zeros((1, 4, nodes) if nodes <= TOP else (-(-nodes // NODES), 4, NODES))
-            level[:, :_REST] = _NOBODY
+        self._levels = [leaves]  # (what is known, rows, how many): of leaves the number alone, of nodes all four
+        self._powers = [np.zeros(leaves.shape[1], dtype=np.int64)]
+        while (nodes := self._levels[-1].shape[1]) > 1:
+            level = np.zeros((4, 1, nodes) if nodes <= TOP else (4, -(-nodes // NODES), NODES))
+            level[:_REST] = _NOBODY
             self._levels.append(level)
-            self._powers.append(np.zeros(len(level), dtype=np.int64))
+            self._powers.append(np.zeros(level.shape[1], dtype=np.int64))
             self._write(len(self._levels) - 1, np.arange(nodes))
-        self._four = [np.arange(4) * level.shape[2] for level in self._levels]  # a node's four numbers, from its lowest
         self._root = _sums(self._levels[-1])
         self._power = _ROOT.copy()
+        self._by_row = [level.swapaxes(0, 1) for level in self._levels]
+        self._ladder: tuple[Vector, Vector, Vector] | None = None
 
     @property
     def lowest(self) -> tuple[float, int, float]:
         """The lowest number, how many are that low, and the second lowest."""
-        low, second, _, count = self._root[0].tolist()
+        low, second, _, count = self._all_of_root()[:, 0].tolist()
         return low, int(count), second
 
     @property
     def above_lowest(self) -> float:
         """The sum of those that are not the lowest."""
-        return float(self._root[0, _REST])
+        return float(self._all_of_root()[_REST, 0])
+
+    @property
+    def least(self) -> float:
+        """The lowest number."""
+        return float(self._root[_LOW, 0])
 
     @property
     def total(self) -> float:
-        low, _, rest, count = self._root[0].tolist()
-        return float(low * count + rest)
+        return float(self._at_top()[2][-1])
+
+    def _all_of_root(self) -> Vector:
+        """What is known of all numbers. After they are set it is the lowest, until somebody asks for more."""
+        if self._root[_SECOND, 0] == _UNKNOWN:
+            self._root[:] = _sums(self._rows(len(self._levels) - 1, _ROOT))
+        return self._root
+
+    def _at_top(self) -> tuple[Vector, Vector, Vector]:
+        """Of the highest level, which is one row: the lowest of each node, its sum, and the sum of all up to it."""
+        if self._ladder is None:
+            top = len(self._levels) - 1
+            nodes = self._rows(top, _ROOT) if self._multiplied else self._levels[top]
+            lows = np.maximum(nodes[_LOW, 0], self._root[_LOW])
+            sums = lows * nodes[_COUNT, 0] + nodes[_REST, 0] if top else self._numbers(lows, _ROOT)
+            self._ladder = lows, sums, sums.cumsum()
+        return self._ladder
 
     def get(self, places: Places) -> Vector:
         """The numbers at these places."""
-        values = np.full(len(places), self._root[0, _LOW])
+        values = np.full(len(places), self._root[_LOW])
         for level, nodes in enumerate(self._levels):
             rows, child = self._row_and_child(_nodes_above(places, level), level)
-            lows = nodes[rows, _LOW, child]
+            lows = nodes[_LOW, rows, child]
             values = np.maximum(values, np.ldexp(lows, self._power - self._powers[level][rows]))
         return values
 
     def dense(self) -> Vector:
         """All numbers."""
-        low: Vector = self._root[:, _LOW]
+        low: Vector = self._root[_LOW]
         for level in reversed(range(len(self._levels))):
-            rows = self._rows(level, np.arange(len(self._levels[level])))
-            low = np.maximum(rows[:, _LOW], low[: len(rows), None]).ravel()
+            rows = self._levels[level].shape[1]
+            low = np.maximum(self._rows(level, np.arange(rows))[_LOW], low[:rows, None]).ravel()
         return low[: self.n]
 
     def before(self, places: Places) -> Vector:
         """Of every place the sum of the numbers before it."""
-        each, low = np.arange(len(places)), np.full(len(places), self._root[0, _LOW])
+        each, low = np.arange(len(places)), np.full(len(places), self._root[_LOW])
         sum_before = np.zeros(len(places))
         for level in reversed(range(len(self._levels))):
             own, child = self._row_and_child(_nodes_above(places, level), level)
             nodes = self._rows(level, own)
-            lows = np.maximum(nodes[:, _LOW], low[:, None])
-            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else self._numbers(lows, own)
+            lows = np.maximum(nodes[_LOW], low[:, None])
+            sums = lows * nodes[_COUNT] + nodes[_REST] if level else self._numbers(lows, own)
             sum_before += np.where(child > 0, sums.cumsum(axis=1)[each, child - 1], 0.0)
             low = lows[each, child]
         return sum_before
 
-    def find(self, targets: Vector) -> tuple[Places, Vector]:
-        """Of every target the first place at which the numbers up to it sum to more, and the number there."""
-        rows, low, rest = self._find_at_top(targets)
-        for level in range(len(self._levels) - 2, -1, -1):
+    def find(self, targets: Vector) -> Found:
+        """Of every target, in rising order, the first place at which the numbers up to it sum to more."""
+        (low, sums, ladder), top, way = self._at_top(), len(self._levels) - 1, list[Step]()
+        rows = np.minimum(ladder.searchsorted(targets, side="right"), self._nodes(top) - 1)
+        low, rest = low.take(rows), targets - (ladder.take(rows) - sums.take(rows))
+        for level in range(top - 1, -1, -1):
             nodes = self._rows(level, rows)
             width = nodes.shape[2]
-            lows = np.maximum(nodes[:, _LOW], low[:, None])
-            sums = lows * nodes[:, _COUNT] + nodes[:, _REST] if level else self._numbers(lows, rows)
-            ladder = sums.cumsum(axis=1)
-            child = _sum(ladder <= rest[:, None], axis=1)
-            if _most(child) == width:  # rounding leads beyond all that there is in a row
-                child = np.minimum(child, np.minimum(self._nodes(level) - rows * width, width) - 1)
+            lows = np.maximum(nodes[_LOW], low[:, None])
+            sums = lows * nodes[_COUNT] + nodes[_REST] if level else self._numbers(lows, rows)
+            ladder = _ladder(sums, axis=1)
+            before = ladder <= rest[:, None]
+            before[:, -1] = False  # where rounding leads beyond all that there is
+            child = before.argmin(axis=1)  # the first that is not
+            if rows[-1] == self._levels[level].shape[1] - 1:
+                child = np.minimum(child, self._nodes(level) - 1 - rows * width)
+            way.append(Step(rows, child, nodes, lows))
             at = child + _begins(len(rows), width)
             if level:
                 rest = rest - (ladder.take(at) - sums.take(at))
             low, rows = lows.take(at), rows * width + child
-        return rows, low
+        return Found(rows, low, way)
+
+    def way(self, places: Places) -> list[Step]:
+        """The way to places, in rising order."""
+        top, way = len(self._levels) - 1, list[Step]()
+        low = self._at_top()[0].take(_nodes_above(places, top))
+        for level in range(top - 1, -1, -1):
+            rows, child = self._row_and_child(_nodes_above(places, level), level)
+            nodes = self._rows(level, rows)
+            lows = np.maximum(nodes[_LOW], low[:, None])
+            way.append(Step(rows, child, nodes, lows))
+            low = lows.take(child + _begins(len(rows), nodes.shape[2]))
+        return way
 
     def _nodes(self, level: int) -> int:
         """How many there are on a level, without those that fill up its last row."""
-        return len(self._levels[level - 1]) if level else self.n
+        return self._levels[level - 1].shape[1] if level else self.n
 
     def _numbers(self, lows: Vector, rows: Places) -> Vector:
-        """What leaves add to a sum: nothing where they only fill up the last row."""
-        filled = self.n == len(self._levels[0]) * LEAVES or _most(rows) < len(self._levels[0]) - 1
-        return lows if filled else np.where(lows < _NOBODY, lows, 0.0)
+        """What leaves of these rows, in rising order, add to a sum: nothing where they only fill up the last one."""
+        return np.where(lows < _NOBODY, lows, 0.0) if rows[-1] == self._levels[0].shape[1] - 1 else lows
 
-    def _find_at_top(self, targets: Vector) -> tuple[Places, Vector, Vector]:
-        """The same on the highest level, where there is one row for all: which child, its lowest, and what is left of
-        the target there."""
-        top = len(self._levels) - 1
-        nodes = self._rows(top, _ROOT)[0]
-        lows = np.maximum(nodes[_LOW], self._root[0, _LOW])
-        sums = lows * nodes[_COUNT] + nodes[_REST] if top else self._numbers(lows, _ROOT)
-        ladder = sums.cumsum()
-        child = np.minimum(ladder.searchsorted(targets, side="right"), self._nodes(top) - 1)
-        return child, lows[child], targets - (ladder[child] - sums[child])
-
-    def set(self, places: Places, values: Vector) -> None:
-        """Sets the numbers at these places, which are given in rising order."""
-        way, rows, top = list[_Way](), places, len(self._levels) - 1
-        for level in range(top):
-            way.append(_Way.up(rows, level))
-            rows = way[-1].rows
-        way.append(_Way(_ROOT, rows))
-        above, found = self._root[:, _LOW], list[Vector]()
-        for level in range(top, 0, -1):
-            found.append(self._handed_down(level, way[level].rows, above))
-            above = found[-1].take(way[level].at)
-        nodes = self._handed_down(0, way[0].rows, above)
-        nodes.put(way[0].at, values)
-        for level in range(top):
-            self._levels[level][way[level].rows] = nodes
-            sums, nodes = _sums(nodes), found.pop()
-            nodes.put(way[level + 1].at[:, None] + self._four[level + 1], sums)
-        self._keep(self._root, _ROOT)
-        self._root[:] = _sums(nodes)
+    def set(self, places: Places, values: Vector, way: list[Step] | None = None) -> None:
+        """Sets the numbers at these places, which are given in rising order, and, if it was found, the way to them."""
+        known, at = values, places  # what is to be where in the rows, one after the other
+        kept: Places | None = None  # of the ways, those that lead to a row to which none before them leads
+        for level, step in enumerate(reversed(self.way(places) if way is None else way)):
+            rows, child, before, lows = step if kept is None else step.only(kept)
+            again = rows[1:] == rows[:-1]
+            if _some(again):
+                some, each = firsts(again), rows
+                rows, before, lows = rows.take(some), before.take(some, axis=1), lows.take(some, axis=0)
+                at = rows.searchsorted(each) * lows.shape[1] + child
+                kept = some if kept is None else kept.take(some)
+            else:
+                at = _begins(len(rows), lows.shape[1]) + child
+            self._note(level, rows, before)
+            nodes = before.copy() if level else lows[None]
+            if level:
+                nodes[_LOW] = lows
+                nodes.reshape(4, -1)[:, at] = known
+            else:
+                nodes.put(at, known)
+            self._by_row[level][rows] = nodes.swapaxes(0, 1)
+            known, at = _sums(nodes), rows
+        row = self._handed_down(len(self._levels) - 1, _ROOT, self._root[_LOW])
+        row[:, 0, at] = known
+        self._keep_root()
+        self._root[_LOW], self._root[_SECOND] = _least(row[_LOW, 0]), _UNKNOWN
+        self._ladder = None
 
     def raise_to(self, least: float) -> None:
         """Raises everything that is lower to this level."""
         low, _, second = self.lowest
         if least <= low:
             return
+        self._ladder = None
         if least < second:
-            self._keep(self._root, _ROOT)
-            self._root[0, _LOW] = least
+            self._keep_root()
+            self._root[_LOW] = least
             return
         way, rows, level = list[tuple[int, Places]](), _ROOT, len(self._levels) - 1
         while level >= 0 and len(rows):  # only where two different numbers below a node become equal
             nodes = self._hand_down(level, rows, least)
             way.append((level, rows))
             if level:
-                at, child = np.nonzero((nodes[:, _LOW] == least) & (nodes[:, _SECOND] <= least))
+                at, child = np.nonzero((nodes[_LOW] == least) & (nodes[_SECOND] <= least))
                 rows = rows[at] * NODES + child
             level -= 1
         for level, rows in way[:0:-1]:
             self._write(level + 1, rows)
-        self._keep(self._root, _ROOT)
+        self._keep_root()
         self._root[:] = _sums(self._levels[-1])
 
     def multiply(self, power: int) -> None:
         """Multiplies all numbers by 2 to this power, which rounds nothing but what is next to nothing."""
-        self._keep(self._root, _ROOT)
+        self._keep_root()
         self._keep(self._power, _ROOT)
         self._root[:] = _scaled(self._root, np.array([power]))
         self._power += power
-        self._multiplied = True
+        self._multiplied, self._ladder = True, None
 
     def changes(self) -> list[Change]:
         """What was written since the last call."""
@@ -232,51 +273,65 @@ class SumTree:
         for array, rows, before in reversed(changes):
             self._keep(array, rows)
             array[rows] = before
+        self._ladder = None
         return self.changes()
+
+    def _note(self, level: int, rows: Places, before: Vector) -> None:
+        """These rows are about to be written, at the power of now; they were `before`, if all are at that power."""
+        if self._multiplied:
+            self._keep(self._by_row[level], rows)
+            self._keep(self._powers[level], rows)
+            self._powers[level][rows] = self._power
+        else:
+            self._changes.append(Change(self._by_row[level], rows, before.swapaxes(0, 1)))
+
+    def _keep_root(self) -> None:
+        self._changes.append(Change(self._root.T, _ROOT, self._root.copy().T))
 
     def _keep(self, array: NDArray[Any], rows: Places) -> None:
         self._changes.append(Change(array, rows, array[rows]))
 
     def _row_and_child(self, nodes: Places, level: int) -> tuple[Places, Places]:
         """In which row of their level nodes are, or numbers, and where in it."""
-        if len(self._levels[level]) == 1:
+        if self._levels[level].shape[1] == 1:
             return np.zeros_like(nodes), nodes
         bits = NODE_BITS if level else LEAF_BITS
         return nodes >> bits, nodes & (2**bits - 1)
 
     def _rows(self, level: int, rows: Places) -> Vector:
         """The nodes of these rows."""
-        nodes = self._levels[level].take(rows, axis=0)
+        nodes = self._levels[level].take(rows, axis=1)
         return _scaled(nodes, self._power - self._powers[level][rows]) if self._multiplied else nodes
 
     def _hand_down(self, level: int, rows: Places, least: float) -> Vector:
         """Brings these rows up to date with the nodes above them, raises them to `least`, and returns them."""
         if level + 1 == len(self._levels):
-            return self._handed_down(level, rows, np.maximum(self._root[:, _LOW], least))
+            return self._handed_down(level, rows, np.maximum(self._root[_LOW], least))
         row, child = self._row_and_child(rows, level + 1)
-        above = self._levels[level + 1][row, _LOW, child]
-        found = self._levels[level][rows] = self._handed_down(level, rows, np.maximum(above, least))
+        above = self._levels[level + 1][_LOW, row, child]
+        found = self._handed_down(level, rows, np.maximum(above, least))
+        self._by_row[level][rows] = found.swapaxes(0, 1)
         return found
 
     def _handed_down(self, level: int, rows: Places, above: Vector) -> Vector:
         """These rows as they are under nodes whose lowest is `above`. They are still to be written; the row at the top
         is written where it is."""
         nodes, top = self._levels[level], level + 1 == len(self._levels)
-        before = nodes.copy() if top else nodes.take(rows, axis=0)
-        self._changes.append(Change(nodes, rows, before))
+        before = nodes.copy() if top else nodes.take(rows, axis=1)
         found = nodes if top else before.copy()
+        self._changes.append(Change(self._by_row[level], rows, before.swapaxes(0, 1)))
         if self._multiplied:
             powers = self._powers[level]
             self._keep(powers, rows)
             found[:] = _scaled(found, self._power - powers[rows])
             powers[rows] = self._power
-        np.maximum(found[:, _LOW], above[:, None], out=found[:, _LOW])
+        np.maximum(found[_LOW], above[:, None], out=found[_LOW])
         return found
 
     def _write(self, level: int, nodes: Places) -> None:
         """What nodes of this level know of the rows below, which have the same numbers."""
         rows, child = self._row_and_child(nodes, level)
-        self._levels[level][rows, :, child] = _sums(self._levels[level - 1][nodes])
+        self._levels[level][:, rows, child] = _sums(self._levels[level - 1].take(nodes, axis=1))
 
 
 @lru_cache(maxsize=64)
@@ -285,37 +340,44 @@ def _begins(rows: int, size: int) -> Places:
     return np.arange(0, rows * size, size)
 
 
+def firsts(again: NDArray[np.bool_]) -> Places:
+    """Which of some numbers in rising order are there for the first time; of all but the first, whether `again`."""
+    first = np.ones(len(again) + 1, dtype=np.bool_)
+    np.logical_not(again, out=first[1:])
+    return first.nonzero()[0]
+
+
 def _nodes_above(places: Places, level: int) -> Places:
     """The nodes of a level that have places below them; at the lowest, the places themselves."""
     return places >> (LEAF_BITS + NODE_BITS * (level - 1)) if level else places
 
 
 def _scaled(nodes: Vector, powers: Places) -> Vector:
-    """Nodes times a power of two for each row. How many there are stays, and so does the lowest of none."""
+    """Nodes times a power of two for each row. How many there are stays, and so does what is no number."""
     if not powers.any():
         return nodes
-    numbers = nodes[:, :_COUNT]
-    factor = powers.reshape(-1, *[1] * (nodes.ndim - 1))
+    numbers = nodes[:_COUNT]
+    factor = powers.reshape(-1, *[1] * (nodes.ndim - 2))
     scaled = nodes.copy()
-    np.ldexp(numbers, factor, out=scaled[:, :_COUNT], where=numbers < _NOBODY)
+    np.ldexp(numbers, factor, out=scaled[:_COUNT], where=(numbers < _NOBODY) & (numbers != _UNKNOWN))
     return scaled
 
 
 def _sums(nodes: Vector) -> Vector:
     """Of every row of nodes what the node above it knows."""
-    lows = nodes[:, _LOW]
-    sums = np.empty((len(nodes), 4))
-    low = _least(lows, axis=1, out=sums[:, _LOW])
+    lows = nodes[_LOW]
+    sums = np.empty((4, len(lows)))
+    low = _least(lows, axis=1, out=sums[_LOW])
     higher = lows > low[:, None]
-    if nodes.shape[1] == 1:
-        _least(np.where(higher, lows, _NOBODY), axis=1, out=sums[:, _SECOND])
+    if len(nodes) == 1:
+        _least(np.where(higher, lows, _NOBODY), axis=1, out=sums[_SECOND])
         numbers = higher & (lows < _NOBODY) if lows[-1, -1] == _NOBODY else higher  # rows are in rising order
-        _sum(np.where(numbers, lows, 0.0), axis=1, out=sums[:, _REST])
-        np.subtract(lows.shape[1], _sum(higher, axis=1), out=sums[:, _COUNT])
+        _sum(lows * numbers, axis=1, out=sums[_REST])
+        np.subtract(lows.shape[1], _sum(higher, axis=1), out=sums[_COUNT])
     else:
-        counts = nodes[:, _COUNT]
+        counts = nodes[_COUNT]
         not_low = counts * higher
-        _least(np.where(higher, lows, nodes[:, _SECOND]), axis=1, out=sums[:, _SECOND])
-        _sum(lows * not_low + nodes[:, _REST], axis=1, out=sums[:, _REST])
-        _sum(counts - not_low, axis=1, out=sums[:, _COUNT])
+        _least(np.where(higher, lows, nodes[_SECOND]), axis=1, out=sums[_SECOND])
+        _sum(lows * not_low + nodes[_REST], axis=1, out=sums[_REST])
+        _sum(counts - not_low, axis=1, out=sums[_COUNT])
     return sums
