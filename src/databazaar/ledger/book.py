@@ -128,18 +128,18 @@ class Book:
         self.asked += amount
         self.drawn[provider] = self.drawn.get(provider, 0) + 1
 
-    def reserve_all(self, round: int, whom: Sequence[str], amounts: Sequence[int]) -> bool:
-        """What `apply` does with all reserves of a round, one a draw in their order, only sooner. False where a rule
-        has more to say: nothing is changed then, and `apply` says it."""
+    def reserve_all(self, round: int, whom: Sequence[str], amounts: Sequence[int], quotes: Sequence[int]) -> bool:
+        """What `apply` does with all reserves of a round, one a draw in their order, only sooner. `quotes` are those of
+        each in the beginning. False where a rule has more to say: nothing is changed then, and `apply` says it."""
         limited = self.changes or self.caps or self.most_per_access is not None or self.most_per_round is not None
         under_way = self.closed or self.reserved or self.settled or round != self.rounds
-        cost, quotes = sum(amounts), self.quotes
-        if limited or under_way or cost > self.left or amounts != [quotes.get(who) for who in whom]:
+        cost, drawn = sum(amounts), self.drawn
+        if limited or under_way or cost > self.left or amounts != quotes:
             return False
         self.reserved = {(round, draw): one for draw, one in enumerate(zip(whom, amounts, strict=True))}
         self.asked += cost
         for who in whom:
-            self.drawn[who] = self.drawn.get(who, 0) + 1
+            drawn[who] = drawn.get(who, 0) + 1
         return True
 
     def post_all(self, round: int, whom: Sequence[str], amounts: Sequence[int]) -> bool:
@@ -155,9 +155,10 @@ class Book:
         self.reserved = {}
         self.spent += cost
         self.unpaid += reserved - cost
+        pay, accesses = self.pay, self.accesses
         for who, amount in zip(whom, amounts, strict=True):
-            self.pay[who] = self.pay.get(who, 0) + amount
-            self.accesses[who] = self.accesses.get(who, 0) + 1
+            pay[who] = pay.get(who, 0) + amount
+            accesses[who] = accesses.get(who, 0) + 1
         return True
 
     def _refuse_beyond_limits(self, entry: Entry, provider: str, amount: int) -> None:

@@ -111,17 +111,20 @@ class Replay:
         more. Nothing is changed then, and `check` says what is wrong, if anything is."""
         kind, round, amounts = "post" if self.reserves else "reserve", self.audit.rounds, list[int]()
         for draw, (entry, who) in enumerate(zip(entries, self.due, strict=True)):
-            amount, seq = entry.amount, first + draw
-            if type(amount) is not int or not type(entry.seq) is type(entry.round) is type(entry.draw) is int:
+            seq, its_draw, amount = entry.seq, entry.draw, entry.amount
+            if not type(seq) is type(entry.round) is type(its_draw) is type(amount) is int:
                 return None
-            if (entry.seq, entry.kind, entry.round, entry.draw, entry.provider) != (seq, kind, round, draw, who):
+            if seq != first + draw or entry.round != round or its_draw != draw:
+                return None
+            if entry.kind != kind or entry.provider != who or entry.body != {}:
                 return None
             head = access_digest(head, seq, kind, round, draw, who, amount, "{}")
-            if entry.hash != head or entry.body != {}:
+            if entry.hash != head:
                 return None
             amounts.append(amount)
         if kind == "reserve":
-            if not self.book.reserve_all(round, self.due, amounts):
+            assert self.drawn is not None
+            if not self.book.reserve_all(round, self.due, amounts, self.drawn.quotes):
                 return None
             self.reserves = len(entries)
         else:

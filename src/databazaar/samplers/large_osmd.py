@@ -15,7 +15,7 @@ STEEPEST = 300.0
 LEAST_LEFT = 0.01
 """What is left without those barred is a difference: of less than this, too many digits are lost."""
 SLIGHT = 1e-12
-"""More than rounding does to a sum: whoever is no farther than some of this below the floor is on it."""
+"""More than rounding does to a sum."""
 _EDGE = 2.0**300
 """Beyond this factor, numbers are multiplied by a power of two, so that none ever overflows."""
 
@@ -113,9 +113,10 @@ class Chances:
             by = np.asarray(np.bincount(places.searchsorted(draws), weights=shifts), dtype=np.float64)
         if (steepest := max(by.tolist())) > STEEPEST:
             by -= steepest - STEEPEST
-        others = tree.total * (1 - SLIGHT) - sum(values.tolist())
-        tree.set(places, _lifted(values * np.exp(by), others, self.floor, tree.least), way)
-        after = self._next(_projected(tree, self.floor))
+        others, slight = tree.total - sum(values.tolist()), tree.total * SLIGHT
+        lifted = _lifted(values * np.exp(by), others - slight, self.floor, tree.least)
+        tree.set(places, lifted, way)
+        after = self._next(_projected(tree, self.floor, others + sum(lifted.tolist()) + slight))
         if not 1 / _EDGE < after._scale < _EDGE:
             _, exponent = math.frexp(after._scale)
             tree.multiply(exponent)
@@ -169,16 +170,16 @@ def _lifted(moved: Vector, others: float, floor: float, least: float) -> Vector:
     return np.maximum(moved, min(floor * total / (1 - on_floor * floor), least))
 
 
-def _projected(tree: SumTree, floor: float) -> float:
-    """s, once everybody below the floor is on it."""
-    total = tree.total
-    if tree.least > floor * total * (1 - 10 * SLIGHT):
-        return 1 / total
-    while True:
+def _projected(tree: SumTree, floor: float, at_most: float) -> float:
+    """s, once everybody below the floor is on it. All sum to no more than `at_most`, and hardly less: where the lowest
+    is above the floor by that, nobody need look further."""
+    above = tree.least > floor * at_most
+    while not above:
         low, count, second = tree.lowest
-        if count == tree.n:
-            return floor / low
         level = floor * tree.above_lowest / (1 - floor * count)
-        tree.raise_to(level)
-        if level < second:
-            return floor / level
+        above = level <= low
+        if not above:
+            tree.raise_to(level)
+            if level < second:
+                return floor / level
+    return 1 / tree.total
