@@ -68,16 +68,17 @@ class Chances:
 
     def draw(self, uniform: Vector) -> Draws:
         """Inverts the cumulated p, in the order of the providers."""
-        return self._found(uniform * self._here().total)[0]
+        tree = self._here()
+        return self._found(tree, uniform * tree.total)
 
-    def _found(self, targets: Vector) -> tuple[Draws, Vector]:
-        """Whom these points of the cumulated z belong to, and their z. A step from there takes the same way."""
+    def _found(self, tree: SumTree, targets: Vector) -> Draws:
+        """Whom these points of the cumulated z belong to. A step from there takes the same way."""
         order = targets.argsort(kind="stable")
-        found = self._here().find(targets.take(order))
+        found = tree.find(targets.take(order))
         draws, values = np.empty_like(found.places), np.empty_like(found.values)
         draws[order], values[order] = found.places, found.values
         self._looked_at, self._way = (draws, values), (draws, order, found)
-        return self._looked_at
+        return draws
 
     def draw_without(self, uniform: Vector, barred: Draws) -> Draws | None:
         """The same from p given that nobody is drawn who is `barred`; these are some, in rising order.
@@ -93,7 +94,7 @@ class Chances:
         ends = np.concatenate([[0.0], gaps.cumsum()])
         begins = tree.before(barred) - ends[:-1]
         targets = uniform * (tree.total - ends[-1])
-        places, _ = self._found(targets + ends[begins.searchsorted(targets, side="right")])
+        places = self._found(tree, targets + ends[begins.searchsorted(targets, side="right")])
         return None if np.isin(places, barred).any() else places
 
     def left_without(self, barred: Draws) -> float | None:
@@ -104,7 +105,8 @@ class Chances:
 
     def moved(self, draws: Draws, shifts: Vector) -> Chances:
         """After a step by these shifts of log p, one for every draw, and the projection."""
-        (order, (places, values, way)), tree = self._way_to(draws), self._here()
+        tree = self._here()
+        order, (places, values, way) = self._way_to(draws, tree)
         by = shifts.take(order)
         again = places[1:] == places[:-1]
         if np.logical_or.reduce(again):  # somebody is drawn twice, and takes both shifts, in the order of the draws
@@ -124,14 +126,14 @@ class Chances:
         self._undo = after, tree.changes()
         return after
 
-    def _way_to(self, draws: Draws) -> tuple[Draws, Found]:
+    def _way_to(self, draws: Draws, tree: SumTree) -> tuple[Draws, Found]:
         """Draws in rising order, and the way to them: the one on which they were found, if it was not gone before."""
         known, self._way = self._way, None
         if known is not None and known[0] is draws:
             return known[1:]
         order = draws.argsort(kind="stable")
         places = draws.take(order)
-        return order, Found(places, self._of(draws).take(order), self._here().way(places))
+        return order, Found(places, self._of(draws).take(order), tree.way(places))
 
     def _next(self, scale: float) -> Chances:
         after = Chances.__new__(Chances)

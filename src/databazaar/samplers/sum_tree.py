@@ -368,16 +368,17 @@ def _sums(nodes: Vector) -> Vector:
     lows = nodes[_LOW]
     sums = np.empty((4, len(lows)))
     low = _least(lows, axis=1, out=sums[_LOW])
-    higher = lows > low[:, None]
+    lowest = lows == low[:, None]
     if len(nodes) == 1:
-        _least(np.where(higher, lows, _NOBODY), axis=1, out=sums[_SECOND])
-        numbers = higher & (lows < _NOBODY) if lows[-1, -1] == _NOBODY else higher  # rows are in rising order
-        _sum(lows * numbers, axis=1, out=sums[_REST])
-        np.subtract(lows.shape[1], _sum(higher, axis=1), out=sums[_COUNT])
+        _sum(lowest, axis=1, out=sums[_COUNT])
+        _least(np.where(lowest, _NOBODY, lows), axis=1, out=sums[_SECOND])
+        if lows[-1, -1] == _NOBODY:  # rows are in rising order, and the last may be filled up
+            lowest |= lows == _NOBODY
+        _sum(np.where(lowest, 0.0, lows), axis=1, out=sums[_REST])
     else:
         counts = nodes[_COUNT]
-        not_low = counts * higher
-        _least(np.where(higher, lows, nodes[_SECOND]), axis=1, out=sums[_SECOND])
-        _sum(lows * not_low + nodes[_REST], axis=1, out=sums[_REST])
-        _sum(counts - not_low, axis=1, out=sums[_COUNT])
+        as_low = counts * lowest
+        _sum(as_low, axis=1, out=sums[_COUNT])
+        _least(np.where(lowest, nodes[_SECOND], lows), axis=1, out=sums[_SECOND])
+        _sum(lows * (counts - as_low) + nodes[_REST], axis=1, out=sums[_REST])
     return sums
