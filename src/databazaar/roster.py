@@ -317,7 +317,7 @@ class Purse:
         >>> Purse(6, np.array([5, 1, 3]), np.array([0, 1, 9])).fitting(np.array([0, 2, 1, 1])).tolist()
         [2, 1]
         """
-        costs = self.quotes[draws].tolist()  # whole numbers of Python, whose sum cannot overflow
+        costs = self.quotes.take(draws).tolist()  # whole numbers of Python, whose sum cannot overflow
         if sum(costs) <= self.money and self.accesses_left is None and self.everybody:
             return draws
         left, dearest, kept = self.money, self.dearest, []

@@ -44,7 +44,7 @@ class Drawn:
     @cached_property
     def quotes(self) -> list[int]:
         """The most that each draw may be paid."""
-        quotes: list[int] = self.purse.quotes[self.draws].tolist()
+        quotes: list[int] = self.purse.quotes.take(self.draws).tolist()
         return quotes
 
     @cached_property

@@ -71,9 +71,10 @@ class State:
     def snapshot(self) -> Snapshot:
         scores = [self.utility, np.nan if self.loss is None else self.loss]
         here = self.best.params is self.params
+        keeps_nothing = self.aggregator.shape == (0,) and self.aggregator.dtype is self.params.dtype
         rest: dict[str, NDArray[Any] | Large] = {
             **stored(self.sampler),
-            "aggregator": Large(on_host(self.aggregator)),
+            "aggregator": self.model.array[:0] if keeps_nothing else Large(on_host(self.aggregator)),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
             "best": self.model.array[:0] if here else self.best.model,

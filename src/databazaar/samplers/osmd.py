@@ -103,7 +103,7 @@ class OSMD:
             return self.probabilities(state, purse)[draws] if left is None else state.of(draws) / left
         if isinstance(state, Chances):
             return state.of(draws)
-        return np.asarray(np.maximum(np.exp(state[draws]), self.alpha / len(state)))
+        return np.asarray(np.maximum(np.exp(state.take(draws)), self.alpha / len(state)))
 
     def _floored(self, state: State) -> Vector:
         if isinstance(state, Chances):

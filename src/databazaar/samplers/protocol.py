@@ -107,7 +107,7 @@ def inverted(p: Vector, uniform: Vector, purse: Purse) -> Draws:
     ladder = p.cumsum()
     picks = ladder.searchsorted(uniform * ladder[-1], side="right")
     last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
-    draws: Draws = np.minimum(picks, last).astype(np.int64)
+    draws: Draws = np.minimum(picks, last).astype(np.int64, copy=False)
     return draws
 
 
