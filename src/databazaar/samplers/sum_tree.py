@@ -148,7 +148,7 @@ class SumTree:
         return low[: self.n]
 
     def before(self, places: Places) -> Vector:
-        """Of every place the sum of the numbers before it."""
+        """Of every place, in rising order, the sum of the numbers before it."""
         each, low = np.arange(len(places)), np.full(len(places), self._root[_LOW])
         sum_before = np.zeros(len(places))
         for level in reversed(range(len(self._levels))):
