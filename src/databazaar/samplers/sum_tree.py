@@ -29,7 +29,7 @@ _NOBODY = float(np.finfo(np.float64).max)
 _UNKNOWN = -1.0
 """Where nobody has looked yet for the second lowest, which is positive."""
 _LOW, _SECOND, _REST, _COUNT = range(4)
-_sum, _ladder, _least, _some = np.add.reduce, np.add.accumulate, np.minimum.reduce, np.logical_or.reduce
+_sum, _cumulated, _least, _some = np.add.reduce, np.add.accumulate, np.minimum.reduce, np.logical_or.reduce
 """The arrays' own methods come to the same, by a way that takes longer than a row."""
 _ROOT = np.zeros(1, dtype=np.int64)
 
@@ -92,7 +92,7 @@ class SumTree:
         self._root = _sums(self._levels[-1])
         self._power = _ROOT.copy()
         self._by_row = [level.swapaxes(0, 1) for level in self._levels]
-        self._ladder: tuple[Vector, Vector, Vector] | None = None
+        self._seen_at_top: tuple[Vector, Vector, Vector] | None = None
 
     @property
     def lowest(self) -> tuple[float, int, float]:
@@ -122,13 +122,13 @@ class SumTree:
 
     def _at_top(self) -> tuple[Vector, Vector, Vector]:
         """Of the highest level, which is one row: the lowest of each node, its sum, and the sum of all up to it."""
-        if self._ladder is None:
+        if self._seen_at_top is None:
             top = len(self._levels) - 1
             nodes = self._rows(top, _ROOT) if self._multiplied else self._levels[top]
             lows = np.maximum(nodes[_LOW, 0], self._root[_LOW])
             sums = lows * nodes[_COUNT, 0] + nodes[_REST, 0] if top else self._numbers(lows, _ROOT)
-            self._ladder = lows, sums, sums.cumsum()
-        return self._ladder
+            self._seen_at_top = lows, sums, sums.cumsum()
+        return self._seen_at_top
 
     def get(self, places: Places) -> Vector:
         """The numbers at these places."""
@@ -170,7 +170,7 @@ class SumTree:
             width = nodes.shape[2]
             lows = np.maximum(nodes[_LOW], low[:, None])
             sums = lows * nodes[_COUNT] + nodes[_REST] if level else self._numbers(lows, rows)
-            ladder = _ladder(sums, axis=1)
+            ladder = _cumulated(sums, axis=1)
             before = ladder <= rest[:, None]
             before[:, -1] = False  # where rounding leads beyond all that there is
             child = before.argmin(axis=1)  # the first that is not
@@ -230,14 +230,14 @@ class SumTree:
         row[:, 0, at] = known
         self._keep_root()
         self._root[_LOW], self._root[_SECOND] = _least(row[_LOW, 0]), _UNKNOWN
-        self._ladder = None
+        self._seen_at_top = None
 
     def raise_to(self, least: float) -> None:
         """Raises everything that is lower to this level."""
         low, _, second = self.lowest
         if least <= low:
             return
-        self._ladder = None
+        self._seen_at_top = None
         if least < second:
             self._keep_root()
             self._root[_LOW] = least
@@ -261,7 +261,7 @@ class SumTree:
         self._keep(self._power, _ROOT)
         self._root[:] = _scaled(self._root, np.array([power]))
         self._power += power
-        self._multiplied, self._ladder = True, None
+        self._multiplied, self._seen_at_top = True, None
 
     def changes(self) -> list[Change]:
         """What was written since the last call."""
@@ -273,7 +273,7 @@ class SumTree:
         for array, rows, before in reversed(changes):
             self._keep(array, rows)
             array[rows] = before
-        self._ladder = None
+        self._seen_at_top = None
         return self.changes()
 
     def _note(self, level: int, rows: Places, before: Vector) -> None:
@@ -316,15 +316,12 @@ class SumTree:
     def _handed_down(self, level: int, rows: Places, above: Vector) -> Vector:
         """These rows as they are under nodes whose lowest is `above`. They are still to be written; the row at the top
         is written where it is."""
-        nodes, top = self._levels[level], level + 1 == len(self._levels)
-        before = nodes.copy() if top else nodes.take(rows, axis=1)
-        found = nodes if top else before.copy()
-        self._changes.append(Change(self._by_row[level], rows, before.swapaxes(0, 1)))
-        if self._multiplied:
-            powers = self._powers[level]
-            self._keep(powers, rows)
-            found[:] = _scaled(found, self._power - powers[rows])
-            powers[rows] = self._power
+        before, found = self._rows(level, rows), self._levels[level]
+        self._note(level, rows, before)
+        if level + 1 < len(self._levels):
+            found = before.copy()
+        elif self._multiplied:
+            found[:] = before
         np.maximum(found[_LOW], above[:, None], out=found[_LOW])
         return found
 
