@@ -79,6 +79,18 @@ def test_it_is_an_array_whose_sums_are_known(n: int, steps: list[tuple[str, obje
 
 
 @pytest.mark.usefixtures("shape")
+@pytest.mark.parametrize("n", [LEAVES * 4, LEAVES * 4 + 1, LEAVES * 5 - 1])
+def test_what_lies_beyond_all_is_found_at_the_last(n: int) -> None:
+    """Rounding may lead there: a share of the whole that is next to one."""
+    tree = SumTree(n, 1.0)
+    tree.set(np.array([n - 2]), np.array([3.0]))
+    places, there, way = tree.find(np.array([0.0, tree.total, 2 * tree.total]))
+    assert places.tolist() == [0, n - 1, n - 1] and there.tolist() == [1.0, 1.0, 1.0]
+    tree.set(places[:2], np.array([2.0, 5.0]), [step.only(np.array([0, 1])) for step in way])
+    assert tree.total == n + 2 + 1 + 4 and tree.get(np.array([0, n - 1])).tolist() == [2.0, 5.0]
+
+
+@pytest.mark.usefixtures("shape")
 def test_every_change_can_be_taken_back_and_made_again() -> None:
     rng = np.random.default_rng(0)
     tree, seen, changes = SumTree(LEAVES * NODES + 9, 1.0), [], []

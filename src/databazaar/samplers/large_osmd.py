@@ -127,7 +127,8 @@ class Chances:
         return after
 
     def _way_to(self, draws: Draws, tree: SumTree) -> tuple[Draws, Found]:
-        """Draws in rising order, and the way to them: the one on which they were found, if it was not gone before."""
+        """Draws in rising order, and the way to them: the one on which they were found, or another. A step drops it: it
+        is large, and whoever looks at a run keeps the states of all its rounds."""
         known, self._way = self._way, None
         if known is not None and known[0] is draws:
             return known[1:]

@@ -57,8 +57,7 @@ class Step(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Places in rising order, the numbers there, and the way to them, from the top down. It leads there until something
-    is set, and is gone only once: numbers are set in what it holds."""
+    """Places in rising order, the numbers there, and the way to them, from the top down, until something is set."""
 
     places: Places
     values: Vector
