@@ -245,7 +245,7 @@ def test_a_ledger_names_a_reply_by_its_hash(at_home: Path) -> None:
     """An entry with something else in its place does not hold, however well it is sealed."""
     entries = list(RunFolder(at_home).entries())
     for reply, holds in (("a" * 64, True), ("a", False), (None, False), ({}, False)):
-        named = [replace(entry, body={"reply": reply}) if entry.kind == "post" else entry for entry in entries]
+        named = [entry._replace(body={"reply": reply}) if entry.kind == "post" else entry for entry in entries]
         found = audit_entries(reseal(named))
         assert found.ok is holds and found.replies == (9 if holds else 0)
 

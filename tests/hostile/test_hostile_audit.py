@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +138,8 @@ def last_scores(utility: Any) -> Callable[[list[Entry]], list[Entry]]:
         *before, last, close = entries
         return [
             *before,
-            replace(last, body={**last.body, "reached": utility}),
-            replace(close, body={**close.body, "utility": utility}),
+            last._replace(body={**last.body, "reached": utility}),
+            close._replace(body={**close.body, "utility": utility}),
         ]
 
     return forge
@@ -155,7 +154,7 @@ def test_a_utility_that_is_none(run: Path, utility: Any) -> None:
 
 def test_a_close_that_names_another_model(run: Path) -> None:
     def forge(entries: list[Entry]) -> list[Entry]:
-        return [*entries[:-1], replace(entries[-1], body={**entries[-1].body, "model": "0" * 64})]
+        return [*entries[:-1], entries[-1]._replace(body={**entries[-1].body, "model": "0" * 64})]
 
     seal_anew(run, ledger_head=rewrite_ledger(run, forge))
     assert "names another model than the last round ended with" in broken(run)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ TERMS: dict[str, tuple[dict[str, Any], str]] = {
 def test_terms_that_ask_for_endless_work_are_refused(entries: list[Entry], case: str) -> None:
     changes, words = TERMS[case]
     made = {name: value() if callable(value) else value for name, value in changes.items()}
-    opening = replace(entries[0], body={**entries[0].body, **made})
+    opening = entries[0]._replace(body={**entries[0].body, **made})
     with at_most(30):
         found = audit_entries(reseal([opening, *entries[1:]]))
     assert not found.ok and words in found.message and len(found.message) < 500, found.message
@@ -118,7 +117,7 @@ RULES: dict[str, dict[str, Any]] = {
 def test_rules_with_senseless_settings_are_refused(entries: list[Entry], case: str) -> None:
     body = {**entries[0].body, "rules": {**entries[0].body["rules"], **RULES[case]}}
     with at_most(30):
-        found = audit_entries(reseal([replace(entries[0], body=body), *entries[1:]]))
+        found = audit_entries(reseal([entries[0]._replace(body=body), *entries[1:]]))
     assert not found.ok and len(found.message) < 500
 
 
@@ -127,7 +126,7 @@ def test_rules_with_senseless_settings_are_refused(entries: list[Entry], case: s
 def test_gains_that_no_market_measures_end_in_a_sentence(entries: list[Entry], gain: Any) -> None:
     at = next(place for place, entry in enumerate(entries) if entry.kind == "round")
     body = {**entries[at].body, "gains": [gain] * len(entries[at].body["gains"])}
-    assert not audit_entries(reseal([*entries[:at], replace(entries[at], body=body), *entries[at + 1 :]])).ok
+    assert not audit_entries(reseal([*entries[:at], entries[at]._replace(body=body), *entries[at + 1 :]])).ok
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT"
@@ -266,7 +265,7 @@ def test_weights_are_measured_as_they_are_packed(tmp_path: Path) -> None:
 
 
 def forged_opening(**changes: Any) -> Callable[[list[Entry]], list[Entry]]:
-    return lambda entries: [replace(entries[0], body={**entries[0].body, **changes}), *entries[1:]]
+    return lambda entries: [entries[0]._replace(body={**entries[0].body, **changes}), *entries[1:]]
 
 
 def test_from_the_command_line_too(run: Path) -> None:

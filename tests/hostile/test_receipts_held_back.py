@@ -69,16 +69,16 @@ def test_a_market_that_says_two_things_of_held_back_pay_is_found(played: Played)
         return broken
 
     freed = next(entry for entry in entries if entry.kind in ("release", "return") and entry.provider == "bank2")
-    other = replace(freed, kind="return" if freed.kind == "release" else "release")
+    other = freed._replace(kind="return" if freed.kind == "release" else "release")
     was, now = ("released", "returned to the consumer")[:: 1 if freed.kind == "release" else -1]
     held_back = f"{len(report.rounds)} of held-back pay"
     assert said(other) == (
         f"the market's receipt for bank2 says {held_back} {was} at the close, and the ledger says {held_back} {now}"
     )
-    assert said(replace(freed, amount=5)).endswith(f"and the ledger says 5 of held-back pay {was}")
-    assert said(replace(freed, round=3)).endswith("and the ledger has nothing of it")
+    assert said(freed._replace(amount=5)).endswith(f"and the ledger says 5 of held-back pay {was}")
+    assert said(freed._replace(round=3)).endswith("and the ledger has nothing of it")
     post = next(entry for entry in entries if entry.kind == "post" and entry.provider == "bank2")
-    assert "says paid 0, 1 held back" in said(replace(post, body={**post.body, "held": 2}))
+    assert "says paid 0, 1 held back" in said(post._replace(body={**post.body, "held": 2}))
     last = receipts[-1]
     lie = replace(last, freed=(replace(last.freed[0], released=freed.kind != "release"),))
     assert contradictions([last, lie]) == [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,7 @@ def entries_of(rounds: Sequence[int], draws: int = 1) -> list[Entry]:
 
 
 def numbered(entries: Sequence[Entry], since: int) -> list[Entry]:
-    return [replace(entry, seq=seq, hash=f"{seq:064x}") for seq, entry in enumerate(entries, since)]
+    return [entry._replace(seq=seq, hash=f"{seq:064x}") for seq, entry in enumerate(entries, since)]
 
 
 class Crowded(Mute):

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_a_ledger_that_does_not_hold_is_not_closed(make_vector_market: MakeMarke
     assert data
     store = SqlStore.file(path / LEDGER, RunFolder(path).id)
     head = list(store.entries())[-1]
-    store.append([replace(head, seq=head.seq + 1, kind="round", round=9, body={"gains": []})], None)
+    store.append([head._replace(seq=head.seq + 1, kind="round", round=9, body={"gains": []})], None)
     store.dispose()
     with pytest.raises(LedgerError, match="its ledger does not hold"):
         close_run(path)
@@ -229,13 +228,13 @@ def voids(entries: Sequence[Entry]) -> int:
 
 
 def with_close(entries: list[Entry], **body: Any) -> list[Entry]:
-    return [*entries[:-1], replace(entries[-1], body={**entries[-1].body, **body})]
+    return [*entries[:-1], entries[-1]._replace(body={**entries[-1].body, **body})]
 
 
 def pays_one(entries: list[Entry]) -> list[Entry]:
     """A close after a partial payment, with sums that fit."""
     first = voids(entries)
-    posted = replace(entries[first], kind="post", body={})
+    posted = entries[first]._replace(kind="post", body={})
     spent = entries[-1].body["spent"] + (posted.amount or 0)
     changed = [*entries[:first], posted, *entries[first + 1 :]]
     return with_close(changed, spent=spent, refunded=entries[0].body["budget"] - spent)
@@ -243,7 +242,7 @@ def pays_one(entries: list[Entry]) -> list[Entry]:
 
 def pays_all(entries: list[Entry]) -> list[Entry]:
     first = voids(entries)
-    posted = [replace(entry, kind="post", body={}) for entry in entries[first:-1]]
+    posted = [entry._replace(kind="post", body={}) for entry in entries[first:-1]]
     spent = entries[-1].body["spent"] + sum(entry.amount or 0 for entry in posted)
     return with_close([*entries[:first], *posted, entries[-1]], spent=spent, refunded=entries[0].body["budget"] - spent)
 
@@ -258,20 +257,20 @@ def voids_a_paid_round(entries: list[Entry]) -> list[Entry]:
     """Takes the last settled round back: the posts are followed by voids of the same accesses."""
     place = at(entries, "round")
     posts = [entry for entry in entries[:place] if entry.kind == "post" and entry.round == entries[place].round]
-    taken = [replace(post, kind="void", body=dict(NOT_SETTLED)) for post in posts]
+    taken = [post._replace(kind="void", body=dict(NOT_SETTLED)) for post in posts]
     return [*entries[:place], *taken, entries[-1]]
 
 
 def settled_as_left(entries: list[Entry]) -> list[Entry]:
     """A reply that failed in a round that was settled is said to be the consumer's doing."""
     place = next(i for i, entry in enumerate(entries) if entry.kind == "void")
-    return [*entries[:place], replace(entries[place], body=dict(NOT_SETTLED)), *entries[place + 1 :]]
+    return [*entries[:place], entries[place]._replace(body=dict(NOT_SETTLED)), *entries[place + 1 :]]
 
 
 def other_reason(entries: list[Entry]) -> list[Entry]:
     first = voids(entries)
     body = {**NOT_SETTLED, "reason": "the reply failed"}
-    return [*entries[:first], replace(entries[first], body=body), *entries[first + 1 :]]
+    return [*entries[:first], entries[first]._replace(body=body), *entries[first + 1 :]]
 
 
 def in_no_round(entries: list[Entry]) -> list[Entry]:
@@ -279,7 +278,7 @@ def in_no_round(entries: list[Entry]) -> list[Entry]:
 
 
 def goes_on(entries: list[Entry]) -> list[Entry]:
-    return [*entries, replace(entries[1])]
+    return [*entries, entries[1]._replace()]
 
 
 ATTACKS: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
@@ -339,7 +338,7 @@ def test_a_run_that_had_a_reason_to_end_is_not_the_consumers_to_close(make_vecto
     entries = list(ledger.store.entries())
     assert entries[-1].body["stop"]["kind"] == "target-utility"
     body = {**entries[-1].body, "stop": {"kind": "consumer", "reason": "enough"}}
-    forged = audit_entries(reseal([*entries[:-1], replace(entries[-1], body=body)]))
+    forged = audit_entries(reseal([*entries[:-1], entries[-1]._replace(body=body)]))
     assert "but it was" in forged.message
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from databazaar.ledger import Entry, audit_entries
@@ -18,5 +17,5 @@ def test_a_run_that_diverged_is_audited_as_what_it_was() -> None:
     audit = audit_entries(entries)
     assert audit.ok and audit.closing is not None, audit.first_broken
     assert audit.closing["status"] == "diverged" and "the step was not taken" in audit.closing["message"]
-    another = replace(entries[-1], body={**entries[-1].body, "status": "settled"})
+    another = entries[-1]._replace(body={**entries[-1].body, "status": "settled"})
     assert "does not follow from the rounds" in str(audit_entries(reseal([*entries[:-1], another])).first_broken)

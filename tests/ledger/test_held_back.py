@@ -147,7 +147,7 @@ def changed(of: str, at: int = 0, **fields: Any) -> Forge:
     def forge(entries: list[Entry]) -> list[Entry]:
         place = [i for i, one in enumerate(entries) if one.kind == of][at]
         found = {name: value(entries[place]) if callable(value) else value for name, value in fields.items()}
-        return [*entries[:place], replace(entries[place], **found), *entries[place + 1 :]]
+        return [*entries[:place], entries[place]._replace(**found), *entries[place + 1 :]]
 
     return forge
 
@@ -300,13 +300,13 @@ def test_slow_and_fast_name_the_same_first_broken_entry(defended: list[Entry], d
         name = data.draw(st.sampled_from(sorted(body["findings"])))
         place = data.draw(st.integers(0, len(body["findings"][name]) - 1))
         body["findings"][name][place] = data.draw(st.sampled_from([None, 0.0, 99.0, "x", [0, 1, 1.0], [1, 2, 0.2]]))
-        entries[at] = replace(entry, body=body)
+        entries[at] = entry._replace(body=body)
     elif how == "held":
-        entries[at] = replace(entry, body={**entry.body, "held": data.draw(st.sampled_from([0, 1, 49, 50, "x"]))})
+        entries[at] = entry._replace(body={**entry.body, "held": data.draw(st.sampled_from([0, 1, 49, 50, "x"]))})
     else:
         fields: list[dict[str, Any]] = [{"amount": 1}, {"provider": "p3"}, {"round": None}, {"round": 7}]
         kinds: list[dict[str, Any]] = [{"kind": kind} for kind in ("release", "return", "post")]
-        entries[at] = replace(entry, **data.draw(st.sampled_from([*fields, *kinds])))
+        entries[at] = entry._replace(**data.draw(st.sampled_from([*fields, *kinds])))
     entries = reseal(entries)
     expected, audit = first_broken(entries), audit_entries(entries)
     if expected is None and entries[-1].kind in ("release", "return"):

@@ -117,7 +117,7 @@ def test_any_change_of_any_field_of_any_entry_is_found_and_named(
     for at, entry in enumerate(entries):
         options: Iterable[Any] = set(KINDS) - {entry.kind} if field == "kind" else variants(getattr(entry, field))
         for value in options:
-            forged = replace(entry, **{field: value})
+            forged = entry._replace(**{field: value})
             if field == "body" and canonical(forged.body) == canonical(entry.body):
                 continue
             tried += 1
@@ -162,7 +162,7 @@ def test_a_changed_gain_is_found_although_the_chain_was_sealed_anew(played: tupl
                 continue
             changed += 1
             body = {**entries[at].body, "gains": [*gains[:k], gain + 0.01, *gains[k + 1 :]]}
-            forged = reseal([*entries[:at], replace(entries[at], body=body), *entries[at + 1 :]])
+            forged = reseal([*entries[:at], entries[at]._replace(body=body), *entries[at + 1 :]])
             audit = audit_entries(forged, snapshot)
             assert not audit.ok, f"round {entries[at].round}, draw {k}"
     assert changed > 10
@@ -175,7 +175,7 @@ def test_a_changed_draw_is_found_although_the_chain_was_sealed_anew(played: tupl
     for key, honest in keys.items():
         for other in set(prices) - {honest}:
             forged = [
-                replace(e, provider=other, amount=prices[other])
+                e._replace(provider=other, amount=prices[other])
                 if (e.round, e.draw) == key and e.kind in ("reserve", "post", "void")
                 else e
                 for e in entries
@@ -198,7 +198,7 @@ def test_changed_terms_are_found_although_the_chain_was_sealed_anew(
         body["providers"] = [[name, owner, price + 1] for name, owner, price in body["providers"]]
     else:
         body[target] += 1
-    audit = audit_entries(reseal([replace(entries[0], body=body), *entries[1:]]), snapshot)
+    audit = audit_entries(reseal([entries[0]._replace(body=body), *entries[1:]]), snapshot)
     assert not audit.ok
 
 
@@ -207,7 +207,7 @@ def test_a_void_turned_into_a_payment_is_found_although_sealed_anew(played: tupl
     for at, entry in enumerate(entries):
         if entry.kind not in ("void", "post"):
             continue
-        other = replace(entry, kind="post", body={}) if entry.kind == "void" else replace(entry, kind="void")
+        other = entry._replace(kind="post", body={}) if entry.kind == "void" else entry._replace(kind="void")
         assert not audit_entries(reseal([*entries[:at], other, *entries[at + 1 :]]), snapshot).ok
 
 
@@ -224,7 +224,7 @@ def test_a_changed_settlement_is_found_although_sealed_anew(played: tuple[list[E
         {"utility": closing.body["utility"] + 1e-9},
         {"model": "0" * 64},
     ):
-        forged = reseal([*entries[:-1], replace(closing, body={**closing.body, **change})])
+        forged = reseal([*entries[:-1], closing._replace(body={**closing.body, **change})])
         assert not audit_entries(forged, snapshot).ok
 
 
@@ -233,7 +233,7 @@ def test_a_run_stopped_early_is_found_although_sealed_anew(played: tuple[list[En
     at = rounds_of(entries)[2]
     spent = sum(e.amount or 0 for e in entries[:at] if e.kind == "post")
     body = {**entries[-1].body, "spent": spent, "refunded": entries[0].body["budget"] - spent}
-    audit = audit_entries(reseal([*entries[: at + 1], replace(entries[-1], body=body)]))
+    audit = audit_entries(reseal([*entries[: at + 1], entries[-1]._replace(body=body)]))
     assert audit.first_broken is not None
     assert "stopped although the budget covers another round" in audit.first_broken
 
@@ -274,7 +274,7 @@ def test_one_spelling_only() -> None:
 
 
 def changed(at: int, **fields: Any) -> Callable[[list[Entry]], list[Entry]]:
-    return lambda entries: [*entries[:at], replace(entries[at], **fields), *entries[at:][1:]]
+    return lambda entries: [*entries[:at], entries[at]._replace(**fields), *entries[at:][1:]]
 
 
 def changed_body(kind: str, count: int, **more: Any) -> Callable[[list[Entry]], list[Entry]]:
@@ -336,7 +336,7 @@ FORGED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
     "last loss": (changed_body("close", 0, loss=0.001), "another utility or loss than the last round ended with"),
     "amount that is a float": (
         lambda entries: [
-            replace(e, amount=cast(Any, float(e.amount))) if e.kind == "post" and e.amount else e for e in entries
+            e._replace(amount=cast(Any, float(e.amount))) if e.kind == "post" and e.amount else e for e in entries
         ],
         "its amount is not a whole number",
     ),
@@ -344,7 +344,7 @@ FORGED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
 
 
 def later(entry: Entry) -> Entry:
-    return entry if entry.round is None else replace(entry, round=entry.round + 1)
+    return entry if entry.round is None else entry._replace(round=entry.round + 1)
 
 
 @pytest.mark.parametrize("case", FORGED)
@@ -359,7 +359,7 @@ def test_a_forged_ledger_is_found_and_the_fault_named_although_sealed_anew(
 def test_nobody_goes_on_with_a_broken_chain(played: tuple[list[Entry], Snapshot]) -> None:
     entries, _ = played
     rules = RuleBook.of(Terms.from_body(entries[0].body))
-    for broken in ([*entries[:3], *entries[4:]], [entries[0], replace(entries[1], amount=9), *entries[2:]]):
+    for broken in ([*entries[:3], *entries[4:]], [entries[0], entries[1]._replace(amount=9), *entries[2:]]):
         store = MemoryStore()
         store.append(broken, None)
         with pytest.raises(LedgerError, match=r"entry \d .*the chain is broken here; `bazaar audit` tells more"):
@@ -403,7 +403,7 @@ def test_a_model_that_changes_in_a_silent_round_is_found(make_vector_market: Mak
     ledger = Ledger(arbiter.rules)
     play([arbiter.begin(ledger)], arbiter.engine)
     forged = [
-        replace(e, body={**e.body, "model": "f" * 64}) if "model" in e.body else e for e in ledger.store.entries()
+        e._replace(body={**e.body, "model": "f" * 64}) if "model" in e.body else e for e in ledger.store.entries()
     ]
     assert "the model changed in a round that took no step" in audit_entries(reseal(forged)).message
 

@@ -51,7 +51,7 @@ def test_entry_by_entry_it_is_where_an_audit_of_as_many_entries_is(entries: list
             assert found(notary.audit) == found(audit_entries(entries[: at + 1], record=False))
     assert notary.audit.closed and notary.due.asked == () and notary.due.stop is None
     with pytest.raises(LedgerError, match="closed and takes nothing more"):
-        notary.take(replace(entries[1], seq=len(entries)).sealed(notary.audit.head))
+        notary.take(entries[1]._replace(seq=len(entries)).sealed(notary.audit.head))
 
 
 @pytest.mark.parametrize("entries", LEDGERS)
@@ -98,7 +98,7 @@ def test_a_rule_that_is_not_installed_is_no_fault_of_the_entry() -> None:
     rules = {**first.body["rules"], "sampler": {"kind": "elsewhere", "from": "a-package 1.0"}}
     notary = Notary()
     with pytest.raises(MissingRuleError):
-        notary.take(replace(first, body={**first.body, "rules": rules}).sealed("0" * 64))
+        notary.take(first._replace(body={**first.body, "rules": rules}).sealed("0" * 64))
     assert notary.audit.ok
 
 

@@ -1,4 +1,4 @@
-"""All reserves or posts of a round at once: what `apply` makes of them one by one, or nothing at all."""
+"""All that is reserved or settled in a round at once: what `apply` makes of them one by one, or nothing at all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from databazaar import LedgerError
 from databazaar.ledger import Book, Entry
 from databazaar.ledger.chain import Kind
 
+SETTLING: tuple[Kind, ...] = ("post", "void")
 PRICES = {"a": 1, "b": 3, "c": 7}
 
 
-def applied(book: Book, kind: Kind, whom: Sequence[str], amounts: Sequence[int]) -> bool:
+def applied(book: Book, kinds: Sequence[Kind], whom: Sequence[str], amounts: Sequence[int]) -> bool:
     """Whether all were taken, one by one."""
     with contextlib.suppress(LedgerError):
-        for draw, (who, amount) in enumerate(zip(whom, amounts, strict=True)):
+        for draw, (kind, who, amount) in enumerate(zip(kinds, whom, amounts, strict=False)):
             book.apply(Entry(1, kind, book.rounds, draw, who, amount, {}))
         return True
     return False
@@ -37,26 +38,30 @@ def test_reserves(budget: int, whom: list[str], off: tuple[int, ...], caps: dict
     quotes = [PRICES[who] for who in whom]
     amounts = [quote + more for quote, more in zip(quotes, off, strict=False)]
     reserved = at_once.reserve_all(0, whom, amounts, quotes)
-    assert reserved == (applied(one_by_one, "reserve", whom, amounts) and not caps)  # a cap is looked at one by one
+    assert reserved == (
+        applied(one_by_one, ["reserve"] * 3, whom, amounts) and not caps
+    )  # a cap is looked at one by one
     assert at_once == (one_by_one if reserved else before)
 
 
 @given(
     whom=st.lists(st.sampled_from(sorted(PRICES)), min_size=1, max_size=3),
-    less=st.lists(st.integers(0, 4), min_size=3, max_size=3),
-    reverse=st.booleans(),
+    less=st.lists(st.integers(0, 4) | st.just(0), min_size=3, max_size=3),
+    kinds=st.lists(st.sampled_from(SETTLING), min_size=3, max_size=3),
+    reverse=st.sampled_from([False, False, True]),
     closed=st.sampled_from([False, False, True]),
 )
-def test_posts(whom: list[str], less: list[int], reverse: bool, closed: bool) -> None:
-    """Of less than was reserved, too; of less than nothing, for somebody else, or after the close they are refused."""
+def test_posts_and_voids(whom: list[str], less: list[int], kinds: list[Kind], reverse: bool, closed: bool) -> None:
+    """Posts of less than was reserved, too; of less than nothing, for somebody else, or after the close they are
+    refused, and voids of anything but what was reserved."""
     at_once, one_by_one = (Book(40, dict(PRICES)) for _ in range(2))
     quotes = [PRICES[who] for who in whom]
     assert at_once.reserve_all(0, whom, quotes, quotes)
-    assert applied(one_by_one, "reserve", whom, quotes)
+    assert applied(one_by_one, ["reserve"] * 3, whom, quotes)
     at_once.closed = one_by_one.closed = closed
     before = at_once.copied()
-    posters = whom[::-1] if reverse else whom
-    paid = [PRICES[who] - off for who, off in zip(whom, less, strict=False)]
-    posted = at_once.post_all(0, posters, paid)
-    assert posted == applied(one_by_one, "post", posters, paid)
-    assert at_once == (one_by_one if posted else before)
+    whose = whom[::-1] if reverse else whom
+    amounts = [PRICES[who] - off for who, off in zip(whom, less, strict=False)]
+    settled = at_once.settle_all(0, whose, amounts, [kind == "void" for kind in kinds[: len(whom)]])
+    assert settled == applied(one_by_one, kinds, whose, amounts)
+    assert at_once == (one_by_one if settled else before)

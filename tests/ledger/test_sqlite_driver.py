@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import sqlite3
-from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from databazaar import Arbiter, LedgerError
 from databazaar.ledger import Entry, Ledger, Snapshot
-from databazaar.ledger.chain import GENESIS, Fields, access_digest, canonical
+from databazaar.ledger.chain import GENESIS, Fields, Spelled, access_digest, canonical, spelling
 from databazaar.ledger.large import Large
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.driver import play
@@ -90,7 +90,7 @@ def test_of_a_transaction_that_fails_nothing_stays_and_the_next_one_is_whole(tmp
     with pytest.raises(LedgerError, match=r"entry 2 .*another process has written this entry"):
         store.append([more[0], first[1]], snapshot(2))
     with pytest.raises(OverflowError):
-        store.append([more[0], replace(more[1], amount=2**70)], snapshot(2))
+        store.append([more[0], more[1]._replace(amount=2**70)], snapshot(2))
     kept = store.snapshot()
     assert kept is not None and kept.next_round == 1 and len(list(store.entries())) == 2
     store.append(more, snapshot(2))
@@ -99,13 +99,20 @@ def test_of_a_transaction_that_fails_nothing_stays_and_the_next_one_is_whole(tmp
     store.dispose()
 
 
-def test_an_entry_that_is_made_sooner_is_the_same_and_as_frozen() -> None:
-    fields: tuple[Any, ...] = 3, "post", 1, 0, "p", 4, {"held": 1}, "f" * 64
-    sooner, plain = Entry.stored('{"held":1}', *fields), Entry(*fields)
-    assert sooner == plain and repr(sooner) == repr(plain) and vars(sooner) == {**vars(plain), "text": '{"held":1}'}
-    assert replace(sooner, amount=5).text is None, "another entry is spelled anew"
-    with pytest.raises(FrozenInstanceError):
-        sooner.amount = 5  # type: ignore[misc]
+def test_a_body_whose_spelling_is_known_is_the_same_body() -> None:
+    body = {"held": 1}
+    known = Entry(3, "post", 1, 0, "p", 4, Spelled(body, canonical(body)), "f" * 64)
+    plain = known._replace(body=body)
+    assert known == plain and repr(known) == repr(plain) and type(known.body) is not type(plain.body)
+    assert known.digest(GENESIS) == plain.digest(GENESIS) and spelling(known.body) == spelling(body) == '{"held":1}'
+    for copied in (
+        {**known.body},
+        known.body | {},
+        known.body.copy(),
+        copy.copy(known.body),
+        copy.deepcopy(known.body),
+    ):
+        assert copied == body and type(copied) is dict, "a copy may be changed, and is spelled anew"
 
 
 @given(

@@ -41,7 +41,7 @@ def terms(**more: Any) -> Forge:
 
     def forge(entries: list[Entry]) -> list[Entry]:
         body = {name: value for name, value in {**entries[0].body, **more}.items() if value is not None}
-        return [replace(entries[0], body=body), *entries[1:]]
+        return [entries[0]._replace(body=body), *entries[1:]]
 
     return forge
 
@@ -61,7 +61,7 @@ def paid_at(round: int, amount: int) -> Forge:
 
     def changed(entry: Entry) -> Entry:
         theirs = entry.provider == "p2" and entry.round is not None and entry.round >= round
-        return replace(entry, amount=amount) if theirs else entry
+        return entry._replace(amount=amount) if theirs else entry
 
     return lambda entries: [changed(entry) for entry in entries]
 
@@ -106,7 +106,7 @@ def test_a_forged_ledger_is_found_and_the_fault_named(entries: list[Entry], case
 
 def test_an_end_for_another_reason_is_found(entries: list[Entry]) -> None:
     stop = {**entries[-1].body["stop"], "reason": "nobody can be asked any more (4 of 4 providers used up)"}
-    forged = [*entries[:-1], replace(entries[-1], body={**entries[-1].body, "stop": stop})]
+    forged = [*entries[:-1], entries[-1]._replace(body={**entries[-1].body, "stop": stop})]
     assert "says it stopped because" in audit_entries(reseal(forged)).message
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_ended_although_somebody_could_be_asked_is_found(entries: lis
     rounds = [at for at, entry in enumerate(entries) if entry.kind == "round"]
     spent = sum(entry.amount or 0 for entry in entries[: rounds[-2]] if entry.kind == "post")
     last = {**entries[-1].body, "spent": spent, "refunded": 70 - spent}
-    forged = [*entries[: rounds[-2] + 1], replace(entries[-1], body=last)]
+    forged = [*entries[: rounds[-2] + 1], entries[-1]._replace(body=last)]
     assert "the run stopped although the budget covers another round" in audit_entries(reseal(forged)).message
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -109,7 +109,7 @@ def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market: Make
     assert report.refunded == 60 - report.spent > 0
     assert report.rules["payment"]["kind"] == "test-if-it-helps"
     at = next(i for i, e in enumerate(entries) if e.kind == "post" and e.amount == 4)
-    forged = [*entries[:at], replace(entries[at], amount=3), *entries[at + 1 :]]
+    forged = [*entries[:at], entries[at]._replace(amount=3), *entries[at + 1 :]]
     assert "payments do not follow" in audit_entries(reseal(forged)).message
 
 

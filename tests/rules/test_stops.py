@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -141,7 +141,7 @@ def played() -> Arbiter:
 def test_a_forged_reason_is_found(change: dict[str, Any], complaint: str) -> None:
     entries = entries_of(played())
     assert audit_entries(entries).ok
-    forged = reseal([*entries[:-1], replace(entries[-1], body={**entries[-1].body, **change})])
+    forged = reseal([*entries[:-1], entries[-1]._replace(body={**entries[-1].body, **change})])
     assert complaint in audit_entries(forged).message
 
 
@@ -150,7 +150,7 @@ def test_a_run_that_went_on_although_it_should_have_stopped_is_found() -> None:
     entries = entries_of(played())
     rules = entries[0].body["rules"]
     stops = [{**stop, "utility": 0.5} if stop["kind"] == "target-utility" else stop for stop in rules["stops"]]
-    first = replace(entries[0], body={**entries[0].body, "rules": {**rules, "stops": stops}})
+    first = entries[0]._replace(body={**entries[0].body, "rules": {**rules, "stops": stops}})
     assert "the run went on although the utility reached" in audit_entries(reseal([first, *entries[1:]])).message
 
 
@@ -158,7 +158,7 @@ def test_a_forged_utility_that_would_excuse_an_early_end_breaks_the_row_of_utili
     entries = entries_of(played())
     at = next(i for i, e in enumerate(entries) if e.kind == "round" and e.round == 1)
     body = {**entries[at].body, "reached": 0.9}
-    audit = audit_entries(reseal([*entries[:at], replace(entries[at], body=body), *entries[at + 1 :]]))
+    audit = audit_entries(reseal([*entries[:at], entries[at]._replace(body=body), *entries[at + 1 :]]))
     assert "the run went on although" in audit.message
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from databazaar import Arbiter, Coins, Memory, Sampler
@@ -23,5 +21,5 @@ def test_an_audit_replays_it_and_finds_a_forged_gain(make_vector_market: MakeMar
     assert audit_entries(entries).ok
     at = next(i for i, entry in enumerate(entries) if entry.kind == "round" and entry.round == 2)
     gains = [2 * gain + 0.1 if k == 0 else gain for k, gain in enumerate(entries[at].body["gains"])]
-    forged = replace(entries[at], body={**entries[at].body, "gains": gains})
+    forged = entries[at]._replace(body={**entries[at].body, "gains": gains})
     assert not audit_entries(reseal([*entries[:at], forged, *entries[at + 1 :]])).ok

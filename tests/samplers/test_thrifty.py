@@ -335,7 +335,7 @@ def test_an_audit_replays_a_run_and_finds_a_forged_gain() -> None:
     at = next(i for i in rounds[3:] if len(entries[i].body["gains"]) > 1 and None not in entries[i].body["gains"])
     best = max(entries[at].body["gains"])
     gains = [-9.0 if gain == best else 9.0 for gain in entries[at].body["gains"]]
-    forged = replace(entries[at], body={**entries[at].body, "gains": gains})
+    forged = entries[at]._replace(body={**entries[at].body, "gains": gains})
     assert not audit_entries(reseal([*entries[:at], forged, *entries[at + 1 :]])).ok
 
 

@@ -142,23 +142,29 @@ class Book:
             drawn[who] = drawn.get(who, 0) + 1
         return True
 
-    def post_all(self, round: int, whom: Sequence[str], amounts: Sequence[int]) -> bool:
-        """The same for posts that hold nothing back, of all that is reserved."""
-        cost, reserved, lines = sum(amounts), self.held, enumerate(zip(whom, amounts, strict=True))
+    def settle_all(self, round: int, whom: Sequence[str], amounts: Sequence[int], failed: Sequence[bool]) -> bool:
+        """The same for what settles all that is reserved: posts that hold nothing back, and voids of who has failed."""
+        reserved, pay, accesses = self.held, self.pay, self.accesses
         if self.closed or len(self.reserved) != len(whom):
             return False
-        for draw, (who, amount) in lines:
+        for draw, (who, amount, void) in enumerate(zip(whom, amounts, failed, strict=True)):
             provider, most = self.reserved.get((round, draw), (None, 0))
-            if who != provider or not 0 <= amount <= most:
+            if who != provider or not 0 <= amount <= most or (void and amount != most):
                 return False
         self.settled.update(self.reserved)
         self.reserved = {}
-        self.spent += cost
-        self.unpaid += reserved - cost
-        pay, accesses = self.pay, self.accesses
-        for who, amount in zip(whom, amounts, strict=True):
-            pay[who] = pay.get(who, 0) + amount
-            accesses[who] = accesses.get(who, 0) + 1
+        paid = voided = 0
+        for who, amount, void in zip(whom, amounts, failed, strict=True):
+            if void:
+                voided += amount
+                self.failures[who] = self.failures.get(who, 0) + 1
+            else:
+                paid += amount
+                pay[who] = pay.get(who, 0) + amount
+                accesses[who] = accesses.get(who, 0) + 1
+        self.spent += paid
+        self.voided += voided
+        self.unpaid += reserved - paid - voided
         return True
 
     def _refuse_beyond_limits(self, entry: Entry, provider: str, amount: int) -> None:

@@ -13,7 +13,7 @@ from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit, BestModel
 from databazaar.ledger.book import NOT_SETTLED, Book
-from databazaar.ledger.chain import Entry, access_digest
+from databazaar.ledger.chain import Entry, Spelled, access_digest
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
@@ -30,7 +30,9 @@ TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
 FREEING = ("release", "return")
-ACCESSES = ("reserve", "post", "void")
+RESERVING = ("reserve",)
+SETTLING = ("post", "void")
+ACCESSES = RESERVING + SETTLING
 
 
 class Replay:
@@ -107,28 +109,29 @@ class Replay:
 
     def take_accesses(self, entries: Sequence[Entry], first: int, head: str) -> str | None:
         """What `check` does with the accesses that are due, after an entry of this hash, only sooner: all of them at
-        once. The last one's hash; None where any is not what nearly all are, a reserve or a post that says nothing
-        more. Nothing is changed then, and `check` says what is wrong, if anything is."""
-        kind, round, amounts = "post" if self.reserves else "reserve", self.audit.rounds, list[int]()
+        once. The last one's hash; None where any is not what nearly all are, as a store has read it: a reserve that
+        says nothing more, a post that holds nothing back, a void of a reply that failed. Nothing is changed then, and
+        `check` says what is wrong, if anything is."""
+        kinds, round, amounts = SETTLING if self.reserves else RESERVING, self.audit.rounds, list[int]()
         for draw, (entry, who) in enumerate(zip(entries, self.due, strict=True)):
-            seq, its_draw, amount = entry.seq, entry.draw, entry.amount
-            if not type(seq) is type(entry.round) is type(its_draw) is type(amount) is int:
+            seq, kind, amount, body, text = first + draw, entry.kind, entry.amount, entry.body, "{}"
+            if not type(entry.seq) is type(entry.round) is type(entry.draw) is type(amount) is int or kind not in kinds:
                 return None
-            if seq != first + draw or entry.round != round or its_draw != draw:
-                return None
-            if entry.kind != kind or entry.provider != who or entry.body != {}:
-                return None
-            head = access_digest(head, seq, kind, round, draw, who, amount, "{}")
-            if entry.hash != head:
+            if body != {}:
+                if type(body) is not Spelled or kind == "reserve" or "held" in body or body == NOT_SETTLED:
+                    return None
+                text = body.text
+            head = access_digest(head, seq, kind, round, draw, who, amount, text)
+            if entry != (seq, kind, round, draw, who, amount, body, head):
                 return None
             amounts.append(amount)
-        if kind == "reserve":
+        if kinds is RESERVING:
             assert self.drawn is not None
             if not self.book.reserve_all(round, self.due, amounts, self.drawn.quotes):
                 return None
             self.reserves = len(entries)
         else:
-            if not self.book.post_all(round, self.due, amounts):
+            if not self.book.settle_all(round, self.due, amounts, [entry.kind == "void" for entry in entries]):
                 return None
             self.settled.extend(entries)
         return head
@@ -317,7 +320,7 @@ class Replay:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
         if self.terms.format != 1:
             self._check_last_words(entry)
-        self.audit.closing = claimed
+        self.audit.closing = {**claimed}
         if self.audit.record is not None:
             self._note_freed(self.audit.record)
 

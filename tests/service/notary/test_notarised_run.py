@@ -112,7 +112,7 @@ def test_a_hub_that_is_started_again_goes_on_where_it_was(new_run: NotarisedRun,
 def resealed(run: NotarisedRun, entries: Sequence[Entry]) -> list[Entry]:
     head, sealed = run.head, list[Entry]()
     for seq, entry in enumerate(entries, run.entries):
-        sealed.append(replace(entry, seq=seq).sealed(head))
+        sealed.append(entry._replace(seq=seq).sealed(head))
         head = sealed[-1].hash
     return sealed
 
@@ -131,18 +131,18 @@ def first(kind: str, change: Callable[[Entry], Entry]) -> Forge:
 
 
 def body(**changes: Any) -> Callable[[Entry], Entry]:
-    return lambda entry: replace(entry, body={**entry.body, **changes})
+    return lambda entry: entry._replace(body={**entry.body, **changes})
 
 
 def scaled(name: str, by: float) -> Callable[[Entry], Entry]:
-    return lambda entry: replace(
-        entry, body={**entry.body, name: [None if one is None else one * by for one in entry.body[name]]}
+    return lambda entry: entry._replace(
+        body={**entry.body, name: [None if one is None else one * by for one in entry.body[name]]}
     )
 
 
 def as_void(entry: Entry) -> Entry:
     price = {"p0": 1, "p1": 2, "p2": 3, "p3": 4}[entry.provider or ""]
-    return replace(entry, kind="void", amount=price, body={"reason": "no answer by the deadline"})
+    return entry._replace(kind="void", amount=price, body={"reason": "no answer by the deadline"})
 
 
 def voided(step: list[Entry]) -> list[Entry]:
@@ -152,19 +152,19 @@ def voided(step: list[Entry]) -> list[Entry]:
 
 
 CHEATS: dict[str, tuple[Forge, str]] = {
-    "chosen draws": (first("reserve", lambda e: replace(e, provider="p0" if e.provider != "p0" else "p1")), "p"),
+    "chosen draws": (first("reserve", lambda e: e._replace(provider="p0" if e.provider != "p0" else "p1")), "p"),
     "other probabilities": (first("round", scaled("probabilities", 0.9)), "probabilities do not follow"),
     "a gain that no utility allows": (first("round", scaled("gains", 1e6)), "larger than a utility"),
     "a utility that is none": (first("round", body(reached=1.5)), "outside of 0 to 1"),
     "another model than before": (first("round", body(utility=0.123)), "begins with another utility"),
-    "less pay": (first("post", lambda e: replace(e, amount=(e.amount or 0) - 1)), "payments do not follow"),
-    "cheaper reserves": (first("reserve", lambda e: replace(e, amount=(e.amount or 0) - 1)), "costs"),
-    "a skipped round": (lambda step: [replace(e, round=(e.round or 0) + 1) for e in step], "was not asked through"),
+    "less pay": (first("post", lambda e: e._replace(amount=(e.amount or 0) - 1)), "payments do not follow"),
+    "cheaper reserves": (first("reserve", lambda e: e._replace(amount=(e.amount or 0) - 1)), "costs"),
+    "a skipped round": (lambda step: [e._replace(round=(e.round or 0) + 1) for e in step], "was not asked through"),
     "a valid answer voided": (voided, "gave valid updates in this round, which are paid"),
     "half a round": (lambda step: step[:2], "end in the middle of a round"),
     "a round without the next": (lambda step: [e for e in step if e.kind != "reserve"], "middle of a round"),
     "no settlement at all": (lambda step: [e for e in step if e.kind == "reserve"], "this access is|stands in"),
-    "another opening": (lambda step: [replace(step[0], kind="open")], "lacks|opened once|round"),
+    "another opening": (lambda step: [step[0]._replace(kind="open")], "lacks|opened once|round"),
     "what no ledger says": (first("round", body(gains="none")), "cannot be read|does not settle"),
 }
 
@@ -184,8 +184,8 @@ def test_a_cheat_is_refused_and_has_not_happened(new_run: NotarisedRun, steps: S
 def test_history_is_not_rewritten_and_has_no_gaps(new_run: NotarisedRun, steps: Steps) -> None:
     run = played(new_run, steps[:3])
     entries = [entry for step in steps for entry in step]
-    other = replace(entries[0], body={**entries[0].body, "seed": 6}).sealed("0" * 64)
-    for wrong in ([other], [other, *entries[1:]], [*entries[1:3], replace(entries[3], amount=9).sealed("0" * 64)]):
+    other = entries[0]._replace(body={**entries[0].body, "seed": 6}).sealed("0" * 64)
+    for wrong in ([other], [other, *entries[1:]], [*entries[1:3], entries[3]._replace(amount=9).sealed("0" * 64)]):
         with pytest.raises(ConflictError, match="not the one that the hub has had"):
             run.take(wrong)
     with pytest.raises(ConflictError, match=f"send those from entry {run.entries} on"):
@@ -279,7 +279,7 @@ def test_a_consumers_own_close_is_taken_while_nothing_was_passed_on(new_run: Not
     run.take(written)
     assert run.closed
     with pytest.raises(ConflictError, match="closed at the hub"):
-        run.take([*written, replace(written[-1], seq=run.entries)])
+        run.take([*written, written[-1]._replace(seq=run.entries)])
 
 
 def test_a_note_that_cannot_be_read_is_said(new_run: NotarisedRun, steps: Steps) -> None:

@@ -220,12 +220,12 @@ def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, Hu
     }
     with own.notary(job, attempts=1) as notary:
         for name, value in changes.items():
-            forged = replace(opening, body={**opening.body, name: value}).sealed("0" * 64)
+            forged = opening._replace(body={**opening.body, name: value}).sealed("0" * 64)
             with pytest.raises(HubError, match=f"another {name}|does not follow|has another") as refused:
                 notary.report([forged])
             assert refused.value.status == 422
-        odd = replace(opening, body={**opening.body, "rules": {**opening.body["rules"], "more": "x"}}).sealed("0" * 64)
-        for wrong in (odd, replace(opening, kind="close").sealed("0" * 64), replace(opening, draw=1).sealed("0" * 64)):
+        odd = opening._replace(body={**opening.body, "rules": {**opening.body["rules"], "more": "x"}}).sealed("0" * 64)
+        for wrong in (odd, opening._replace(kind="close").sealed("0" * 64), opening._replace(draw=1).sealed("0" * 64)):
             with pytest.raises(HubError):
                 notary.report([wrong])
         assert notary.standing()["entries"] == 0
