@@ -153,6 +153,7 @@ class SqlStore(Store):
             for page in self._pages():
                 entries, odd = _entries_of(page)
                 yield from entries
+                del entries  # a large opening, and with it all that the collector of garbage would have to look through
                 if odd is not None:
                     raise odd
         except (SQLAlchemyError, UnicodeDecodeError, sqlite3.Error) as reason:

@@ -20,8 +20,9 @@ _READ = (
     f"SELECT {', '.join(column.name for column in ENTRIES.c[1:])} FROM {ENTRIES.name} "  # noqa: S608
     "WHERE run = ? AND seq <= ?{after} ORDER BY seq LIMIT ?"
 )
-PAGE = 256
-"""So many entries are read at once: few enough that they are still near the processor when somebody looks at them."""
+PAGE = 64
+"""So many entries are read at once: few enough that they are still near the processor when somebody looks at them, and
+that they do not wake the collector of garbage, which would look through the terms of a large market."""
 
 Row = tuple[Any, ...]
 
@@ -64,13 +65,12 @@ class SqliteWriter:
 
 
 def pages_of(connection: sa.Connection, run: str, end: Any) -> Iterator[Sequence[Row]]:
-    """A run's entries up to this number in their order, some at a time: all of an entry but the run. Between two pages
-    the connection holds no lock."""
+    """A run's entries up to this number in their order, some at a time: all of an entry but the run. The first comes
+    alone: it is the opening, which may be large. Between two pages the connection holds no lock."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
-    rows = driver.execute(_READ.format(after=""), (run, end, PAGE)).fetchall()
-    yield rows
+    rows = driver.execute(_READ.format(after=""), (run, end, 1)).fetchall()
     following = _READ.format(after=" AND seq > ?")
-    while len(rows) == PAGE:
-        rows = driver.execute(following, (run, end, rows[-1][0], PAGE)).fetchall()
+    while rows:
         yield rows
+        rows = driver.execute(following, (run, end, rows[-1][0], PAGE)).fetchall()
