@@ -2,15 +2,19 @@
 
     git worktree add ../before 50f123c
     .venv/bin/python benchmarks/bench_versions.py ../before
+    .venv/bin/python benchmarks/long_ledgers.py large 5000 1000000 10 osmd
+    .venv/bin/python benchmarks/bench_versions.py ../before --ledger large
 
 Each version is a warm process of its own, and single pieces of work alternate between them, so that both see the same
-machine. Printed is the least CPU time of each: one MNIST-shaped round of every engine (the market of bench_core.py,
-with its scoring), and a whole run of the demo in memory with its report. Nothing here is a test.
+machine. Printed are the least and the median CPU time of each: one MNIST-shaped round of every engine (the market of
+bench_core.py, with its scoring), and a whole run of the demo in memory with its report; with `--ledger`, instead, a
+round in the audit of that run, after its terms. Nothing here is a test.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +22,19 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 WORK = ("loop", "stacked", "dual", "demo")
 
-CHILD = """
+AUDITING = """
+import sys
+from pathlib import Path
+folder, ledger = sys.argv[1:]
+sys.path[:0] = [f"{folder}/src", f"{folder}/benchmarks"]
+import bench_large_markets
+
+print("ready", flush=True)
+for line in sys.stdin:
+    print(1 / bench_large_markets.audited(Path(ledger))[1], flush=True)
+"""
+
+PLAYING = """
 import sys, time
 folder = sys.argv[1]
 sys.path[:0] = [f"{folder}/src", f"{folder}/benchmarks"]
@@ -63,10 +79,11 @@ for line in sys.stdin:
 class Version:
     """A warm process with one version of the library."""
 
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", CHILD, str(folder)]
+    def __init__(self, folder: Path, ledger: Path | None) -> None:
+        given = [PLAYING, str(folder)] if ledger is None else [AUDITING, str(folder), str(ledger)]
+        command = [sys.executable, "-c", *given]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.seconds: dict[str, list[float]] = {work: [] for work in WORK}
+        self.seconds: dict[str, list[float]] = {}
         assert self._read() == "ready"
 
     def _read(self) -> str:
@@ -80,23 +97,26 @@ class Version:
         assert self._process.stdin is not None
         self._process.stdin.write(work + "\n")
         self._process.stdin.flush()
-        self.seconds[work].append(float(self._read()))
+        self.seconds.setdefault(work, []).append(float(self._read()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the other checkout")
     parser.add_argument("--times", type=int, default=12)
+    parser.add_argument("--ledger", type=Path, help="a run's folder, to be audited instead")
     given = parser.parse_args()
-    before, now = Version(given.before.resolve()), Version(HERE)
+    before, now = (Version(folder, given.ledger) for folder in (given.before.resolve(), HERE))
+    all_work = WORK if given.ledger is None else ("audit",)
     for turn in range(given.times):
-        for work in WORK:
+        for work in all_work:
             for version in (before, now) if turn % 2 else (now, before):
                 version.measure(work)
-    print(f"{'':10}{'before':>10}{'now':>10}{'now/before':>12}")
-    for work in WORK:
-        old, new = min(before.seconds[work]), min(now.seconds[work])
-        print(f"{work:10}{old:10.4f}{new:10.4f}{new / old:12.3f}")
+    for found in (min, statistics.median):
+        print(f"{found.__name__:10}{'before':>10}{'now':>10}{'now/before':>12}")
+        for work in all_work:
+            old, new = found(before.seconds[work]), found(now.seconds[work])
+            print(f"{work:10}{old:10.6f}{new:10.6f}{new / old:12.3f}")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,16 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.client.own_arbiter import Notary
+from databazaar.client.own_arbiter import HubEngine, Notary
 from databazaar.config.playing import Playing
+from databazaar.engines import Ask, Replies
+from databazaar.federation.messages import encode_request
+from databazaar.federation.work import width
 from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
@@ -130,3 +134,36 @@ def play_until(port: int, token: str, job_id: str, folder: Path, rounds: int, vi
     notary = Notary(f"http://127.0.0.1:{port}", token, job_id)
     with playing_own(notary, folder / "run", {"holdout": folder / "holdout.csv"}) as playing:
         playing.settle(tell)
+
+
+class EnoughError(Exception):
+    """Nothing more is played."""
+
+
+def stop_before_asking(playing: Playing) -> None:
+    """Plays until the first round is reserved at the hub, and ends with an EnoughError before anybody is asked."""
+    engine = playing.arbiter.engine
+
+    def enough(ask: Ask) -> Replies:
+        raise EnoughError
+
+    engine.query = enough  # type: ignore[method-assign]
+    try:
+        playing.settle()
+    finally:
+        del engine.query
+
+
+def asked(own: OwnMarket, job: str, engine: HubEngine, names: list[str], **other: Any) -> Any:
+    """A question to the hub that differs from the right one in these fields."""
+    update = other.pop("update", True)
+    right = engine._request(0, 3, "update" if update else "describe").model_copy(update=other)
+    with own.notary(job, attempts=1) as notary:
+        params = torch.full((engine_width(engine),), other.pop("fill", 0.0))
+        return notary.ask(names, encode_request(right, params if update else None), 30.0)
+
+
+def engine_width(engine: HubEngine) -> int:
+    model = engine._task.model
+    assert model is not None
+    return width(model)

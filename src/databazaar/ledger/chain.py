@@ -71,7 +71,9 @@ def canonical(value: Any) -> str:
 
 def spelling(body: dict[str, Any]) -> str:
     """The canonical JSON of a body, where it is known or else written now."""
-    return body.text if type(body) is Spelled else canonical(body) if body or type(body) is not dict else "{}"
+    if type(body) is Spelled:
+        return body.text
+    return "{}" if body == {} else canonical(body)
 
 
 def digest(previous: str, fields: Fields) -> str:

@@ -128,7 +128,7 @@ def places_in(text: bytes) -> Places:
         raise ValueError(f"it names no files ({reason!r:.60})") from None
 
 
-def spelled(places: Places) -> bytes:
+def text_of(places: Places) -> bytes:
     """Places as a transaction holds them."""
     return canonical({name: vars(place) for name, place in places.items()}).encode()
 

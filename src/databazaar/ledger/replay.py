@@ -320,7 +320,7 @@ class Replay:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
         if self.terms.format != 1:
             self._check_last_words(entry)
-        self.audit.closing = {**claimed}
+        self.audit.closing = {**claimed}  # a plain one: whoever has the audit may do with it as they like
         if self.audit.record is not None:
             self._note_freed(self.audit.record)
 

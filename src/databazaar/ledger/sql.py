@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, Spelled, canonical, spelling
-from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, spelled
+from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
 from databazaar.ledger.sqlite_driver import Row, SqliteWriter, pages_of
 from databazaar.ledger.store import Snapshot, Store
@@ -144,7 +144,7 @@ class SqlStore(Store):
             raise LedgerError(
                 f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
             ) from None
-        return snapshot.next_round, snapshot.state, spelled(places), self._run
+        return snapshot.next_round, snapshot.state, text_of(places), self._run
 
     def entries(self) -> Iterator[Entry]:
         """The entries that are there when the first is asked for. They come in pages, each read by itself: a reader of
