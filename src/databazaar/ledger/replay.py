@@ -109,16 +109,16 @@ class Replay:
 
     def take_accesses(self, entries: Sequence[Entry], first: int, head: str) -> str | None:
         """What `check` does with the accesses that are due, after an entry of this hash, only sooner: all of them at
-        once. The last one's hash; None where any is not what nearly all are, as a store has read it: a reserve that
-        says nothing more, a post that holds nothing back, a void of a reply that failed. Nothing is changed then, and
-        `check` says what is wrong, if anything is."""
+        once. The last one's hash; None where any is not what nearly all are, as a store has read it: a reserve, a post
+        that holds nothing back, a void of a reply that failed. Nothing is changed then, and `check` says what is wrong,
+        if anything is."""
         kinds, round, amounts = SETTLING if self.reserves else RESERVING, self.audit.rounds, list[int]()
         for draw, (entry, who) in enumerate(zip(entries, self.due, strict=True)):
             seq, kind, amount, body, text = first + draw, entry.kind, entry.amount, entry.body, "{}"
             if not type(entry.seq) is type(entry.round) is type(entry.draw) is type(amount) is int or kind not in kinds:
                 return None
             if body != {}:
-                if type(body) is not Spelled or kind == "reserve" or "held" in body or body == NOT_SETTLED:
+                if type(body) is not Spelled or "held" in body or body == NOT_SETTLED:
                     return None
                 text = body.text
             head = access_digest(head, seq, kind, round, draw, who, amount, text)
