@@ -19,8 +19,8 @@ VARIABLE = "DATABAZAAR_THREADS"
 
 @contextmanager
 def limited_threads(parameters: int) -> Iterator[None]:
-    """Keeps torch to one thread while a model of so many parameters is computed, if that is small; DATABAZAAR_THREADS is
-    another number for models of any size. Torch's number of before holds again afterwards."""
+    """Keeps torch to one thread while a model of so many parameters is computed, if that is small. DATABAZAAR_THREADS
+    sets another number for models of any size. The caller's number of threads is restored."""
     before, wanted = torch.get_num_threads(), threads_for(parameters)
     if wanted is not None:
         torch.set_num_threads(wanted)
