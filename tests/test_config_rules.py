@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from databazaar import Coins, registry
-from databazaar.config.jobs import Job, from_recipe, market_job
+from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
 from databazaar.samplers import SAMPLERS
@@ -289,20 +288,3 @@ kind = "acme-never"
         "stops": job.stops,
         "patience": 10,
     }
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_only_limit_threads_changes_torchs_threads(tmp_path: Path) -> None:
-    job: Job = market_job(written(tmp_path))
-    job.arbiter().close()
-    assert torch.get_num_threads() == 2
-    job.limit_threads()
-    assert torch.get_num_threads() == 1

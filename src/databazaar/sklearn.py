@@ -18,6 +18,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Schedule
+from databazaar.learning.threads import limited_threads
 from databazaar.learning.utilities import Utility
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.callback import Callback
@@ -182,7 +183,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         """The model's outputs for new rows, in double precision."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        with torch.no_grad():
+        with torch.no_grad(), limited_threads(sum(one.numel() for one in self.model_.parameters())):
             outputs: Array = self.model_(torch.from_numpy(self._inputs(X))).numpy()
         return outputs
 

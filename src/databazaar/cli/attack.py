@@ -126,7 +126,6 @@ def _job(path: Path, seed: int | None, device: str | None) -> Job:
     changes: dict[str, dict[str, Any]] = {} if seed is None else {"market": {"seed": seed}}
     job = market_job(path, changes if device is None else {**changes, "engine": {"device": device}})
     job.arbiter()  # finds whatever else is wrong
-    job.limit_threads()
     return job
 
 

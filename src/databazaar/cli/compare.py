@@ -143,7 +143,6 @@ def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -
     }
     job = market_job(path, {section: settings for section, settings in changes.items() if settings})
     job.arbiter()  # finds whatever else is wrong before anything is written
-    job.limit_threads()
     return job
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from databazaar.aggregators import AGGREGATORS, Aggregator
 from databazaar.config.chosen_rules import oracle_of, payment_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
@@ -43,9 +41,6 @@ from databazaar.stops import Stop
 if TYPE_CHECKING:
     from databazaar.engines import Engine
     from databazaar.federation.job import FederatedJob
-
-SMALL_MODEL = 100_000
-"""Below this many parameters in a round's stack a second thread costs more than it brings."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +123,6 @@ class Job:
     def can_be_judged(self) -> bool:
         """Whether the consumer has rows to audit a purchase by."""
         return self.consumer.audit is not None and self.consumer.task.model is not None
-
-    def limit_threads(self) -> None:
-        """Keeps torch to one thread where the model is small. It holds for the process, so it is the runner's to do."""
-        if len(self.consumer.untrained_parameters()) * self.consumer.per_round < SMALL_MODEL:
-            torch.set_num_threads(1)
 
 
 def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> Job:

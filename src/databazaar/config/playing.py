@@ -50,8 +50,7 @@ def begun(
 
     `profile` tells the report's readers what the tables are like. Without an `engine` the job's own is made.
     """
-    job.limit_threads()
-    with closing(job.arbiter(engine=engine)) as arbiter:  # finds whatever else is wrong before anything is written
+    with job.consumer.limited_threads(), closing(job.arbiter(engine=engine)) as arbiter:  # finds what else is wrong
         recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
         folder = RunFolder.create(path, recipe, profile)
         folder.state(environment_of(arbiter.engine.device))
@@ -67,8 +66,7 @@ def is_over(job: Job, folder: RunFolder) -> bool:
 def resumed(job: Job, folder: RunFolder, begun_in: dict[str, str], engine: Engine | None = None) -> Iterator[Playing]:
     """A run from where its folder stands. `begun_in` is the environment that the ledger names: another one is allowed,
     and noted."""
-    job.limit_threads()
-    with closing(job.arbiter(engine=engine)) as arbiter:
+    with job.consumer.limited_threads(), closing(job.arbiter(engine=engine)) as arbiter:
         here = environment_of(arbiter.engine.device)
         folder.state(here)
         changed = {name: value for name, value in here.items() if begun_in and begun_in.get(name) != value}

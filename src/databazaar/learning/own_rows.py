@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples, NamedInputs
 from databazaar.learning.oracles import LocalSGD, compute_update
 from databazaar.learning.task import Task
+from databazaar.learning.threads import limited_threads
 from databazaar.learning.utilities import Evaluator
 from databazaar.randomness import oracle_key
 
@@ -21,8 +21,8 @@ STEPS = (0.3, 0.1, 0.03)
 """The learning rates that are tried."""
 MOST_STEPS, MOST_PASSES, PATIENCE = 4000, 100, 10
 """A fit ends after so many steps or passes over the rows, or after so many passes on end that were none the better."""
-BATCH, SMALL = 32, 100_000
-"""Samples of a step; and below how many parameters a second thread costs more than it brings."""
+BATCH = 32
+"""Samples of a step."""
 OWN_ROWS, SCORING_ROWS = "own rows", "scoring rows"
 """Stand for the consumer where randomness derives from who works: on its training rows, and on its hold-out."""
 
@@ -89,23 +89,12 @@ def joined(parts: Sequence[Examples]) -> Examples:
 
 def _pass(task: Task, rows: Examples, params: Tensor, step: float, number: int) -> Tensor:
     oracle = LocalSGD(step=step, batch_size=BATCH, steps=None)
-    with one_thread(len(params)):
+    with limited_threads(len(params)):
         return params + compute_update(oracle, task, rows, params, number, oracle_key(0, number, OWN_ROWS))
 
 
-@contextmanager
-def one_thread(parameters: int) -> Iterator[None]:
-    """Keeps torch to one thread for small models, whose many short steps wait for each other with more."""
-    before = torch.get_num_threads()
-    if parameters < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _loss(evaluator: Evaluator, params: Tensor) -> float:
-    losses = evaluator.score(params[None]).loss
+    with limited_threads(len(params)):
+        losses = evaluator.score(params[None]).loss
     assert losses is not None
     return float(losses[0])

@@ -153,7 +153,8 @@ class Arbiter(Displayed):
         params = self.consumer.initial_parameters().to(self.engine.device)
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
-            state = first_state(self.rules, self.aggregator, evaluator, params)
+            with self.consumer.limited_threads():
+                state = first_state(self.rules, self.aggregator, evaluator, params)
         else:
             state = State.restored(snapshot, params, lambda: _learned(accounts))
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
@@ -199,11 +200,14 @@ class Arbiter(Displayed):
 
         `callbacks` listen: each is a Callback, or a function that gets the Progress after every round. `tell=function`
         is short for `callbacks=[function]`.
+
+        A small model (parameters × per_round below 100,000) is computed on one thread, a large one on as many as torch
+        has; the environment variable DATABAZAAR_THREADS sets another number.
         """
         path = folder if folder is None or isinstance(folder, str | Path) else folder.path
         room = find_room(self.consumer, self.providers, self.aggregator, self.engine, self.rules.defence, path)
         told = Callbacks(callbacks if tell is None else [*callbacks, tell])
-        with memory_may_run_out():
+        with self.consumer.limited_threads(), memory_may_run_out():
             report = self._run_in_memory(told, room) if folder is None else self._run_in(folder, told, room)
         told.on_end(report)
         return report

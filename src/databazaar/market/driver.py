@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from databazaar.engines import Engine
+from databazaar.learning.threads import limited_threads
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Drawn
 from databazaar.market.round import Concluded
@@ -17,11 +18,13 @@ from databazaar.market.summed import from_sums
 def play(runs: Sequence[MarketRun], engine: Engine) -> None:
     """A round of every run that goes on, until none does. What all of them need at a moment is computed as one stack.
 
-    Runs are independent: each ends as if it were played alone, up to float tolerance.
+    Runs are independent: each ends as if it were played alone, up to float tolerance. Torch has one thread meanwhile
+    where the stack is small.
     """
     going = list(runs)
-    while going := _close_ended(going):
-        _play_round(going, engine)
+    with limited_threads(sum(run.state.params.numel() * run.rules.terms.per_round for run in going)):
+        while going := _close_ended(going):
+            _play_round(going, engine)
 
 
 def _play_round(going: Sequence[MarketRun], engine: Engine) -> None:

@@ -44,7 +44,13 @@ def judge_purchase(arbiter: Arbiter, report: Report, *, bought: Tensor | None = 
     consumer = arbiter.consumer
     if consumer.audit is None or consumer.task.model is None:
         raise BazaarError("whether it was worth it is judged by audit rows: give Consumer(…, audit=(x, y))")
-    model = _Answers.of(consumer, arbiter.parameters if bought is None else bought, scale)
+    with consumer.limited_threads():
+        return _judged(arbiter, report, arbiter.parameters if bought is None else bought, scale)
+
+
+def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> Worth:
+    consumer = arbiter.consumer
+    model = _Answers.of(consumer, bought, scale)
     others = [model.beside(OWN, _Answers.of(consumer, own_rows_alone(consumer), scale))]
     notes: tuple[str, ...] = ()
     if report.rounds and report.best is not None and report.best.round == 0:

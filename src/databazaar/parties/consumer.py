@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,6 +23,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own_rows
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
+from databazaar.learning.threads import limited_threads
 from databazaar.learning.travelling import kept_tensors, note_changed_buffers
 from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
 from databazaar.money import Currency
@@ -213,6 +215,10 @@ class Consumer(Displayed):
         if isinstance(self.model, nn.Module):
             return self.task.layout.flatten(self.model)
         return torch.from_numpy(np.array(self.model))
+
+    def limited_threads(self) -> AbstractContextManager[None]:
+        """Torch on one thread meanwhile, where a round's models are small together (`learning.threads`)."""
+        return limited_threads(len(self.untrained_parameters()) * self.per_round)
 
     @cached_property
     def own_fit(self) -> OwnFit | None:

@@ -16,6 +16,7 @@ from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
+from databazaar.learning.threads import limited_threads
 from databazaar.learning.travelling import frozen_digest
 from databazaar.runs.model_folder import StoredModel, read_model
 
@@ -171,7 +172,9 @@ class TrainedModel(Displayed):
         if self.model is None:
             raise BazaarError(_needs_module(self.path))
         for start in range(0, len(x), CHUNK):
-            yield tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
+            with limited_threads(sum(one.numel() for one in self.model.parameters())):
+                outputs = tensor_of(self.model(torch.from_numpy(x[start : start + CHUNK]))).numpy()
+            yield outputs
 
     def _names(self, classes: int) -> tuple[str, ...]:
         return self.class_names or tuple(str(place) for place in range(classes))

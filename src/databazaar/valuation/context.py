@@ -51,7 +51,8 @@ class Context:
         if isinstance(engine, str):
             engine = make_engine(engine, consumer.task.copied(), providers, device)
         try:
-            yield cls(consumer, tuple(providers), engine, evaluator_for(consumer, engine.device), tally)
+            with consumer.limited_threads():
+                yield cls(consumer, tuple(providers), engine, evaluator_for(consumer, engine.device), tally)
         finally:
             if own:
                 engine.close()
