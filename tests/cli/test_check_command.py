@@ -14,10 +14,8 @@ import pytest
 from cli_markets import bazaar, contents, edit, table, write_market
 from market_folders import write_customers
 
-from databazaar.config.check import market_profile
 from databazaar.config.estimate import duration
 from databazaar.config.market_file import parse_all
-from databazaar.errors import BazaarError
 from databazaar.runs.folder import RunFolder
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
@@ -320,15 +318,6 @@ def test_the_run_keeps_the_profile_and_shows_it(tmp_path: Path) -> None:
     told = bazaar("report", tmp_path / "run")
     assert told.code == 1 and "profile.json has another profile than the ledger's first entry names" in told.err
     assert "The tables before" not in (tmp_path / "run/report.html").read_text(encoding="utf-8")
-
-
-def test_a_table_that_can_no_longer_be_read_is_left_out_of_no_profile(tmp_path: Path) -> None:
-    """A run whose ledger names the profile would be another one without it."""
-    market = write_market(tmp_path)
-    assert market_profile(market) is not None
-    (tmp_path / "south.csv").unlink()
-    with pytest.raises(BazaarError, match=r"south\.csv"):
-        market_profile(market)
 
 
 def test_durations_are_rounded_to_what_matters() -> None:

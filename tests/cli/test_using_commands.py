@@ -136,7 +136,7 @@ def test_the_markets_own_way_of_writing_is_kept(tmp_path: Path) -> None:
     assert bazaar("run", market, "--out", tmp_path / "run", "--quiet").code == 0
     (tmp_path / "new.csv").write_text("amount|hour|channel\n?|3|web\n20,5|4|shop\n")
     bought = load_run(tmp_path / "run")
-    frame = bought.read_table(tmp_path / "new.csv")
+    frame = bought.read_table(tmp_path / "new.csv").frame
     assert frame["amount"].isna().tolist() == [True, False]
     assert bazaar("predict", tmp_path / "run/model", tmp_path / "new.csv").code == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.data.comparable import comparable, fingerprints, floats, names
-from databazaar.data.market_profile import Table, profile_tables
+from databazaar.data.market_profile import Profiler
 from databazaar.data.profile_record import ColumnUse, MarketProfile, Understood
 from databazaar.data.signs import holds_written_dates, holds_written_numbers, is_identifier
 
@@ -31,8 +32,12 @@ def frame_of(given_rows: list[Any]) -> pd.DataFrame:
 
 
 def profiled(own: list[Any], theirs: list[Any]) -> MarketProfile:
-    tables = [Table("hold-out", "own.csv", frame_of(own)), Table("north", "north.csv", frame_of(theirs))]
-    return profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=COLUMNS)
+    return profile_of(frame_of(own), frame_of(theirs))
+
+
+def profile_of(own: pd.DataFrame, theirs: pd.DataFrame, columns: Sequence[ColumnUse] = COLUMNS) -> MarketProfile:
+    profiler = Profiler(own, "y", "classification", columns)
+    return profiler.market([profiler.holdout("hold-out", "own.csv")], [profiler.table(theirs, "north", "north.csv")])
 
 
 @settings(max_examples=50)
@@ -87,16 +92,11 @@ anything = st.one_of(
     st.sampled_from(["number", "category", "hashed", "date"]),
 )
 def test_no_column_breaks_a_profile(own: list[Any], theirs: list[Any], kind: Understood) -> None:
-    tables = [
-        Table(
-            name,
-            f"{name}.csv",
-            pd.DataFrame({"x": pd.Series(values, dtype=object if mixed(values) else None), "y": [0, 1] * 3}),
-        )
-        for name, values in (("hold-out", own), ("north", theirs))
-    ]
-    column = ColumnUse(name="x", understood=kind)
-    profile = profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=[column])
+    frames = (
+        pd.DataFrame({"x": pd.Series(values, dtype=object if mixed(values) else None), "y": [0, 1] * 3})
+        for values in (own, theirs)
+    )
+    profile = profile_of(*frames, columns=[ColumnUse(name="x", understood=kind)])
     assert MarketProfile.model_validate_json(profile.model_dump_json()) == profile
 
 
@@ -124,20 +124,17 @@ def test_what_a_column_cannot_be_is_missing() -> None:
 def test_labels_are_counted_by_the_hold_outs_names() -> None:
     own = frame_of([(1, "a", None, "yes"), (2, "b", None, "no"), (2, "b", None, "no")])
     theirs = own.assign(y=["Yes", "NO", "yes "])
-    tables = [Table("hold-out", "own.csv", own), Table("north", "north.csv", theirs)]
-    profile = profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=COLUMNS)
+    profile = profile_of(own, theirs)
     assert profile.classes == ("no", "yes")
     assert profile.providers[0].balance == pytest.approx({"no": 1 / 3, "yes": 2 / 3})
 
 
 def test_a_strange_label_is_said_with_its_twin() -> None:
     own = frame_of([(1, "a", None, "no show"), (2, "b", None, "came")] * 10)
-    tables = [Table("hold-out", "own.csv", own), Table("north", "north.csv", own.assign(y=["No-Show", "ill"] * 10))]
-    warnings = profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=COLUMNS)
+    warnings = profile_of(own, own.assign(y=["No-Show", "ill"] * 10))
     (said,) = [line for line in warnings.providers[0].warnings if "labels" in line]
     assert "labels that your rows do not have, 'No-Show', 'ill'" in said and "'No-Show' (yours: 'no show')" in said
-    tables[1] = Table("north", "north.csv", own.assign(y=["ill", "came"] * 10))
-    warnings = profile_tables(tables[:1], tables[1:], target="y", task="classification", columns=COLUMNS)
+    warnings = profile_of(own, own.assign(y=["ill", "came"] * 10))
     assert any("correct them, or add such rows" in line for line in warnings.providers[0].warnings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from databazaar.data.formats import SAMPLE
-from databazaar.data.tables import TableFormat, notes_of, read_table
+from databazaar.data.tables import TableFormat, read_table
 from databazaar.errors import BazaarError
 
 SEPARATORS = [",", ";", "\t", "|"]
@@ -42,9 +43,10 @@ def sales() -> pd.DataFrame:
 def test_one_table_however_it_is_written(tmp_path: Path, separator: str, decimal: str, encoding: str) -> None:
     path = tmp_path / "t.csv"
     sales().to_csv(path, index=False, sep=separator, decimal=decimal, encoding=encoding)
-    frame = read_table(path)
-    pd.testing.assert_frame_equal(frame, sales())
-    assert ("Windows-1252" in "".join(notes_of(frame))) == (encoding == "cp1252")
+    table = read_table(path)
+    pd.testing.assert_frame_equal(table.frame, sales())
+    assert ("Windows-1252" in "".join(table.notes)) == (encoding == "cp1252")
+    assert table.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["t.txt", "t.tsv", "t.tsv.gz", "t.csv.gz", "t.txt.gz", "T.CSV.GZ"])
@@ -52,7 +54,9 @@ def test_one_table_however_it_is_written(tmp_path: Path, separator: str, decimal
 def test_the_ending_of_the_name_does_not_decide(tmp_path: Path, separator: str, name: str) -> None:
     text = sales().to_csv(index=False, sep=separator).encode()
     path = written(tmp_path, gzip.compress(text) if name.lower().endswith("gz") else text, name)
-    pd.testing.assert_frame_equal(read_table(path), sales())
+    table = read_table(path)
+    pd.testing.assert_frame_equal(table.frame, sales())
+    assert table.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -79,14 +83,14 @@ def test_the_ending_of_the_name_does_not_decide(tmp_path: Path, separator: str, 
 def test_what_is_in_a_field_is_not_taken_for_what_is_between_fields(
     tmp_path: Path, content: str, columns: dict[str, list[Any]]
 ) -> None:
-    pd.testing.assert_frame_equal(read_table(written(tmp_path, content)), pd.DataFrame(columns))
+    pd.testing.assert_frame_equal(read_table(written(tmp_path, content)).frame, pd.DataFrame(columns))
 
 
 def test_settings_decide_before_the_file_does(tmp_path: Path) -> None:
     path = written(tmp_path, "a:b:c\n1,5:-:\xe4\n2,5:7:x\n".encode("latin-1"))
-    frame = read_table(path, TableFormat(separator=":", decimal=",", encoding="latin-1", missing=("-",)))
-    pd.testing.assert_frame_equal(frame, pd.DataFrame({"a": [1.5, 2.5], "b": [np.nan, 7], "c": ["ä", "x"]}))
-    assert notes_of(frame) == ()
+    table = read_table(path, TableFormat(separator=":", decimal=",", encoding="latin-1", missing=("-",)))
+    pd.testing.assert_frame_equal(table.frame, pd.DataFrame({"a": [1.5, 2.5], "b": [np.nan, 7], "c": ["ä", "x"]}))
+    assert table.notes == ()
     with pytest.raises(BazaarError, match=r"`encoding` = 'klingon' is not known: write one such as"):
         read_table(path, TableFormat(encoding="klingon"))
     with pytest.raises(BazaarError, match="cannot be read"):
@@ -94,9 +98,9 @@ def test_settings_decide_before_the_file_does(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_letters_in_windows_are_read_all_the_same(tmp_path: Path) -> None:
-    frame = read_table(written(tmp_path, b"a,b\n\x81\xe4,2\n"))
-    assert frame["a"].tolist() == ["\x81ä"]
-    assert "ISO 8859-1" in notes_of(frame)[0] and "set `encoding`" in notes_of(frame)[0]
+    table = read_table(written(tmp_path, b"a,b\n\x81\xe4,2\n"))
+    assert table.frame["a"].tolist() == ["\x81ä"]
+    assert "ISO 8859-1" in table.notes[0] and "set `encoding`" in table.notes[0]
 
 
 @pytest.mark.parametrize("gap", ["", "NA"])
@@ -105,39 +109,39 @@ def test_codes_keep_their_zeros(tmp_path: Path, rows: int, gap: str) -> None:
     """Also where the first zero comes long after the beginning of the file."""
     codes = ["8001", gap, *["8004"] * (rows - 3), "00123"]
     path = written(tmp_path, "zip,zero,x\n" + "".join(f"{code},0,0.5\n" for code in codes))
-    frame = read_table(path)
+    frame = read_table(path).frame
     assert frame["zip"].dropna().tolist() == [code for code in codes if code != gap]
     assert frame["zero"].eq(0).all() and frame["x"].eq(0.5).all()
 
 
 def test_a_field_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
     text = "x, y" * SAMPLE
-    frame = read_table(written(tmp_path, f'a;b\n1,5;"{text}"\n2,5;z\n'))
+    frame = read_table(written(tmp_path, f'a;b\n1,5;"{text}"\n2,5;z\n')).frame
     assert frame["b"].tolist() == [text, "z"]
 
 
 @pytest.mark.parametrize("rows", [2, SAMPLE // 5])
 def test_a_file_that_was_cut_off_is_said_to_be(tmp_path: Path, rows: int) -> None:
     whole = "a,b,c\n" + "1,22,3\n" * rows
-    assert notes_of(read_table(written(tmp_path, whole))) == ()
+    assert read_table(written(tmp_path, whole)).notes == ()
     cut = read_table(written(tmp_path, whole + "1,2"))
-    assert "fewer fields than the header" in notes_of(cut)[0]
-    assert cut["c"].isna().sum() == 1
+    assert "fewer fields than the header" in cut.notes[0]
+    assert cut.frame["c"].isna().sum() == 1
 
 
 def test_zeros_inside_a_text_change_nothing(tmp_path: Path) -> None:
-    frame = read_table(written(tmp_path, 'a,b\n1,"x,007,y"\n2,z\n'))
+    frame = read_table(written(tmp_path, 'a,b\n1,"x,007,y"\n2,z\n')).frame
     assert frame["a"].tolist() == [1, 2]
 
 
 def test_a_saved_index_is_no_column_where_it_only_counts(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     sales().to_csv(path)
-    frame = read_table(path)
-    pd.testing.assert_frame_equal(frame, sales())
-    assert "only counts the rows" in notes_of(frame)[0]
+    table = read_table(path)
+    pd.testing.assert_frame_equal(table.frame, sales())
+    assert "only counts the rows" in table.notes[0]
     sales().set_index(pd.Index([5, 3, 9, 1])).to_csv(path)
-    assert list(read_table(path).columns) == ["Unnamed: 0", *sales().columns]
+    assert list(read_table(path).frame.columns) == ["Unnamed: 0", *sales().columns]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_a_saved_index_is_no_column_where_it_only_counts(tmp_path: Path) -> None
 def test_a_named_index_of_parquet_is_a_column(tmp_path: Path, index: pd.Index, first: str | None) -> None:
     path = tmp_path / "t.parquet"
     sales().set_axis(index).to_parquet(path)
-    frame = read_table(path)
+    frame = read_table(path).frame
     assert (frame.columns[0] == first) == (first is not None)
     pd.testing.assert_frame_equal(frame[list(sales().columns)], sales())
 
@@ -176,6 +180,6 @@ def test_numbers_survive_any_way_of_writing_them(
 ) -> None:
     frame = pd.DataFrame(rows, columns=["note", "a", "b"]).assign(c=0.5)
     frame.to_csv(tmp_path / "t.csv", index=False, sep=separator, decimal=decimal)
-    read = read_table(tmp_path / "t.csv")
+    read = read_table(tmp_path / "t.csv").frame
     assert list(read.columns) == list(frame.columns)
     pd.testing.assert_frame_equal(read[["a", "b", "c"]], frame[["a", "b", "c"]])

@@ -36,7 +36,7 @@ def encoded(folder: Path, rows: list[tuple[str, ...]]) -> tuple[np.ndarray, np.n
     path = folder / "bank.csv"
     lines = [",".join(f'"{cell}"' for cell in row) for row in [tuple(HOLDOUT.columns), *rows]]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return encode_rowwise(SCHEMA, read_table(path, TableFormat(",", ".", "utf-8")))
+    return encode_rowwise(SCHEMA, read_table(path, TableFormat(",", ".", "utf-8")).frame)
 
 
 @settings(max_examples=60)

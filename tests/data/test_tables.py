@@ -82,13 +82,13 @@ def test_every_file_type_gives_the_same_table(tmp_path: Path, name: str) -> None
         holdout().to_parquet(path)
     else:
         holdout().to_csv(path, index=False, sep="\t" if name.endswith("tsv") else ",")
-    pd.testing.assert_frame_equal(read_table(path), holdout())
+    pd.testing.assert_frame_equal(read_table(path).frame, holdout())
 
 
 def test_a_byte_order_mark_is_not_part_of_a_column_name(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,2\n", encoding="utf-8-sig")
-    assert list(read_table(path).columns) == ["a", "b"]
+    assert list(read_table(path).frame.columns) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_an_identifier_is_left_out_unless_it_is_asked_for() -> None:
     fit: dict[str, Any] = {"target": "y", "task": "classification", "where": "mine.csv"}
     schema = Schema.fit(frame, **fit)
     assert [(column.name, column.why) for column in schema.left_out] == [("id", "identifier")]
-    assert schema.columns == ("n",) and schema.extra_columns(frame) == ()
+    assert schema.columns == ("n",)
     assert Schema.fit(frame, features=["id"], **fit).width == Schema.fit(frame, categorical=["id"], **fit).width - 1
     text = sentence_of(Schema.fit, frame[["id", "y"]], **fit)
     assert "mine.csv: no feature column tells anything ('id' is different in nearly every row)" in text
@@ -428,10 +428,8 @@ def test_a_bad_provider_table_gets_one_sentence(change: Change, field: str, reme
     assert field in text and remedy in text
 
 
-def test_other_columns_are_ignored_and_can_be_listed() -> None:
+def test_other_columns_are_ignored() -> None:
     bank = holdout().assign(colour="red")
     x, _ = fitted(features=["amount", "channel"]).encode(bank, "bank.csv")
     assert x.shape == (4, 4)
-    assert fitted(features=["amount", "channel"]).extra_columns(bank) == ("hour", "new", "colour")
     np.testing.assert_array_equal(fitted().encode(bank, "bank.csv")[0], fitted().encode(holdout(), "mine.csv")[0])
-    assert fitted().extra_columns(bank) == ("colour",)

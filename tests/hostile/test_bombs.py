@@ -56,7 +56,7 @@ def test_a_long_text_in_every_row(tmp_path: Path) -> None:
     assert path.stat().st_size < 200_000
     assert "takes 18.6 GiB once it is read, more than the" in refused(path)
     fewer = repeated(["x" * 1_000_000], 3, tmp_path / "fewer.parquet")
-    assert read_table(fewer)["a"].str.len().tolist() == [1_000_000] * 3
+    assert read_table(fewer).frame["a"].str.len().tolist() == [1_000_000] * 3
 
 
 def test_more_rows_than_memory_holds(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_header_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{';'.join(names)}\n{';'.join(['1,5'] * 1500)}\n", encoding="utf-8")
     assert path.stat().st_size > 150_000
-    frame = read_table(path)
+    frame = read_table(path).frame
     assert list(frame) == names and frame.iloc[0, -1] == 1.5
 
 
@@ -186,4 +186,4 @@ def test_twice_as_wide_is_twice_the_work(cell: str, tmp_path: Path) -> None:
 def test_many_columns_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a" + "," * 3_000 + "\n1" + "," * 3_000 + "\n")
-    assert list(read_table(path)) == ["a"]
+    assert list(read_table(path).frame) == ["a"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,8 @@ from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.federation.pins import ACCEPTED, Pins, fingerprint
+from databazaar.federation.table import Table
+from opened_files import in_fork, tell_opens
 from questions import a_kit
 
 
@@ -95,19 +98,22 @@ def test_an_account_goes_with_a_cap(kit: Path, tmp_path: Path) -> None:
         joining.privacy(kit, lambda w: w, None, 1.0, 1.0, 1e-5, "bank")
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_taken(
-    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from databazaar.data import tables
+def test_what_is_charged_is_what_was_read(kit: Path, tmp_path: Path) -> None:
+    """An account knows a file by its digest: that of the rows which answer, whatever the file becomes."""
+    data, rows = tmp_path / "bank.csv", "amount,fraud\n1,no\n"
+    data.write_text(rows)
 
-    data, read = tmp_path / "bank.csv", tables.read_table
+    def joined() -> tuple[int, str, list[int]]:
+        opened: list[str] = []
 
-    def meanwhile(path: Path) -> pd.DataFrame:
-        frame = read(path)
-        data.write_text("amount,fraud\n2,yes\n")
-        return frame
+        def tell(name: str) -> None:
+            if opened:
+                data.write_text("amount,fraud\n2,yes\n")
+            opened.append(name)
 
-    data.write_text("amount,fraud\n1,no\n")
-    monkeypatch.setattr(tables, "read_table", meanwhile)
-    with pytest.raises(BazaarError, match="changes while it is read: join when it is finished"):
-        joining.source(data, None, kit)
+        tell_opens(tmp_path, ".csv", tell)
+        source = joining.source(data, None, kit)
+        assert isinstance(source, Table)
+        return len(opened), source.file.digest, source.frame["amount"].tolist()
+
+    assert in_fork(joined) == (1, hashlib.sha256(rows.encode()).hexdigest(), [1])

@@ -15,7 +15,6 @@ from databazaar import Consumer
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding
 from databazaar.federation.accountant import history_in
-from databazaar.federation.accounts import digest_of
 from databazaar.federation.check import stranger
 from databazaar.files import open_plain, read_plain
 from databazaar.ledger.database import Database
@@ -27,7 +26,6 @@ from hostile_folders import change_json
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "an account without a history": (lambda place: history_in({"history": [5]}, place), "cannot be read"),
-    "data that are not there": (lambda place: digest_of(place / "none"), "correct its path or its rights"),
     "an amount of a thousand digits": (lambda place: Currency().parse(10**1000), "more digits than any ledger holds"),
     "a budget beyond all ledgers": (
         lambda place: Consumer(np.zeros(2), utility=lambda w: 0.0, budget=2**63),

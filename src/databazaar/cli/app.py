@@ -7,7 +7,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -102,15 +102,11 @@ def run(
 ) -> None:
     """Runs a market on your own CSV or Parquet files."""
     from databazaar.cli import play
-    from databazaar.config.check import market_profile
     from databazaar.config.jobs import market_job
 
-    changes: dict[str, dict[str, Any]] = {"market": {}, "engine": {}}
-    for section, name, value in (("market", "seed", seed), ("engine", "kind", engine), ("engine", "device", device)):
-        if value is not None:
-            changes[section][name] = value
-    job = market_job(market, {section: given for section, given in changes.items() if given})
-    play.play(job, out, job.title, play.Output(quiet, as_json), market_profile(market))
+    changes = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
+    job = market_job(market, changes, profiled=True)
+    play.play(job, out, job.title, play.Output(quiet, as_json))
 
 
 @app.command(epilog=example("bazaar resume runs/fraud"))

@@ -115,16 +115,18 @@ def _defences(job: Job, named: str | None) -> dict[str, Defence]:
 
 
 def _job(path: Path, seed: int | None, device: str | None) -> Job:
-    from databazaar.config.jobs import market_job
+    from databazaar.config.jobs import job_of
+    from databazaar.config.market_data import load_data
     from databazaar.config.market_file import load_market
 
-    if load_market(path).engine.kind == "federated":
+    market = load_market(path, {"market": {"seed": seed}, "engine": {"device": device}})
+    if market.engine.kind == "federated":
         raise BazaarError(
             f"{path}: a federated market cannot be attacked here, as its providers' data are on their own machines: "
             'set engine.kind = "vectorized", and give a file for each provider'
         )
-    changes: dict[str, dict[str, Any]] = {} if seed is None else {"market": {"seed": seed}}
-    job = market_job(path, changes if device is None else {**changes, "engine": {"device": device}})
+    folder = path.resolve().parent
+    job = job_of(market, folder, load_data(market, folder))
     job.arbiter()  # finds whatever else is wrong
     return job
 

@@ -128,20 +128,18 @@ def _names(methods: str) -> list[str]:
 
 
 def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -> Job:
-    from databazaar.config.jobs import market_job
+    from databazaar.config.jobs import job_of
+    from databazaar.config.market_data import load_data
     from databazaar.config.market_file import load_market
 
-    if (engine or load_market(path).engine.kind) == "federated":
+    market = load_market(path, {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}})
+    if market.engine.kind == "federated":
         raise BazaarError(
             f"{path}: a federated market cannot be compared, as most methods ask every provider many times over: "
             "give --engine vectorized and a file for each provider"
         )
-    given: dict[str, dict[str, Any]] = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
-    changes = {
-        section: {name: value for name, value in settings.items() if value is not None}
-        for section, settings in given.items()
-    }
-    job = market_job(path, {section: settings for section, settings in changes.items() if settings})
+    folder = path.resolve().parent
+    job = job_of(market, folder, load_data(market, folder))
     job.arbiter()  # finds whatever else is wrong before anything is written
     return job
 

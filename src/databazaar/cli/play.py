@@ -21,7 +21,6 @@ from databazaar.cli.statements import everybody_in_a_statement
 from databazaar.config.estimate import estimate
 from databazaar.config.jobs import Job
 from databazaar.config.playing import Playing, begun, is_over, resumed
-from databazaar.data.profile_record import MarketProfile
 from databazaar.display import shown
 from databazaar.federation.payloads import overheard
 from databazaar.market.run import Progress
@@ -80,9 +79,9 @@ class Output:
                 yield show
 
 
-def play(job: Job, out: Path | None, name: str, output: Output, profile: MarketProfile | None = None) -> None:
+def play(job: Job, out: Path | None, name: str, output: Output) -> None:
     """Plays a new job in a folder of its own."""
-    with begun(job, out or next_free(Path("runs"), name), profile) as playing:
+    with begun(job, out or next_free(Path("runs"), name)) as playing:
         say_remarks(job, output.quiet)
         if output.full:
             taken = estimate(job)

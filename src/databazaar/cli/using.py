@@ -75,12 +75,10 @@ def predict(
 
 
 def _read(trained: TrainedModel, table: Path) -> pd.DataFrame:
-    from databazaar.data.tables import notes_of
-
-    frame = trained.read_table(table)
-    for note in notes_of(frame):
+    read = trained.read_table(table)
+    for note in read.notes:
         _note(f"{table}: {note}")
-    return frame
+    return read.frame
 
 
 def _note(text: str) -> None:

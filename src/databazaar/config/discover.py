@@ -76,7 +76,7 @@ def discover(files: Sequence[Path], folder: Path, wishes: Wishes) -> Found:
     tests = [path for path in others if is_test(path)]
     others = [path for path in others if path not in tests]
     holdout, train = consumer_files(others, wishes)
-    frame = read_table(holdout)
+    frame = read_table(holdout).frame
     theirs = [path for path in others if path not in (holdout, train)]
     notes = [f"{path.name} is left to you: judge the model with it by `bazaar evaluate`" for path in tests]
     sizes, tables, unread = _tables(theirs, folder)
@@ -184,7 +184,7 @@ def _tables(files: Iterable[Path], folder: Path) -> tuple[dict[Path, int], dict[
         try:
             if not writable(_relative(path, folder).as_posix()):
                 raise BazaarError(f"{path.name!r}: market.toml cannot hold such a name: rename the file")
-            frame = read_table(path)
+            frame = read_table(path).frame
             sizes[path], tables[path] = len(frame), [str(name) for name in frame.columns]
         except BazaarError as reason:
             notes.append(f"{path.name!r} is left out ({reason})")

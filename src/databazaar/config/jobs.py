@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from databazaar.aggregators import AGGREGATORS, Aggregator
 from databazaar.config.chosen_rules import oracle_of, payment_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
-from databazaar.config.market_data import EncodedTable, MarketData, load_data
+from databazaar.config.market_data import MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
+from databazaar.config.market_tables import EncodedTable
 from databazaar.config.rules import MeanSettings
 from databazaar.config.sections import (
     CNNSettings,
@@ -21,6 +23,7 @@ from databazaar.config.sections import (
     MLPSettings,
 )
 from databazaar.data.fraud import FraudBanks, fraud_banks
+from databazaar.data.profile_record import MarketProfile
 from databazaar.data.tables import Schema
 from databazaar.defence import Defence
 from databazaar.engines import make_engine
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
 class Job:
     """All that a run needs. Without an aggregator or a payment, the arbiter takes its own.
 
-    `recipe` is kept in the run's folder, and `from_recipe` reads it. `remarks` say what was left out of the files.
+    `recipe` is kept in the run's folder, and `from_recipe` reads it. `remarks` say what was left out of the files, and
+    `profile` tells the report's readers what the tables are like.
     """
 
     title: str
@@ -65,6 +69,7 @@ class Job:
     defence: Defence = field(default_factory=Defence)
     notes: dict[str, str] | None = None
     remarks: tuple[str, ...] = ()
+    profile: MarketProfile | None = None
     federation: FederatedJob | None = None
     buyer: str = ""
     target_scale: float = 1.0
@@ -125,25 +130,15 @@ class Job:
         return self.consumer.audit is not None and self.consumer.task.model is not None
 
 
-def market_job(path: Path, changes: dict[str, dict[str, Any]] | None = None) -> Job:
-    """The job that a market.toml describes. `changes` replace settings, section by section."""
-    market = load_market(path)
-    if changes:
-        settings = market.model_dump(mode="json", by_alias=True)
-        for section, changed in changes.items():
-            settings[section] = {**settings[section], **changed}
-        market = parse_market(settings, str(path))
-    folder = path.resolve().parent
-    return _from_market(market, folder, load_data(market, folder))
+def market_job(path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None, profiled: bool = False) -> Job:
+    """The job that a market.toml describes. `changes` replace settings, section by section. What is `profiled` has a
+    profile of its tables."""
+    market, folder = load_market(path, changes), path.resolve().parent
+    return job_of(market, folder, load_data(market, folder, profiled))
 
 
-def job_of(settings: dict[str, Any], folder: Path, where: str = "market") -> Job:
-    """The job that the settings of a market.toml describe, whose files are in this folder."""
-    market = parse_market(settings, where)
-    return _from_market(market, folder, load_data(market, folder))
-
-
-def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
+def job_of(market: MarketFile, folder: Path, data: MarketData) -> Job:
+    """The job of a market whose files are in this folder and have been read."""
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else oracle_of(market)
     if isinstance(oracle, LocalSGD):
@@ -180,6 +175,7 @@ def _from_market(market: MarketFile, folder: Path, data: MarketData) -> Job:
         },
         **_rules(market, providers),
         remarks=data.remarks,
+        profile=data.profile,
         federation=None if federated is None else _federated_job(market, federated, folder, data),
         buyer=market.consumer.name,
         target_scale=data.schema.target_scale,
@@ -313,7 +309,7 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
     for name, digest in recipe["digests"].items():
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
-    job = _from_market(market, folder, data)
+    job = job_of(market, folder, data)
     now = {**recipe, "market": market.model_dump(mode="json", by_alias=True)}  # with settings that came later
     if json.loads(json.dumps(job.recipe)) != {k: v for k, v in now.items() if k not in ("id", "title", "began")}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")

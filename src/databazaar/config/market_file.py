@@ -237,9 +237,16 @@ def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[
     return market, [f"{where}: {fault}" for fault in faults]
 
 
-def load_market(path: Path) -> MarketFile:
-    """The market that a TOML file describes; its paths are relative to the file's folder."""
-    return parse_market(read_settings(path), str(path))
+def load_market(path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None) -> MarketFile:
+    """The market that a TOML file describes; its paths are relative to the file's folder. `changes` replace settings,
+    section by section; one that is None changes nothing."""
+    settings = read_settings(path)
+    for section, given in (changes or {}).items():
+        changed = {name: value for name, value in given.items() if value is not None}
+        there = settings.get(section, {})
+        if changed and isinstance(there, Mapping):  # the parser says what is wrong with any other
+            settings[section] = {**there, **changed}
+    return parse_market(settings, str(path))
 
 
 def read_settings(path: Path) -> dict[str, Any]:

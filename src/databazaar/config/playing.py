@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from databazaar.config.jobs import Job
-from databazaar.data.profile_record import MarketProfile
 from databazaar.engines import Engine
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import OnRound
@@ -39,20 +38,14 @@ class Playing:
 
 
 @contextmanager
-def begun(
-    job: Job,
-    path: Path,
-    profile: MarketProfile | None = None,
-    id: str | None = None,
-    engine: Engine | None = None,
-) -> Iterator[Playing]:
+def begun(job: Job, path: Path, id: str | None = None, engine: Engine | None = None) -> Iterator[Playing]:
     """A new run: once the job is known to be sound, its folder is made. With an `id` the run gets that one.
 
-    `profile` tells the report's readers what the tables are like. Without an `engine` the job's own is made.
+    Without an `engine` the job's own is made.
     """
     with job.consumer.limited_threads(), closing(job.arbiter(engine=engine)) as arbiter:  # finds what else is wrong
         recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
-        folder = RunFolder.create(path, recipe, profile)
+        folder = RunFolder.create(path, recipe, job.profile)
         folder.state(environment_of(arbiter.engine.device))
         yield Playing(job, arbiter, folder)
 

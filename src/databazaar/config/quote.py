@@ -50,12 +50,12 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:
     """The rows of each provider whose target is known."""
-    from databazaar.config.market_data import labelled_table
+    from databazaar.config.market_tables import read_labelled
 
     for provider in market.providers:
         assert provider.file is not None  # a federation is not paid by the row
         try:
-            table, _ = labelled_table(market, folder, provider.file)
+            table = read_labelled(market.data, folder / provider.file)
         except BazaarError as error:
             raise BazaarError(f"provider {provider.id!r}: {error}") from None
-        yield len(table)
+        yield len(table.frame)

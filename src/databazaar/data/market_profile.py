@@ -3,52 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pandas as pd
 
 from databazaar.data.profile import Yardstick
-from databazaar.data.profile_record import UNUSED, ColumnUse, MarketProfile, TableProfile
+from databazaar.data.profile_record import UNUSED, ColumnUse, MarketProfile, TableProfile, Understood
 from databazaar.data.profile_warnings import example_of, own_warnings, warnings_of
+from databazaar.data.schema import REASONS, Schema
 from databazaar.data.schema_message import TaskKind
 
 
-class Table(NamedTuple):
-    """A table that could be read: who has it, the file as market.toml writes it, its rows, and remarks on the file."""
+class Profiler:
+    """Profiles a market's tables one after the other against the hold-out, so that only that one stays in memory.
 
-    id: str
-    file: str
-    frame: pd.DataFrame
-    notes: tuple[str, ...] = ()
+    `columns` say how each column of the hold-out is read.
+    """
 
+    def __init__(self, holdout: pd.DataFrame, target: str, task: TaskKind, columns: Sequence[ColumnUse]) -> None:
+        self._columns, self._task = columns, task
+        self._used = {column.name: column.understood for column in columns if column.understood not in UNUSED}
+        self._yardstick = Yardstick(holdout, target, task, self._used)
+        self._own = self._yardstick.measure_own()
 
-def profile_tables(
-    own: Sequence[Table],
-    providers: Sequence[Table],
-    *,
-    target: str,
-    task: TaskKind,
-    columns: Sequence[ColumnUse],
-) -> MarketProfile:
-    """The hold-out is the first of `own`; `columns` say how each of its columns is read."""
-    holdout = own[0]
-    used = {column.name: column.understood for column in columns if column.understood not in UNUSED}
-    yardstick = Yardstick(holdout.frame, target, task, used)
-    first = yardstick.measure(holdout.frame, holdout.id, holdout.file)
+    def holdout(self, id: str, file: str, notes: Sequence[str] = ()) -> TableProfile:
+        """The hold-out's own profile."""
+        warnings = own_warnings(self._yardstick, self._used, self._own)
+        return self._own.profile.model_copy(update={"id": id, "file": file, "warnings": (*notes, *warnings)})
 
-    def profiled(table: Table) -> TableProfile:
-        measured = yardstick.measure(table.frame, table.id, table.file)
-        return _warned(measured.profile, table, warnings_of(measured, yardstick, first))
+    def table(self, frame: pd.DataFrame, id: str, file: str, notes: Sequence[str] = ()) -> TableProfile:
+        """Another table's; `notes` on its file come before what is odd about its rows."""
+        measured = self._yardstick.measure(frame)
+        warnings = warnings_of(measured, self._yardstick, self._own)
+        return measured.profile.model_copy(update={"id": id, "file": file, "warnings": (*notes, *warnings)})
 
-    judged = _warned(first.profile, holdout, own_warnings(yardstick, used, first))
-    return MarketProfile(
-        target=target,
-        task=task,
-        columns=tuple(c.model_copy(update={"example": example_of(holdout.frame, c.name)}) for c in columns),
-        own=(judged, *map(profiled, own[1:])),
-        providers=tuple(map(profiled, providers)),
-    )
+    def market(self, own: Sequence[TableProfile], providers: Sequence[TableProfile]) -> MarketProfile:
+        """The profile of the market; the hold-out's is the first of `own`."""
+        frame = self._yardstick.frame
+        return MarketProfile(
+            target=self._yardstick.target,
+            task=self._task,
+            columns=tuple(c.model_copy(update={"example": example_of(frame, c.name)}) for c in self._columns),
+            own=tuple(own),
+            providers=tuple(providers),
+        )
 
 
-def _warned(profile: TableProfile, table: Table, warnings: tuple[str, ...]) -> TableProfile:
-    return profile.model_copy(update={"warnings": (*table.notes, *warnings)})
+def column_uses(schema: Schema, frame: pd.DataFrame, features: Sequence[str] | None) -> list[ColumnUse]:
+    """How each column of the hold-out is read by a schema, which may know only those that can be used."""
+    kinds: dict[str, Understood] = {column.name: "number" for column in schema.numeric}
+    kinds |= {column.name: "category" for column in schema.categorical}
+    kinds |= {column.name: "hashed" for column in schema.hashed}
+    kinds |= {column.name: "date" for column in schema.dates}
+    unused = {column.name: REASONS[column.why] for column in schema.left_out}
+    if features is not None:
+        unused |= {name: "not among `features`" for name in map(str, frame.columns) if name not in set(features)}
+    return [
+        ColumnUse(name=name, understood=kinds[name])
+        if name in kinds
+        else ColumnUse(name=name, understood="left out" if name in unused else "not usable", why=unused.get(name, ""))
+        for name in map(str, frame.columns)
+        if name != schema.target
+    ]

@@ -19,20 +19,20 @@ _INNER = 64
 """The bytes of a value inside a list, which becomes an object of its own."""
 
 
-def read_parquet(path: Path, room: int | None = None) -> tuple[pd.DataFrame, list[str]]:
+def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tuple[pd.DataFrame, list[str]]:
     """The table and its columns' names; none of the rows where a name is repeated.
 
     An index with a name is a column, and so is one of texts or dates; one that only counts is none.
     """
     room = table_room() if room is None else room
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(source) as file:
         schema = file.schema_arrow
         names = [str(name) for name in schema.names]
         if len(set(names)) < len(names):
             return pd.DataFrame(), names
         refuse_too_large(needed(file.metadata), room)
         texts = [field.name for field in schema if _is_text(field.type)]
-    frame = _spelled_out(pq.read_table(path, read_dictionary=texts), texts, room).to_pandas()
+    frame = _spelled_out(pq.read_table(source, read_dictionary=texts), texts, room).to_pandas()
     index = frame.index
     counts = index.nlevels == 1 and index.name is None and pd.api.types.is_integer_dtype(index.dtype)
     frame = frame.reset_index(drop=counts)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Floats
-from databazaar.data.comparable import Names, comparable, fingerprints, names
+from databazaar.data.comparable import Columns, Names, comparable, fingerprints, names
 from databazaar.data.labels import Classes, classes_of, places_of
 from databazaar.data.profile_record import TableProfile, Understood
 from databazaar.data.schema_message import TaskKind
@@ -56,7 +57,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the sentences about one table are made from."""
+    """All that the sentences about one table are made from. Whose it is, the profile does not say yet."""
 
     profile: TableProfile
     numbers: dict[str, Numbers]
@@ -78,12 +79,18 @@ class Yardstick:
         self._rows = fingerprints(self._own)
         self._classes = _classes(frame[target]) if task == "classification" else ()
 
-    def measure(self, frame: pd.DataFrame, id: str, file: str) -> Measured:
+    def measure_own(self) -> Measured:
+        """The hold-out itself."""
+        return self._measured(self.frame, self._own, self._rows, copied=0)
+
+    def measure(self, frame: pd.DataFrame) -> Measured:
         """One table against the hold-out, in the columns that it has."""
-        own = frame is self.frame
-        columns = self._own if own else comparable(frame, self._kinds)
-        rows = self._rows if own else fingerprints(columns)
+        columns = comparable(frame, self._kinds)
+        rows = fingerprints(columns)
         complete = len(columns.floats) + len(columns.names) == len(self._kinds)
+        return self._measured(frame, columns, rows, copied=int(np.isin(self._rows, rows).sum()) if complete else 0)
+
+    def _measured(self, frame: pd.DataFrame, columns: Columns, rows: npt.NDArray[np.uint64], copied: int) -> Measured:
         numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
         categories = {
             name: _categories(texts, self.known[name])
@@ -95,15 +102,15 @@ class Yardstick:
         empty = {name: float(np.isnan(values).mean()) for name, values in columns.floats.items()}
         empty |= {name: float(pd.isna(texts).mean()) for name, texts in columns.names.items()}
         profile = TableProfile(
-            id=id,
-            file=file,
+            id="",
+            file="",
             rows=len(frame),
             missing=float(np.mean(list(empty.values()))) if empty else 0.0,
             unseen=_share(sum(c.unseen for c in categories.values()), sum(c.known for c in categories.values())),
             outside=_share(sum(n.outside for n in numbers.values()), sum(n.known for n in numbers.values())),
             shift=numbers[shifted].shift if shifted else 0.0,
             shifted=shifted if shifted and numbers[shifted].shift else "",
-            copied=int(np.isin(self._rows, rows).sum()) if complete and not own else 0,
+            copied=copied,
             repeated=len(rows) - len(np.unique(rows)),
             balance=balance,
         )

@@ -6,7 +6,7 @@ provider through the encoding. A schema is plain data: it travels to providers a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ValidationError
 
-from databazaar.data.columns import as_numbers, as_texts, suggestion
+from databazaar.data.columns import as_numbers, suggestion
 from databazaar.data.encoders import LIMIT, CategoricalColumn, DateColumn, Encoder, HashedColumn, NumericColumn
 from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
 from databazaar.data.labels import Classes, classes_of, places_of
@@ -104,27 +104,30 @@ class Schema:
         refuse_without_target(frame, target, task, where)
         wanted, as_names = set(features or ()), set(categorical or ())
         fitted = [fit_column(frame[name], name in as_names, name in wanted, day_first, where) for name in chosen]
-        schema = cls(
-            target,
-            task,
-            tuple(column for column in fitted if isinstance(column, NumericColumn)),
-            tuple(column for column in fitted if isinstance(column, CategoricalColumn)),
-            tuple(column for column in fitted if isinstance(column, HashedColumn)),
-            tuple(column for column in fitted if isinstance(column, DateColumn)),
-            tuple(column for column in fitted if isinstance(column, LeftOut)),
-        )
+        schema = cls.of_columns(target, task, fitted)
         if not schema.columns:
-            why = ", ".join(f"{column.name!r} is {_REASONS[column.why]}" for column in schema.left_out[:4])
+            why = ", ".join(f"{column.name!r} is {REASONS[column.why]}" for column in schema.left_out[:4])
             raise BazaarError(f"{where}: no feature column tells anything ({why}): add columns")
         if schema.width > MAX_WIDTH:
             raise BazaarError(
                 f"{where}: the columns make {schema.width} features, more than {MAX_WIDTH}: "
                 "list the columns to use as `features` in market.toml"
             )
-        if task == "classification":
-            return replace(schema, classes=classes_of(frame[target], where))
-        scaled = NumericColumn.fit(target, as_numbers(frame[target], where, _REGRESSION))
-        return replace(schema, target_mean=scaled.mean, target_scale=scaled.scale)
+        return schema.with_target(frame, where)
+
+    @classmethod
+    def of_columns(cls, target: str, task: TaskKind, fitted: Iterable[Encoder | LeftOut]) -> Schema:
+        """The encoding of these columns, of whose target nothing is known yet."""
+        columns = list(fitted)
+        kinds = {name: tuple(one for one in columns if isinstance(one, kind)) for name, kind in _COLUMNS.items()}
+        return cls(target, task, **kinds)
+
+    def with_target(self, frame: pd.DataFrame, where: str) -> Schema:
+        """The same encoding with the hold-out's classes, or the mean and the scale of its numbers."""
+        if self.task == "classification":
+            return replace(self, classes=classes_of(frame[self.target], where))
+        scaled = NumericColumn.fit(self.target, as_numbers(frame[self.target], where, _REGRESSION))
+        return replace(self, target_mean=scaled.mean, target_scale=scaled.scale)
 
     def encode(self, frame: pd.DataFrame, where: str) -> tuple[npt.NDArray[np.float32], Array]:
         """x as float32 [rows, width], and y as int64 class places or float32 standardised targets."""
@@ -133,19 +136,29 @@ class Schema:
 
     def encode_features(self, frame: pd.DataFrame, where: str) -> npt.NDArray[np.float32]:
         """x alone, of a table that needs no target."""
-        names = column_names(frame, where)
+        column_names(frame, where)
         for name in self.columns:
-            if name not in frame.columns:
-                raise BazaarError(
-                    f"{where}: the feature column {name!r} of the hold-out is missing; "
-                    f"{suggestion(name, names)}: add or rename the column"
-                )
+            _check_feature(frame, name, where)
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         place = 0
         for encoder in self.encoders:
             encoder.encode(frame[encoder.name], x[:, place : place + encoder.width], where)
             place += encoder.width
         return x
+
+    def faults_in(self, frame: pd.DataFrame, where: str) -> Iterator[str]:
+        """All that is in the way of `encode`, which names only the first; the target where the hold-out's is known."""
+        for encoder in self.encoders:
+            try:
+                _check_feature(frame, encoder.name, where)
+                encoder.encode(frame[encoder.name], np.zeros((len(frame), encoder.width), dtype=np.float32), where)
+            except BazaarError as fault:
+                yield str(fault)
+        try:
+            if self.classes or self.task == "regression":
+                self.encode_target(frame, where)
+        except BazaarError as fault:
+            yield str(fault)
 
     def encode_target(self, frame: pd.DataFrame, where: str) -> Array:
         """y alone. A row without a target is refused: `labelled` leaves such rows out."""
@@ -159,20 +172,6 @@ class Schema:
     def in_units(self, values: Array) -> npt.NDArray[np.float64]:
         """Outputs of a regression in the target's own units."""
         return np.asarray(values, dtype=np.float64) * self.target_scale + self.target_mean
-
-    def extra_columns(self, frame: pd.DataFrame) -> tuple[str, ...]:
-        """The columns of a table that the market does not use."""
-        used = {*self.columns, self.target, *(column.name for column in self.left_out)}
-        return tuple(str(name) for name in frame.columns if name not in used)
-
-    def unseen_categories(self, frame: pd.DataFrame, where: str) -> dict[str, dict[str, int]]:
-        """By column, the categories that the hold-out does not have apart, with their rows; rare ones count as such."""
-        unseen = {}
-        for column in self.categorical:
-            found = as_texts(frame[column.name], where)
-            rows = dict(zip(found.texts, found.counts.tolist(), strict=True))
-            unseen[column.name] = {text: rows[text] for text in sorted(set(rows) - set(column.categories))}
-        return {name: texts for name, texts in unseen.items() if texts}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` gives an equal schema."""
@@ -219,6 +218,14 @@ class Schema:
         return None
 
 
+def _check_feature(frame: pd.DataFrame, name: str, where: str) -> None:
+    if name not in frame.columns:
+        raise BazaarError(
+            f"{where}: the feature column {name!r} of the hold-out is missing; "
+            f"{suggestion(name, list(frame.columns))}: add or rename the column"
+        )
+
+
 _COLUMNS: dict[str, Any] = {
     "numeric": NumericColumn,
     "categorical": CategoricalColumn,
@@ -226,5 +233,5 @@ _COLUMNS: dict[str, Any] = {
     "dates": DateColumn,
     "left_out": LeftOut,
 }
-_REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in nearly every row"}
+REASONS = {"empty": "empty", "constant": "the same in all rows", "identifier": "different in nearly every row"}
 _REGRESSION = "a regression's target must be numbers"

@@ -3,36 +3,60 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import os
 import re
 import warnings
 import zlib
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from databazaar.data.columns import listed
 from databazaar.data.formats import Found, TableFormat, find_out
 from databazaar.data.parquet import read_parquet
-from databazaar.data.room import refuse_too_large, text_room
+from databazaar.data.room import refuse_too_large, table_room, text_room
 from databazaar.data.schema import Array, Schema
+from databazaar.data.schema_message import TaskKind
 from databazaar.data.target import labelled
 from databazaar.errors import BazaarError
 
-__all__ = ["SUFFIXES", "Array", "Schema", "TableFormat", "labelled", "notes_of", "read_table"]
+__all__ = ["SUFFIXES", "Array", "Schema", "TableFile", "TableFormat", "labelled", "read_table"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".csv.gz": ",", ".tsv.gz": "\t", ".txt.gz": "\t"}
 SUFFIXES = (*_SEPARATORS, ".parquet")
-_NOTES = "notes"
 
 
-def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
+@dataclass(frozen=True, eq=False)
+class TableFile:
+    """A table and the file that it was read from, in one read.
+
+    `digest` is the SHA-256 of the very bytes that `frame` was made from, and `notes` say what was assumed of them.
+    `unlabelled` counts the rows that `labelled` has left out.
+    """
+
+    path: Path
+    frame: pd.DataFrame
+    digest: str
+    notes: tuple[str, ...] = ()
+    unlabelled: int = 0
+
+    def labelled(self, target: str, task: TaskKind) -> TableFile:
+        """Only the rows of which the target is known."""
+        known = labelled(self.frame, target, task, str(self.path))
+        return replace(self, frame=known, unlabelled=self.unlabelled + len(self.frame) - len(known))
+
+
+def read_table(path: Path, format: TableFormat | None = None) -> TableFile:
     """The table in a CSV, TSV or Parquet file, with at least one row and distinct column names.
 
-    How a text file is written is found out, unless `format` says so. `notes_of` the table says what was assumed.
+    The file is opened and read once. How a text file is written is found out, unless `format` says so.
     """
     suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
     if suffix is None:
@@ -49,10 +73,13 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         )
     try:
         if suffix == ".parquet":
-            frame, names = read_parquet(path)
+            raw = _content(path, table_room())
+            frame, names = read_parquet(pa.BufferReader(raw))
             notes: tuple[str, ...] = ()
         else:
-            frame, names, notes = _read_text(path, format or TableFormat(), _SEPARATORS[suffix])
+            raw = _content(path, text_room())
+            text = _unpacked(raw, text_room()) if suffix.endswith(".gz") else raw
+            frame, names, notes = _read_text(text, format or TableFormat(), _SEPARATORS[suffix])
     except pd.errors.EmptyDataError:
         raise BazaarError(f"{path}: the file is empty: write a header line and at least one row") from None
     except BazaarError as error:
@@ -77,8 +104,7 @@ def read_table(path: Path, format: TableFormat | None = None) -> pd.DataFrame:
         raise BazaarError(
             f"{path}: the file has the columns {listed(names)} but no rows: add data or leave the file out"
         )
-    frame.attrs[_NOTES] = list(notes)
-    return frame
+    return TableFile(path, frame, hashlib.sha256(raw).hexdigest(), notes)
 
 
 def _plainly(reason: str) -> str:
@@ -92,14 +118,9 @@ def _plainly(reason: str) -> str:
     return "its lines have more fields than its header" if reason.startswith("Length of header") else reason
 
 
-def notes_of(frame: pd.DataFrame) -> tuple[str, ...]:
-    """What `read_table` assumed of the file that this table was read from."""
-    return tuple(frame.attrs.get(_NOTES, ()))
-
-
-def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+def _read_text(raw: bytes, format: TableFormat, usual: str) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
     """The table, its header as written (pandas itself renames repeated columns), and notes."""
-    found = find_out(_bytes(path), format, usual)
+    found = find_out(raw, format, usual)
     options: dict[str, Any] = {
         "sep": found.separator,
         "quotechar": found.quote,
@@ -122,16 +143,19 @@ def _read_text(path: Path, format: TableFormat, usual: str) -> tuple[pd.DataFram
     return frame, names, (*found.notes, *index)
 
 
-def _bytes(path: Path) -> bytes:
-    """What a text file holds, unpacked; one that memory may not hold is not read to its end."""
-    room = text_room()
-    if not path.name.lower().endswith(".gz"):
-        refuse_too_large(path.stat().st_size, room)
-        return path.read_bytes()
-    with gzip.open(path) as file:
-        raw = file.read(room + 1)
-    refuse_too_large(len(raw), room, "unpacked, the file")
-    return raw
+def _content(path: Path, room: int) -> bytes:
+    """All bytes of a file; one that memory may not hold is not read."""
+    with path.open("rb") as file:
+        refuse_too_large(os.fstat(file.fileno()).st_size, room)
+        return file.read()
+
+
+def _unpacked(raw: bytes, room: int) -> bytes:
+    """What a compressed text file holds; one that memory may not hold is not unpacked to its end."""
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        text = file.read(room + 1)
+    refuse_too_large(len(text), room, "unpacked, the file")
+    return text
 
 
 def _columns_of_codes(found: Found, frame: pd.DataFrame, options: dict[str, Any]) -> list[str]:

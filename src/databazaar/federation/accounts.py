@@ -7,7 +7,6 @@ only when there is no account yet or the provider says so.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -42,15 +41,6 @@ def users_folder() -> Path:
         return Path(given)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "databazaar" / "accounts"
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as reason:
-        raise BazaarError(f"{path} cannot be read ({reason.strerror}): correct its path or its rights") from None
 
 
 class Accounts:

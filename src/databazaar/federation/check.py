@@ -60,10 +60,10 @@ def _try(what: str, look: Callable[[Kit], str], kit: Kit) -> Finding:
 def _data(kit: Kit, data: Path) -> str:
     from databazaar.data.columns import as_numbers, kind_of
     from databazaar.data.schema_message import SchemaMessage
-    from databazaar.data.tables import read_table
     from databazaar.federation.table import Table
 
-    table = read_table(data)
+    source = Table(data)
+    table = source.frame
     try:
         schema = SchemaMessage.model_validate_json((kit.folder / SCHEMA).read_bytes())
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def _data(kit: Kit, data: Path) -> str:
                 as_numbers(table[name], str(data), "numbers were expected")
         shown = f"{len(table)} rows with {', '.join(map(str, table.columns))}"
         return f"{shown}; the market has not asked yet, so whether they fit it is not known"
-    rows = len(Table(data).encoded(schema)[0])
+    rows = len(source.encoded(schema)[0])
     return f"{rows} of {len(table)} rows fit what the market asked for last, with {schema.target!r} as the target"
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
-from databazaar.federation.accounts import digest_of
 from databazaar.federation.pins import Pins, fingerprint, meaning
 from databazaar.federation.policy import RefusedError
 from databazaar.federation.recent import Recent
@@ -23,9 +22,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from databazaar.data.schema import Schema
+    from databazaar.data.tables import TableFile
 
 Data = tuple[Tensor, Tensor]
 log = logging.getLogger(__name__)
+
+
+def _read(path: Path) -> TableFile:
+    from databazaar.data.tables import read_table
+
+    return read_table(path)
 
 
 @dataclass
@@ -37,37 +43,25 @@ class Table:
 
     path: Path
     pins: Pins = field(default_factory=Pins)
-    _frame: pd.DataFrame | None = field(default=None, compare=False, repr=False)
-    _digest: str = field(default="", compare=False, repr=False)
+    _file: TableFile | None = field(default=None, compare=False, repr=False)
     _encoded: Recent[str, Data] = field(default_factory=Recent, compare=False, repr=False)
     _opened: Recent[str, Schema] = field(default_factory=Recent, compare=False, repr=False)
 
     @classmethod
     def read(cls, path: Path, pins: Pins) -> Table:
         """The table with its file already read, so that a fault in it shows before anybody connects."""
-        table = cls(path, pins)
-        table._frame, table._digest = table._reading()
-        return table
+        return cls(path, pins, _read(path))
+
+    @property
+    def file(self) -> TableFile:
+        """The rows, and the SHA-256 of the bytes that they were read from."""
+        if self._file is None:
+            self._file = _read(self.path)
+        return self._file
 
     @property
     def frame(self) -> pd.DataFrame:
-        if self._frame is None:
-            self._frame, self._digest = self._reading()
-        return self._frame
-
-    def _reading(self) -> tuple[pd.DataFrame, str]:
-        from databazaar.data.tables import read_table
-
-        before = digest_of(self.path) if self.path.is_file() else ""
-        frame = read_table(self.path)
-        if digest_of(self.path) != before:
-            raise BazaarError(f"{self.path} changes while it is read: join when it is finished")
-        return frame, before
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the file that was read."""
-        return self._digest if len(self.frame) else ""
+        return self.file.frame
 
     def refuse_other(self, schema: SchemaMessage, by: Asker | None = None) -> None:
         """Refuses a schema that the provider did not accept, before anything is looked at."""
@@ -110,18 +104,16 @@ class Table:
 
     def encoded(self, schema: SchemaMessage) -> Data:
         """The rows of which the target is known, by this schema."""
-        from databazaar.data.target import labelled
-
-        known, frame = self.opened(schema), self.frame
-        rows = labelled(frame, known.target, known.task, str(self.path))
-        if len(rows) < len(frame):
-            gone = len(frame) - len(rows)
-            log.warning("%d of %d rows have no %r and are left out", gone, len(frame), known.target)
-        x, y = known.encode(rows, str(self.path))
+        known = self.opened(schema)
+        rows = self.file.labelled(known.target, known.task)
+        if rows.unlabelled:
+            gone = rows.unlabelled
+            log.warning("%d of %d rows have no %r and are left out", gone, len(self.frame), known.target)
+        x, y = known.encode(rows.frame, str(self.path))
         return as_table((torch.from_numpy(x), y), str(self.path))
 
     def _encoded_once(self, schema: SchemaMessage) -> Data:
-        if self.pins.fits(schema, self.digest) is False:
+        if self.pins.fits(schema, self.file.digest) is False:
             raise BazaarError(
                 f"{self.path} did not fit this schema before and is the same: `bazaar provider check` says why; "
                 "mend it, and join again"
@@ -129,9 +121,9 @@ class Table:
         try:
             data = self.encoded(schema)
         except BazaarError:
-            self.pins.note_fits(schema, self.digest, False)
+            self.pins.note_fits(schema, self.file.digest, False)
             raise
-        self.pins.note_fits(schema, self.digest, True)
+        self.pins.note_fits(schema, self.file.digest, True)
         return data
 
     def _rowwise(self, schema: SchemaMessage) -> Data:

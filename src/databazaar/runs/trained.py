@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from databazaar.data.schema import Schema
+    from databazaar.data.tables import TableFile
 
 CHUNK = 2**16
 """Rows that pass the model at a time."""
@@ -144,8 +145,8 @@ class TrainedModel(Displayed):
         units = self.card.units
         return numbers if units is None else numbers * units.scale + units.mean
 
-    def read_table(self, path: str | Path) -> pd.DataFrame:
-        """A CSV or Parquet file, written as the market's files are."""
+    def read_table(self, path: str | Path) -> TableFile:
+        """A CSV or Parquet file, written as the market's files are. Its rows are `frame`."""
         from databazaar.data.tables import TableFormat, read_table
 
         return read_table(Path(path), TableFormat(**self.card.tables.model_dump()))

@@ -90,7 +90,7 @@ def _readable(path: Path, name: str) -> Any:
     from databazaar.data.tables import read_table
 
     try:
-        frame = read_table(path)
+        frame = read_table(path).frame
     except BazaarError as fault:
         raise InvalidError(str(fault).replace(str(path), name or path.name)) from None
     if len(frame.columns) > MOST_COLUMNS:

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from databazaar.config import market_data
-from databazaar.config.market_data import labelled_table
+from databazaar.config import market_tables
 from databazaar.config.market_file import load_market, parse_market
-from databazaar.service import cash, contracts, jobs, journal, members, offers
+from databazaar.data.tables import TableFile, TableFormat, read_table
+from databazaar.service import cash, contracts, files, jobs, journal, members, offers
 from databazaar.service.database.columns import now
-from databazaar.service.database.tables import Job, JobEvent
+from databazaar.service.database.tables import File, Job, JobEvent
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
 from databazaar.service.lives import enter_contract
 from databazaar.service.notary.about import about_job
@@ -28,10 +28,10 @@ from desk_market import SPEC, DeskMarket, table
 
 
 def drafted(market: DeskMarket, session: Session, *chosen: str, **given: Any) -> Job:
-    files = given.pop("files", None)
-    if files is None:
-        files = {"holdout": market.upload(session, "buyer", table(9, 80))}
-    given = {"name": "Late parcels", "spec": SPEC, "files": files, "offers": chosen, **given}
+    named = given.pop("files", None)
+    if named is None:
+        named = {"holdout": market.upload(session, "buyer", table(9, 80))}
+    given = {"name": "Late parcels", "spec": SPEC, "files": named, "offers": chosen, **given}
     return jobs.draft(session, market["buyer"], market.settings, **given)
 
 
@@ -100,11 +100,11 @@ def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
     """What `look` found, `submit` has; a draft of another organisation is none of the caller's to look at."""
     read: list[Path] = []
 
-    def counted(market: Any, folder: Path, file: Path) -> Any:
-        read.append(folder / file)
-        return labelled_table(market, folder, file)
+    def counted(path: Path, format: TableFormat) -> TableFile:
+        read.append(path)
+        return read_table(path, format)
 
-    monkeypatch.setattr(market_data, "labelled_table", counted)
+    monkeypatch.setattr(market_tables, "read_table", counted)
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(77, 60))})
@@ -116,6 +116,17 @@ def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
         assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
         jobs.look(session, small["buyer"], small.settings, job.id)
     assert len(read) == 1
+
+
+def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) -> None:
+    """What a job is fitted to has the digest that its consumer was told."""
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
+        path = files.path_of(small.settings, session.get_one(File, job.files["holdout"]))
+        path.write_text(table(79, 60))
+        with pytest.raises(InvalidError, match=r"is not what was uploaded any more: upload it again"):
+            jobs.look(session, small["buyer"], small.settings, job.id)
 
 
 def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:

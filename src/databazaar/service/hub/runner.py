@@ -111,7 +111,6 @@ def why_failed(settings: Settings, job_id: str, code: int) -> str:
 def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
     """Plays the job's market.toml from its start, or its run from where that stands: as `bazaar run` and `bazaar
     resume` do."""
-    from databazaar.config.check import market_profile
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.playing import begun, is_over, resumed
     from databazaar.runs.folder import RunFolder
@@ -119,9 +118,8 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
     if (job_folder / STOP).exists():
         return  # who settles it closes the run
     if not run_folder.exists():
-        market = job_folder / MARKET
-        job, profile = market_job(market), market_profile(market)
-        with begun(job, run_folder, profile, job_id) as playing, closing(Teller(job_folder)) as teller:
+        job = market_job(job_folder / MARKET, profiled=True)
+        with begun(job, run_folder, job_id) as playing, closing(Teller(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP, played)
     else:
         folder = RunFolder(run_folder)

@@ -46,16 +46,17 @@ def _fitted(settings: Settings, market: MarketOf, file: File) -> Schema:
     """How the job would encode tables, or what is wrong with its hold-out in the words of databazaar.data."""
     path = files.path_of(settings, file)
     try:
-        return _fit(_Holdout(path, market.parsed.data.model_dump_json(), market.parsed))
+        return _fit(_Holdout(path, file.digest, market.parsed.data.model_dump_json(), market.parsed))
     except BazaarError as fault:
         raise InvalidError(str(fault).replace(str(path), file.name)) from None
 
 
 @dataclass(frozen=True)
 class _Holdout:
-    """A hold-out, whose path names its content, and how it is to be read."""
+    """A hold-out, what it was when it was uploaded, and how it is to be read."""
 
     path: Path
+    digest: str
     settings: str
     market: MarketFile = field(compare=False, repr=False)
 
@@ -63,7 +64,9 @@ class _Holdout:
 @lru_cache(maxsize=16)
 def _fit(holdout: _Holdout) -> Schema:
     """It is the same every time, and takes seconds where the table is large."""
-    from databazaar.config.market_data import fit_schema, labelled_table
+    from databazaar.config.market_tables import fit_schema, read_labelled
 
-    frame, _ = labelled_table(holdout.market, holdout.path.parent, Path(holdout.path.name))
-    return fit_schema(holdout.market, frame, str(holdout.path))
+    table = read_labelled(holdout.market.data, holdout.path)
+    if table.digest != holdout.digest:
+        raise BazaarError(f"{holdout.path}: the file is not what was uploaded any more: upload it again")
+    return fit_schema(holdout.market.data, table)

@@ -1,0 +1,209 @@
+"""The tables that a market names: each file is opened once, and its one read is what is encoded, attested by its
+digest, and profiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from databazaar.config.faults import Faults
+from databazaar.config.market_file import MarketFile
+from databazaar.config.sections import DataSettings, ProviderSettings
+from databazaar.data.encoders import Encoder
+from databazaar.data.holdout import LeftOut, chosen_columns, fit_column
+from databazaar.data.market_profile import Profiler, column_uses
+from databazaar.data.profile_record import MarketProfile, TableProfile
+from databazaar.data.tables import Array, Schema, TableFile, read_table
+
+
+class EncodedTable(NamedTuple):
+    """x float32 [rows, width]; y int64 class places or float32 standardised targets."""
+
+    x: npt.NDArray[np.float32]
+    y: Array
+
+
+class Note(NamedTuple):
+    """What was assumed of a file, or left out of it; `rows` says of how many rows, where that is known."""
+
+    file: str
+    text: str
+    rows: str = ""
+
+
+class Use(NamedTuple):
+    """What a table is used as: its name in the profile, and how sentences about its faults begin."""
+
+    id: str
+    who: str = ""
+    provider: bool = False
+
+
+HOLDOUT, AUDIT_ROWS = Use("hold-out"), Use("audit rows", "data.audit: ")
+
+
+@dataclass(frozen=True)
+class NamedTables:
+    """The files that a market names, and how they are written. `providers` are those whose tables are read here."""
+
+    data: DataSettings
+    train: Path | None
+    providers: tuple[tuple[str, Path], ...]
+
+    @classmethod
+    def of(cls, market: MarketFile) -> NamedTables:
+        return cls.read_here(market.data, market.consumer.train, market.engine.kind, market.providers)
+
+    @classmethod
+    def read_here(
+        cls, data: DataSettings, train: object, engine: str, providers: tuple[ProviderSettings, ...]
+    ) -> NamedTables:
+        """In a federation no provider's table is: they stay with their owners."""
+        here = () if engine == "federated" else providers
+        files = tuple((provider.id, provider.file) for provider in here if provider.file is not None)
+        return cls(data, train if isinstance(train, Path) else None, files)
+
+    @property
+    def uses(self) -> list[tuple[Use, Path]]:
+        """All that tables are used as, the hold-out first; one file may have several uses."""
+        own = [(HOLDOUT, self.data.holdout)]
+        if self.train is not None:
+            own.append((Use("training rows", "consumer.train: "), self.train))
+        if isinstance(self.data.audit, Path):
+            own.append((AUDIT_ROWS, self.data.audit))
+        return [*own, *((Use(id, f"provider {id!r}: ", provider=True), file) for id, file in self.providers)]
+
+
+@dataclass
+class Tables:
+    """What was read, by the file as market.toml names it. There is a schema where the hold-out can be used, and a
+    profile where that was asked for too."""
+
+    schema: Schema | None = None
+    encoded: dict[Path, EncodedTable] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    profile: MarketProfile | None = None
+
+
+def read_tables(named: NamedTables, folder: Path, faults: Faults, profiled: bool = False) -> Tables:
+    """Reads the tables one after the other, relative to `folder`. What is at fault is noted, or ends it: as `faults`
+    takes it. Of the rows as they were read, only the hold-out's stay in memory until the end."""
+    return _Reading(named, folder, faults, profiled).tables()
+
+
+def read_labelled(data: DataSettings, path: Path) -> TableFile:
+    """The rows of a file whose target is known."""
+    return read_table(path, data.format).labelled(data.target, data.task)
+
+
+def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
+    """The encoding that the hold-out gives by the settings of [data]."""
+    return Schema.fit(
+        holdout.frame,
+        target=data.target,
+        task=data.task,
+        features=data.features,
+        categorical=data.categorical,
+        day_first=_day_first(data),
+        where=str(holdout.path),
+    )
+
+
+class _Reading:
+    """The tables of a market on their way from files to arrays."""
+
+    def __init__(self, named: NamedTables, folder: Path, faults: Faults, profiled: bool) -> None:
+        self._named, self._data, self._folder, self._faults = named, named.data, folder, faults
+        self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
+        self._holdout = faults.caught(lambda: read_labelled(named.data, folder / named.data.holdout))
+        self._schema = None if self._holdout is None else self._fitted(self._holdout)
+        self._profiler = self._made_profiler() if profiled else None
+
+    def tables(self) -> Tables:
+        uses: dict[Path, list[Use]] = {}
+        for use, file in self._named.uses:
+            uses.setdefault(file, []).append(use)
+        for file in uses:
+            self._take(file, uses[file])
+        if self._profiler is not None:
+            profiled = [(use, self._profiles.get((use, file))) for use, file in self._named.uses]
+            own, providers = (
+                [profile for use, profile in profiled if profile is not None and use.provider == whose]
+                for whose in (False, True)
+            )
+            self._found.profile = self._profiler.market(own, providers)
+        return self._found
+
+    def _take(self, file: Path, uses: list[Use]) -> None:
+        who, name = [use.who for use in uses], file.as_posix()
+        if file == self._data.holdout:
+            table = self._holdout
+        else:
+            table = self._faults.caught(lambda: read_labelled(self._data, self._folder / file), who)
+        if table is None:
+            return
+        self._found.digests[name] = table.digest
+        self._found.notes += [Note(name, note) for note in table.notes]
+        if table.unlabelled:
+            left = f"{table.unlabelled:,} of {table.unlabelled + len(table.frame):,} rows"
+            self._found.notes.append(Note(name, f"rows without {self._data.target!r} are left out", left))
+        if self._schema is not None:
+            self._encode(self._schema, file, table, who)
+        if self._profiler is not None:
+            self._profile(self._profiler, file, table, uses)
+
+    def _encode(self, schema: Schema, file: Path, table: TableFile, who: list[str]) -> None:
+        frame, where = table.frame, str(table.path)
+        if self._found.schema is not None:
+            encoded = self._faults.caught(lambda: EncodedTable(*schema.encode(frame, where)), who)
+            if encoded is not None:
+                self._found.encoded[file] = encoded
+                return
+        self._faults.add(f"{whose}{fault}" for fault in schema.faults_in(frame, where) for whose in who)
+
+    def _profile(self, profiler: Profiler, file: Path, table: TableFile, uses: list[Use]) -> None:
+        left, notes = table.unlabelled, table.notes
+        if left:
+            notes += (f"{left:,} of its rows have no {self._data.target!r} and are left out: fill it in",)
+        others = [use for use in uses if use is not HOLDOUT]
+        if len(others) < len(uses):
+            self._profiles[HOLDOUT, file] = profiler.holdout(HOLDOUT.id, file.as_posix(), notes)
+        if others:
+            profile = profiler.table(table.frame, others[0].id, file.as_posix(), notes)
+            for use in others:
+                self._profiles[use, file] = profile.model_copy(update={"id": use.id})
+
+    def _made_profiler(self) -> Profiler | None:
+        """None where the hold-out has nothing that others could be compared with."""
+        if self._holdout is None or self._schema is None or not self._schema.columns:
+            return None
+        columns = column_uses(self._schema, self._holdout.frame, self._data.features)
+        return Profiler(self._holdout.frame, self._data.target, self._data.task, columns)
+
+    def _fitted(self, holdout: TableFile) -> Schema:
+        """The market's encoding; where the hold-out is at fault, that of the columns which are not."""
+        self._found.schema = self._faults.caught(lambda: fit_schema(self._data, holdout))
+        return self._found.schema or self._usable(holdout)
+
+    def _usable(self, holdout: TableFile) -> Schema:
+        """Columns are read one by one, so that one at fault does not hide the others."""
+        data, frame, where, faults = self._data, holdout.frame, str(holdout.path), self._faults
+        names = [str(name) for name in frame.columns]
+        faults.caught(lambda: chosen_columns(names, data.target, data.features, data.categorical, where))
+        marked, wanted, fitted = set(data.categorical or ()), set(data.features or ()), list[Encoder | LeftOut | None]()
+        for name in names:
+            if name != data.target and (data.features is None or name in wanted):
+                fit = partial(fit_column, frame[name], name in marked, name in wanted, _day_first(data), where)
+                fitted.append(faults.caught(fit))
+        schema = Schema.of_columns(data.target, data.task, (column for column in fitted if column is not None))
+        return faults.caught(lambda: schema.with_target(frame, where)) or schema
+
+
+def _day_first(data: DataSettings) -> bool | None:
+    return None if data.dates is None else data.dates == "day-first"
