@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,14 @@ CLEAN = "nobody"
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the table: who takes how many places, knowing what of the hold-out."""
+    """A row of the table: who takes how many places, knowing what of the hold-out; `one_owner` is declared for all."""
 
     attack: Attack | None
     places: int = 1
     leak: str = ""
     bad_place: bool = False
     shape: str = "plain"
+    one_owner: bool = False
 
     @property
     def honest(self) -> bool:
@@ -102,6 +103,8 @@ def cases() -> dict[str, Case]:
         "noise-small": Case(Noise(0.1)),
         "noise-large": Case(Noise(3.0)),
         "noise-constant": Case(Noise(1.0, constant=True)),
+        "names-10-owners": Case(Noise(0.1), 10),
+        **{f"names-{m}-declared": Case(Noise(0.1), m, one_owner=True) for m in (5, 50, 200)},
         "zero": Case(Zero()),
         **{f"boost-{factor}": Case(Boost(float(factor))) for factor in (2, 5, 10)},
         "boost-line": Case(Boost(None)),
@@ -138,6 +141,8 @@ def played(job: Job) -> dict[str, Any]:
     case, begin = cases()[name], time.perf_counter()
     rules = {} if defence == "none" else {"defence": defence}
     made = MARKETS[market](seed, SHAPES[case.shape], case.places, case.bad_place, data)
+    if case.one_owner:
+        made = replace(made, places=[replace(place, owner="one") for place in made.places])
     result = made.play(case.attack, seed, SAMPLERS[sampler], case.leak, **rules)
     told = {"market": market, "case": name, "sampler": sampler, "defence": defence, "seed": seed}
     return {**told, **asdict(result), "seconds": round(time.perf_counter() - begin, 2)}

@@ -58,12 +58,46 @@ def test_noise_of_any_shape_does_not_persist_and_a_signal_below_it_does() -> Non
             for _ in range(64):
                 noise = rng.normal(size=50) if kind != "a line" else rng.normal() * line
                 answer = noise + (0 if kind != "data in three times as much noise" else data / 3)
-                memory = memory.with_private(at, answer[None] / np.linalg.norm(answer))
+                memory = memory.with_private(at, np.zeros(1, dtype=np.int64), answer[None] / np.linalg.norm(answer))
             tallies = memory.tallies[at[0]]
             shown.setdefault(kind, []).append(float(tallies[PERSISTS] / np.sqrt(tallies[PERSISTS_SQUARED])))
     for kind in ("isotropic", "a line"):
         assert abs(np.mean(shown[kind])) < 0.3 and 0.8 < np.std(shown[kind]) < 1.2, kind
     assert np.quantile(shown["data in three times as much noise"], 0.05) > 2.5
+
+
+def signals_of(owners: list[int], data: np.ndarray, rounds: list[list[int]], seed: int) -> list[tuple[float, float]]:
+    """What the answers of every row have shown, where those named answer in each round: with their row of `data` and
+    noise as long as it."""
+    rng, (rows, size) = np.random.default_rng(seed), data.shape
+    memory, at = Memory.of({}, size, 0).places(list(range(rows)))
+    for asked in rounds:
+        answers = data[asked] + rng.normal(size=(len(asked), size)) / np.sqrt(size)
+        units = answers / np.linalg.norm(answers, axis=1, keepdims=True)
+        memory = memory.with_private([at[i] for i in asked], np.array(owners), units)
+    found = memory.signals(at, np.array(owners), 0.0)
+    assert None not in found
+    return [signal for signal in found if signal is not None]
+
+
+def test_noise_under_a_new_id_each_time_is_noise_of_its_owner() -> None:
+    """Sixteen ids of one owner with one answer each, beside three providers with data: an id alone shows nothing."""
+    owners, shown = [0, 1, 2, *[3] * 16], []
+    for seed in range(100):
+        data = np.zeros((19, 50))
+        data[:3] = np.random.default_rng(seed).normal(size=(3, 50)) / np.sqrt(50)
+        signals = signals_of(owners, data, [[0, 1, 2, 3 + round] for round in range(16)], seed)
+        assert len(set(signals[3:])) == 1 and signals[0][0] / signals[0][1] > 2
+        shown.append(signals[3][0] / signals[3][1])
+    assert abs(np.mean(shown)) < 0.3 and 0.8 < np.std(shown) < 1.2
+
+
+def test_an_owner_of_different_data_sets_shows_nearly_what_one_of_them_would() -> None:
+    data = np.random.default_rng(1).normal(size=(8, 200)) / np.sqrt(200)
+    rounds = [[0, 1, 2, 3 + round % 5] for round in range(100)]
+    signals = signals_of([0, 1, 2, 3, 3, 3, 3, 3], data, rounds, 0)
+    assert len(set(signals[3:])) == 1 and signals[3][0] > 0.6
+    assert signals[3][0] / signals[3][1] > 2.5
 
 
 def digits_market(seed: int = 0) -> MarketRun:

@@ -150,7 +150,7 @@ def test_arms_are_the_connected_parts_whatever_the_order(pairs: list[tuple[int, 
         (OPEN, FIRST_LOOK - 1, UNKNOWN, False, True),
         (OPEN, 99, UNKNOWN, False, False),
         (OPEN, FIRST_LOOK, 0.9, True, True),
-        (OPEN, FIRST_LOOK, 1.5, False, True),
+        (OPEN, FIRST_LOOK, 1.9, True, True),
         (OPEN, FIRST_LOOK, 2.1, False, False),
         (OPEN, FIRST_LOOK, 500.0, False, False),
     ],
@@ -159,19 +159,75 @@ def test_who_is_doubted_in_the_end(
     standing: float, answers: int, shown: float, in_standard: bool, in_strict: bool
 ) -> None:
     court = court_of(1, standing=[standing], answers=[float(answers)], shown=[shown])
-    assert doubted(EVERY, court, 0) is in_standard
-    assert doubted(replace(EVERY, doubt=False), court, 0) is in_strict
+    assert doubted(EVERY, court).tolist() == [in_standard]
+    assert doubted(replace(EVERY, doubt=False), court).tolist() == [in_strict]
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=3 * COLUMNS, max_size=3 * COLUMNS))
 def test_a_court_is_its_vector(numbers: list[float]) -> None:
     vector = np.array(numbers)
-    vector[3:6] = [0, 1, 1]
+    vector[3:6], vector[6:9] = [0, 1, 2], [0, 1, 1]
     np.testing.assert_array_equal(Court.of(vector).vector(), vector)
     assert not Court.of(vector).plain
 
 
 def test_owners_share_an_arm_from_the_start_where_that_is_a_rule() -> None:
     roster = Roster.of([("x", "ann", 1), ("y", "bob", 1), ("z", "ann", 1)])
-    assert Court.new(roster, owners=True).arm.tolist() == [0, 1, 0]
+    assert Court.new(roster, owners=True).arm.tolist() == Court.new(roster, owners=True).owner.tolist() == [0, 1, 0]
     assert Court.new(roster, owners=False).plain and not Court.new(roster, owners=True).plain
+
+
+def judged_in_turn(court: Court, asked: list[int], **figures: float) -> tuple[Court, list[tuple[int, Verdict]]]:
+    """The court after one answer of each of these, a round apiece, all with the same figures; and the verdicts, with
+    the number of the answer."""
+    found: list[tuple[int, Verdict]] = []
+    for count, i in enumerate(asked, 1):
+        lists: dict[str, Any] = {name: [figure] for name, figure in figures.items()}
+        court, verdicts, _ = judge(EVERY, court, [i], [True], Findings(**lists))
+        found += [(count, verdict) for verdict in verdicts]
+    return court, found
+
+
+def court_of_two_owners() -> Court:
+    """Three providers of one owner, and one of another."""
+    return Court.new(Roster.of([("x", "ann", 1), ("y", "ann", 1), ("z", "ann", 1), ("w", "bob", 1)]), owners=True)
+
+
+def test_answers_are_counted_by_owner_and_a_verdict_is_about_all_its_providers() -> None:
+    clear: dict[str, float] = {"signal": 1.0, "error": 0.3}
+    court, found = judged_in_turn(court_of_two_owners(), [0, 1, 2, 0, 1, 2, 0, 1], **clear)
+    assert [(count, one.provider, one.what) for count, one in found] == [(8, i, "cleared") for i in range(3)]
+    assert court.standing.tolist() == [CLEARED, CLEARED, CLEARED, OPEN] and court.answers.tolist() == [3, 3, 2, 0]
+    assert court.shown.tolist() == [1.0 / 0.3] * 3 + [UNKNOWN]
+    _, flagged = judged_in_turn(court_of_two_owners(), [0, 1, 2, 0, 1, 2, 0, 1], signal=0.0, error=0.01)
+    assert [(count, one.provider, one.what) for count, one in flagged] == [(8, i, "no data") for i in range(3)]
+    court, leaks = judged_in_turn(court_of_two_owners(), [2, 0], leak=9.0)
+    assert [(count, one.provider, one.limit) for count, one in leaks] == [(2, i, leak_limit(0.01, 2)) for i in range(3)]
+    assert court.apart.tolist() == [9.0, 9.0, 9.0, 0.0] and court.flagged.tolist() == [1, 1, 1, 0]
+
+
+def test_a_new_id_of_a_doubted_owner_has_no_benefit_of_the_doubt() -> None:
+    """One answer of each of eight ids: alone, each would have too few to be judged by."""
+    court = Court.new(Roster.of([(f"p{i}", "ann", 1) for i in range(8)] + [("w", "bob", 1)]), owners=True)
+    before, _ = judged_in_turn(court, list(range(7)), signal=0.3, error=0.2)
+    assert not doubted(EVERY, before).any()
+    after, _ = judged_in_turn(court, list(range(8)), signal=0.3, error=0.2)
+    assert doubted(EVERY, after).tolist() == [True] * 8 + [False]
+
+
+def test_those_merged_for_being_alike_share_no_evidence() -> None:
+    """Else a copy of somebody's data could have the original flagged."""
+    court = court_of(3, answers=[7.0, 1.0, 7.0])
+    court = judge(EVERY, court, [], [], Findings(alike=[(0, 2, 0.9)])).court
+    nothing = Findings(signal=[0.0], error=[0.01])
+    after = judge(EVERY, court, [2], [True], nothing).court
+    assert after.arm.tolist() == [0, 1, 0] and after.standing.tolist() == [OPEN, OPEN, NO_DATA]
+
+
+def test_in_a_merger_the_owner_that_has_answered_most_keeps_what_was_held_back() -> None:
+    """All of its providers do, and none of the other owner's."""
+    alike = Findings(alike=[(0, 3, 0.9)])
+    court = replace(court_of_two_owners(), answers=np.array([2.0, 2.0, 2.0, 5.0]))
+    assert judge(EVERY, court, [], [], alike).shared == (3,)
+    court = replace(court, answers=np.array([2.0, 2.0, 0.0, 5.0]))
+    assert judge(EVERY, court, [], [], alike).shared == (0, 1, 2)

@@ -16,17 +16,24 @@ OPEN, CLEARED, LEAK, NO_DATA = 0.0, 1.0, 2.0, 3.0
 """Standings. Pay beyond the floor is held back of who is open; who has a leak or no data is flagged."""
 UNKNOWN = float("inf")
 """What a provider has shown while nobody has looked."""
-COLUMNS = 7
+COLUMNS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Court:
-    """What is known of every provider: its standing; its `arm`, which is the place of the first that shares it; how
-    many valid answers it has given; what its arm was asked for, in money (kept at the arm's place); what of its floor
-    is below a whole coin; what it has shown, in standard errors, when it was last looked at; and how far its gains on
-    the two parts of the hold-out were apart, in standard errors, when it last answered."""
+    """What is known of every provider: its standing; its `owner`, as the place of the first provider of that owner; its
+    `arm`, as the place of the first that shares it; how many valid answers it has given; what its arm was asked for, in
+    money (kept at the arm's place); what of its floor is below a whole coin; what its owner has shown, in standard
+    errors, when it was last looked at; and how far its owner's gains on the two parts of the hold-out were apart, in
+    standard errors, when the owner last answered.
+
+    Evidence is counted by declared owner: standing, `shown` and `apart` are equal for all providers of an owner, else
+    each new id would begin with the benefit of the doubt. Providers that were merged because they are alike share an
+    arm, and no evidence: else a copy could have the original flagged.
+    """
 
     standing: Vector
+    owner: Places
     arm: Places
     answers: Vector
     asked: Vector
@@ -36,26 +43,33 @@ class Court:
 
     @classmethod
     def new(cls, roster: Roster, owners: bool) -> Court:
-        """Everybody is open. Where owners are arms, an owner's providers share one from the start."""
+        """Everybody is open. Where owners are arms, an owner's providers share one from the start; else every provider
+        counts as an owner."""
         n, first = len(roster), dict[str, int]()
-        arm = np.arange(n)
+        owner = np.arange(n)
         if owners:
-            arm = np.array([first.setdefault(owner, place) for place, owner in enumerate(roster.owners)])
-        return cls(np.zeros(n), arm, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN), np.zeros(n))
+            owner = np.array([first.setdefault(name, place) for place, name in enumerate(roster.owners)])
+        return cls(np.zeros(n), owner, owner, np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, UNKNOWN), np.zeros(n))
 
     @classmethod
     def of(cls, vector: Vector) -> Court:
         """From the vector that `vector` gives."""
-        standing, arm, answers, asked, rest, shown, apart = vector.reshape(COLUMNS, -1)
-        return cls(standing, arm.astype(np.int64), answers, asked, rest, shown, apart)
+        standing, owner, arm, *numbers = vector.reshape(COLUMNS, -1)
+        return cls(standing, owner.astype(np.int64), arm.astype(np.int64), *numbers)
 
     def vector(self) -> Vector:
-        own = self.standing, self.arm.astype(np.float64), self.answers, self.asked, self.rest, self.shown, self.apart
-        return np.concatenate(own)
+        places = self.owner.astype(np.float64), self.arm.astype(np.float64)
+        return np.concatenate([self.standing, *places, self.answers, self.asked, self.rest, self.shown, self.apart])
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
         return self.standing >= LEAK
+
+    @property
+    def owner_answers(self) -> Vector:
+        """How many valid answers the owner of each has given."""
+        answers: Vector = np.bincount(self.owner, self.answers, len(self.owner))[self.owner]
+        return answers
 
     @property
     def arms(self) -> Places:

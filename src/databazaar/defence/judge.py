@@ -1,8 +1,9 @@
 """Verdicts: who is flagged, cleared or merged, and what is paid now. Pure functions of recorded figures, so that an
 audit comes to the same.
 
-The tests are sequential: a provider is looked at after 2, 4, 8, … answers (from 8 on for what must have had time to
-show), and the chance of a false alarm is shared out over all looks and providers.
+The tests are sequential: an owner is looked at after 2, 4, 8, … answers of its providers (from 8 on for what must have
+had time to show), and the chance of a false alarm is shared out over all looks and owners. A verdict is about all
+providers of an owner. An arm is drawn once a round at the most, so an owner gives at most one answer in a round.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court
+from databazaar.defence.court import CLEARED, LEAK, NO_DATA, OPEN, UNKNOWN, Court, Vector
 from databazaar.defence.findings import Findings
 from databazaar.defence.settings import Defence
 
@@ -28,8 +30,9 @@ LOOKS = 12
 LEAST = 0.1
 """Less than this of what persists in an ordinary provider's answers is none. One that adds noise of three times its
 update's length, to be private, has three times as much."""
-IN_DOUBT = 1.0
-"""In the end, who has been looked at and has shown less than so many standard errors is not paid beyond the floor."""
+IN_DOUBT = 2.0
+"""In the end, who has been looked at and has shown less than so many standard errors is not paid beyond the floor.
+Noise shows more than one by chance in a sixth of all looks, and more than two in a fortieth."""
 
 
 class Verdict(NamedTuple):
@@ -52,14 +55,14 @@ class Judged(NamedTuple):
 
 
 @cache
-def leak_limit(chance: float, providers: int) -> float:
-    """Beyond how many standard errors a difference is no accident, if all looks at all providers together may err with
+def leak_limit(chance: float, owners: int) -> float:
+    """Beyond how many standard errors a difference is no accident, if all looks at all owners together may err with
     this chance."""
-    return NormalDist().inv_cdf(1.0 - chance / (2.0 * providers * LOOKS))
+    return NormalDist().inv_cdf(1.0 - chance / (2.0 * owners * LOOKS))
 
 
 def is_look(answers: float, first: int) -> bool:
-    """Whether a provider is looked at after so many answers: at the powers of two.
+    """Whether an owner is looked at after so many answers: at the powers of two.
 
     >>> [n for n in range(70) if is_look(n, 8)]
     [8, 16, 32, 64]
@@ -83,7 +86,7 @@ def judge(defence: Defence, court: Court, asked: Sequence[int], valid: Sequence[
 def _find_leaks(
     defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
 ) -> tuple[Court, list[Verdict]]:
-    """Flags whose gains differ between the parts of the hold-out as nobody else's do.
+    """Flags owners whose gains differ between the parts of the hold-out as nobody else's do.
 
     Where somebody trains the model on one part, all others gain more on the other part. So it is the farthest apart who
     is flagged first, and once it is known which part has leaked, nobody is flagged for gaining more on the other who is
@@ -96,40 +99,46 @@ def _find_leaks(
     for place, i in answered:
         figure = findings.at("leak", place)
         if figure is not None and standing[i] < LEAK:
-            apart[i] = figure
-    limit = leak_limit(defence.leak, len(standing))
+            apart[court.owner == court.owner[i]] = figure
+    limit, answers = leak_limit(defence.leak, len(np.unique(court.owner))), court.owner_answers
     for _, i in sorted(answered, key=lambda one: -abs(apart[one[1]])):
-        if standing[i] >= LEAK or not is_look(court.answers[i], 2) or abs(apart[i]) <= limit:
+        if standing[i] >= LEAK or not is_look(answers[i], 2) or abs(apart[i]) <= limit:
             continue
         farthest = int(np.argmax(np.where(standing < LEAK, np.abs(apart), -1.0)))
         for one in dict.fromkeys((farthest, i) if not (standing == LEAK).any() else (i,)):
             found = standing == LEAK
             farther = not found.any() or bool((np.abs(apart[found]) < abs(apart[one])).all())
             if farther or (apart[found] * apart[one] > 0).any():
-                standing[one] = LEAK
-                verdicts.append(Verdict(one, "leak", float(apart[one]), limit))
+                verdicts += _about_owner(court, standing, one, LEAK, Verdict(one, "leak", float(apart[one]), limit))
     return replace(court, standing=standing, apart=apart), verdicts
 
 
 def _look_for_data(
     defence: Defence, court: Court, answered: Sequence[tuple[int, int]], findings: Findings
 ) -> tuple[Court, list[Verdict]]:
-    """Clears those whose answers have something in common, and flags those of whom that can be ruled out."""
+    """Clears owners whose answers have something in common, and flags those of whom that can be ruled out."""
     standing, shown, verdicts = court.standing.copy(), court.shown.copy(), list[Verdict]()
+    answers = court.owner_answers
     for place, i in answered:
         signal, error = findings.at("signal", place), findings.at("error", place)
         if defence.data is None or signal is None or error is None or standing[i] >= LEAK:
             continue
-        if not is_look(court.answers[i], FIRST_LOOK):
+        if not is_look(answers[i], FIRST_LOOK):
             continue
-        shown[i] = signal / error if error > 0 else 0.0
+        figure = signal / error if error > 0 else 0.0
+        shown[court.owner == court.owner[i]] = figure
         if signal + 2 * error < LEAST:
-            standing[i] = NO_DATA
-            verdicts.append(Verdict(i, "no data", signal + 2 * error, LEAST))
-        elif standing[i] == OPEN and shown[i] >= defence.data:
-            standing[i] = CLEARED
-            verdicts.append(Verdict(i, "cleared", float(shown[i]), defence.data))
+            verdicts += _about_owner(court, standing, i, NO_DATA, Verdict(i, "no data", signal + 2 * error, LEAST))
+        elif standing[i] == OPEN and figure >= defence.data:
+            verdicts += _about_owner(court, standing, i, CLEARED, Verdict(i, "cleared", figure, defence.data))
     return replace(court, standing=standing, shown=shown), verdicts
+
+
+def _about_owner(court: Court, standing: Vector, i: int, to: float, verdict: Verdict) -> list[Verdict]:
+    """The verdict, for every provider of the owner of i; their `standing` changes with it."""
+    own = np.flatnonzero(court.owner == court.owner[i])
+    standing[own] = to
+    return [verdict._replace(provider=place) for place in own.tolist()]
 
 
 def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, list[Verdict]]:
@@ -147,20 +156,18 @@ def _merge(defence: Defence, court: Court, findings: Findings) -> tuple[Court, l
 
 
 def _sharing(court: Court, alike: Sequence[Verdict]) -> tuple[int, ...]:
-    """Of every arm that has grown, those who are still open, but for the one that has answered most."""
-    arms = dict.fromkeys(int(court.arm[verdict.provider]) for verdict in alike)
+    """Of every arm that has grown, those who are still open, but for the owner that has answered most."""
+    arms, answers = dict.fromkeys(int(court.arm[verdict.provider]) for verdict in alike), court.owner_answers
     members = [np.flatnonzero(court.arm == arm).tolist() for arm in arms]
-    oldest = {max(own, key=lambda i: (court.answers[i], -i)) for own in members}
-    return tuple(i for own in members for i in own if i not in oldest and court.standing[i] == OPEN)
+    oldest = {court.owner[max(own, key=lambda i: (answers[i], -i))] for own in members}
+    return tuple(i for own in members for i in own if court.owner[i] not in oldest and court.standing[i] == OPEN)
 
 
-def doubted(defence: Defence, court: Court, provider: int) -> bool:
-    """Whether the held-back pay of a provider that was never cleared goes back to the consumer in the end."""
-    if court.standing[provider] != OPEN:
-        return bool(court.flagged[provider])
-    asked, looked = court.answers[provider] >= FIRST_LOOK, bool(court.shown[provider] < UNKNOWN)
-    if asked and not looked:
-        return False  # the test could not speak, whatever it answered: rounds too short, or too few providers
-    if not defence.doubt:
-        return not asked or bool(court.shown[provider] < 2 * IN_DOUBT)
-    return bool(asked) and bool(court.shown[provider] < IN_DOUBT)
+def doubted(defence: Defence, court: Court) -> NDArray[np.bool_]:
+    """Whose held-back pay goes back to the consumer in the end. Where the test could not speak of an owner with enough
+    answers (rounds too short, or too few owners), it is paid."""
+    few = court.owner_answers < FIRST_LOOK
+    looked = court.shown < UNKNOWN
+    open_ = np.where(few, not defence.doubt, looked & (court.shown < IN_DOUBT))
+    found: NDArray[np.bool_] = np.where(court.standing == OPEN, open_, court.flagged)
+    return found

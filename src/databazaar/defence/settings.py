@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from databazaar.errors import BazaarError
 
-VERSION = 1
+VERSION = 2
 """Of what the rules make of their settings and of figures. A verdict must be replayed by the rules that came to it: who
 changes a number in defence/ that a verdict or a payment hangs on counts this up."""
 
@@ -19,11 +19,11 @@ class Defence:
     """The rules, each off (False or None) or on. `Defence.named("standard")` is what `bazaar init` writes, and
     `Defence.named("none")`, as without any, is the paper's market.
 
-    `owners`: providers of one owner share one arm of the sampler. `alike`: so do those whose answers are as similar as
-    this, a cosine, when their owners are not the same. `clip`: no update counts for more than so many times the usual
-    length. `screen`: an update that does harm on a part of the hold-out, by so many standard errors, is left out of the
-    average. `leak`: the chance, for the whole market, that an honest provider is taken for one that knows a part of the
-    hold-out. `new`: the least share of an update that must not be known to everybody. `data`: of how many standard
+    `owners`: providers of one owner share one arm of the sampler, and are judged together. `alike`: those whose answers
+    are as similar as this, a cosine, share an arm as well. `clip`: no update counts for more than so many times the
+    usual length. `screen`: an update that does harm on a part of the hold-out, by so many standard errors, is left out
+    of the average. `leak`: the chance, for the whole market, that an honest owner is taken for one that knows a part of
+    the hold-out. `new`: the least share of an update that must not be known to everybody. `data`: of how many standard
     errors of what persists in a provider's answers it is paid beyond the floor. `cap`: the largest share of the budget
     that one owner may earn. `pay_left_out`: whether answers that were left out are paid in full, or the floor alone.
     `doubt`: whether those about whom nothing is known in the end are paid.

@@ -46,7 +46,7 @@ def rules_of(defence: Defence) -> list[tuple[str, str]]:
 
 
 WORDS = {
-    "owners": "Providers of one owner share one arm.",
+    "owners": "Providers of one owner share one arm, and are judged together.",
     "alike": "Those whose answers are alike, by a cosine of {:.3g} or more, share one arm.",
     "clip": "No update counts for more than {:.3g} times the usual length.",
     "screen": "An update that worsens a part of the hold-out by more than {:.3g} standard errors is left out.",

@@ -19,8 +19,9 @@ from databazaar.ledger.terms import Terms
 
 @dataclass(frozen=True)
 class Told:
-    """One verdict as a receipt has it: what was found in a round, by a figure beside its limit, after so many answers,
-    and the number and the hash of the ledger's entry that bears the figure. Whom it is like is not said."""
+    """One verdict as a receipt has it: what was found in a round, by a figure beside its limit, after so many answers
+    of its owner (where it is like another: of its own), and the number and the hash of the ledger's entry that bears
+    the figure. Whom it is like is not said."""
 
     round: int
     what: str
@@ -69,9 +70,10 @@ class Hearing:
         findings = Findings.of(entry.body.get("findings", {}), len(asked), len(terms.roster))
         judged = judge(self._defence, self._court, list(asked), list(asked.values()), findings)
         self._court, found = judged.court, []
+        owners = judged.court.owner_answers
         for verdict in judged.verdicts:
             for place in (verdict.provider, *(() if verdict.other is None else (verdict.other,))):
-                answers = int(judged.court.answers[place])
+                answers = int((judged.court.answers if verdict.what == "alike" else owners)[place])
                 figures = verdict.what, verdict.figure, verdict.limit, answers
                 found.append((terms.roster.ids[place], Told(entry.round or 0, *figures, entry.seq, entry.hash)))
         return found

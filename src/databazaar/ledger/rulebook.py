@@ -261,10 +261,7 @@ class RuleBook:
 
     def returned_at_close(self, state: State) -> list[int]:
         """The places of those whose held-back pay goes back to the consumer when the run ends; all others get it."""
-        if self.defence.off:
-            return []
-        court = self.court(state)
-        return [i for i in range(len(self.terms.roster)) if doubted(self.defence, court, i)]
+        return [] if self.defence.off else [int(i) for i in np.flatnonzero(doubted(self.defence, self.court(state)))]
 
     def learn(self, state: State, drawn: Drawn, gains: Sequence[float | None]) -> State:
         """The sampler's state after the round: lines 8 and 9 of Algorithm 1; a void reply is a gain of zero, or of −∞

@@ -36,8 +36,8 @@ class Panel(NamedTuple):
     band: bool = False
 
 
-def panels(defended: Defended, among: int | None = None) -> list[Panel]:
-    """The tests that are on and have spoken; limits are those of a market of so many providers."""
+def panels(defended: Defended) -> list[Panel]:
+    """The tests that are on and have spoken."""
     settings, names = defended.defence, [stand.provider for stand in defended.stands]
     by_rule = {
         what: tuple(dict.fromkeys(names.index(one.provider) for one in defended.rulings if one.what == what))
@@ -45,7 +45,7 @@ def panels(defended: Defended, among: int | None = None) -> list[Panel]:
     }
     found = []
     if settings.leak is not None:
-        limit = leak_limit(settings.leak, among or len(names))
+        limit = leak_limit(settings.leak, defended.owners)
         says = "standard errors"
         found.append(Panel("Gains on one part alone", says, lambda one: one.leak, (-limit, limit), by_rule["leak"]))
     if settings.data is not None:
@@ -72,7 +72,7 @@ def own_evidence(report: Report, provider: str) -> Figure | None:
     """The same for one provider, with nothing of any other; None where no test has spoken of it."""
     assert report.defended is not None
     alone = report.defended.alone(provider)
-    spoke = panels(alone, among=len(report.defended.stands))
+    spoke = panels(alone)
     return _drawn(alone, [panel._replace(coloured=(0,)) for panel in spoke]) if spoke else None
 
 

@@ -26,7 +26,8 @@ STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "fla
 
 @dataclass(frozen=True)
 class Ruling:
-    """One verdict: what was found of a provider, by a `figure` beside its `limit`, after so many of its `answers`.
+    """One verdict: what was found of a provider, by a `figure` beside its `limit`, after so many `answers` of its owner
+    (where it is like another: of its own).
 
     `round` is None at the close. `entry` and `hash` are the number and the hash of the ledger's entry that bears the
     figure. `other` is whom it is like. `released` and `returned` are the held-back pay that was settled by it; the
@@ -85,13 +86,14 @@ class Stand:
 @dataclass(frozen=True, eq=False)
 class Defended:
     """The defence of a run, with the verdicts in their order, and every time that held-back pay was settled: `freed`.
-    `stands` and `curves` are in the market's order."""
+    `stands` and `curves` are in the market's order; `owners` is how many owners were judged."""
 
     defence: Defence
     rulings: tuple[Ruling, ...]
     freed: tuple[Freed, ...]
     stands: tuple[Stand, ...]
     curves: Sequence[Curve]
+    owners: int
 
     @cached_property
     def flagged(self) -> tuple[Ruling, ...]:
@@ -161,7 +163,7 @@ def defended_by(audit: Audit) -> Defended | None:
     record, book, ids = audit.record or Record(), audit.book, audit.terms.roster.ids
     court = rules.sampler.court(audit.state, len(ids))
     curves = record.figures.curves(len(ids))
-    rulings = [*_rulings(record, ids, curves), *_in_doubt(audit, rules.defence, court, record)]
+    rulings = [*_rulings(record, ids, court, curves), *_in_doubt(audit, court, record)]
     void, flags = _void(record.rounds, len(ids)), {one.provider: one.round for one in rulings if one.flags}
     merged = [one.round for one in rulings if one.what == "alike"]
     arms, sharing = court.arm.tolist(), defaultdict[float, list[str]](list)
@@ -182,14 +184,19 @@ def defended_by(audit: Audit) -> Defended | None:
         )
         for i, (provider, arm) in enumerate(zip(ids, arms, strict=True))
     ]
-    return Defended(rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves)
+    return Defended(
+        rules.defence, tuple(rulings), tuple(record.freed), tuple(stands), curves, len(set(court.owner.tolist()))
+    )
 
 
-def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> list[Ruling]:
+def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[Curve]) -> list[Ruling]:
     freed = {(one.round, one.provider): one for one in record.freed}
-    found = []
+    answered, found = defaultdict[int, list[Places]](list), []
+    for owner, curve in zip(court.owner.tolist(), curves, strict=True):
+        answered[owner].append(curve.rounds)
     for round, verdict in record.verdicts:  # in a round, those who are alike come last: what is left is by that
-        who, curve = ids[verdict.provider], curves[verdict.provider]
+        who, rounds = ids[verdict.provider], answered[int(court.owner[verdict.provider])]
+        rounds = [curves[verdict.provider].rounds] if verdict.what == "alike" else rounds
         other = "" if verdict.other is None else ids[verdict.other]
         money = [freed.pop((round, one)) for one in (who, other) if (round, one) in freed]
         found.append(
@@ -199,7 +206,7 @@ def _rulings(record: Record, ids: Sequence[str], curves: Sequence[Curve]) -> lis
                 round,
                 verdict.figure,
                 verdict.limit,
-                int((curve.rounds <= round).sum()),
+                sum(int((own <= round).sum()) for own in rounds),
                 *record.entries[round],
                 other=other,
                 released=sum(one.amount for one in money if one.released),
@@ -214,17 +221,17 @@ def _what(said: str) -> What:
     return known[said]
 
 
-def _in_doubt(audit: Audit, defence: Defence, court: Court, record: Record) -> list[Ruling]:
+def _in_doubt(audit: Audit, court: Court, record: Record) -> list[Ruling]:
     """Whose held-back pay went to the consumer at the close, because nobody could tell whether it was earned."""
     assert audit.terms is not None
-    ids, limit = list(audit.terms.roster.ids), IN_DOUBT if defence.doubt else 2 * IN_DOUBT
+    ids, answers = list(audit.terms.roster.ids), court.owner_answers
     found = []
     for one in record.freed:
         place = ids.index(one.provider)
         if one.round is None and not one.released:
-            shown, answers = float(court.shown[place]), int(court.answers[place])
-            figure, last = None if shown == UNKNOWN else shown, (audit.entries - 1, audit.head)
-            found.append(Ruling("in doubt", one.provider, None, figure, limit, answers, *last, returned=one.amount))
+            shown, last = float(court.shown[place]), (audit.entries - 1, audit.head)
+            figure, count = None if shown == UNKNOWN else shown, int(answers[place])
+            found.append(Ruling("in doubt", one.provider, None, figure, IN_DOUBT, count, *last, returned=one.amount))
     return found
 
 

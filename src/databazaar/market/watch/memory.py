@@ -14,6 +14,7 @@ from databazaar.defence.judge import FIRST_LOOK
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Places = NDArray[np.bool_]
+Owners = NDArray[np.int64]
 TIMES, SQUARES, PERSISTS, PERSISTS_SQUARED, SAME = range(5)
 """The columns of `tallies`."""
 FADE = np.float32(0.9)
@@ -35,9 +36,14 @@ class Memory:
     and whether it gives that one answer whatever it is asked; and the sum of its gains on the rows of the
     hold-out, with that of the others' in the same rounds.
 
-    y_t = ⟨u_t, S_{t−1}/‖S_{t−1}‖⟩ is what an answer has in common with those before it. Of who sends nothing but noise,
-    of whatever shape, its mean is zero given the past, so Σy / √Σy² is about standard normal (a self-normalised
-    martingale); of who has data behind its answers it grows like the root of their number.
+    y_t = ⟨u_t, d_t⟩ is what an answer has in common with those before it. d_t is the direction halfway between that of
+    the provider's S and that of its owner's, which is the sum over the owner's providers: S/‖S‖ where there is one. Of
+    noise, of whatever shape, the mean of y is zero given the past, so Σy / √Σy² is about standard normal (a
+    self-normalised martingale), also when it is summed over an owner's providers; where there is data behind the
+    answers it grows like the root of their number. An owner with several different data sets still has 1/√2 or more of
+    what each of them would show alone.
+
+    `owners`, where a method takes them, are the owners of the rows, by any number that tells them apart.
     """
 
     who: NDArray[np.int64]
@@ -109,12 +115,13 @@ class Memory:
         earlier[taken], model[taken] = units[away | ~begun].astype(np.float32), now.astype(np.float32)
         return replace(self, earlier=earlier, model=model, tallies=tallies)
 
-    def with_private(self, places: Sequence[int], parts: Floats) -> Memory:
+    def with_private(self, places: Sequence[int], owners: Owners, parts: Floats) -> Memory:
         """With the private parts of one more answer of each, of length one before."""
         sums, tallies = self.sums.copy(), self.tallies.copy()
         before = sums[places].astype(np.float64)
-        lengths = np.linalg.norm(before, axis=1)
-        common = np.divide((before * parts).sum(1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+        of_owners = np.stack([sums[owners == owners[place]].sum(0, dtype=np.float64) for place in places])
+        halfway, _ = of_length_one(of_length_one(before)[0] + of_length_one(of_owners)[0])
+        common = (halfway * parts).sum(1)
         sums[places] = (before + parts).astype(np.float32)
         tallies[places, :SAME] += np.stack([np.ones(len(common)), (parts**2).sum(1), common, common**2], axis=1)
         return replace(self, sums=sums, tallies=tallies)
@@ -127,21 +134,25 @@ class Memory:
         beside[places] = FADE * beside[places] + others.astype(np.float32)
         return replace(self, gains=summed, others=beside)
 
-    def unexplained(self, place: int) -> Floats:
-        """Its gains on the rows beyond a·others + b, by least squares: easy rows and hard ones are so for everybody."""
-        own, beside = self.gains[place].astype(np.float64), self.others[place].astype(np.float64)
+    def unexplained(self, place: int, owners: Owners) -> Floats:
+        """The gains of its owner on the rows beyond a·others + b, by least squares: easy rows and hard ones are so for
+        everybody."""
+        of_owner = owners == owners[place]
+        own, beside = (rows[of_owner].sum(0, dtype=np.float64) for rows in (self.gains, self.others))
         own, beside = own - own.mean(), beside - beside.mean()
         square = float(beside @ beside)
         found: Floats = own - (float(own @ beside) / square if square > 0 else 0.0) * beside
         return found
 
-    def signals(self, places: Sequence[int], least: float) -> list[tuple[float, float] | None]:
-        """What persists in each one's answers, and its standard error, in units of what does in an ordinary one's: the
-        median. None while an ordinary provider has not shown it, by `least` standard errors."""
-        times, persists = self.tallies[:, TIMES], self.tallies[:, PERSISTS]
+    def signals(self, places: Sequence[int], owners: Owners, least: float) -> list[tuple[float, float] | None]:
+        """What persists in the answers of each one's owner, and its standard error, in units of what does in those of
+        an ordinary owner: the median. None while an ordinary owner has not shown it, by `least` standard errors."""
+        _, group = np.unique(owners, return_inverse=True)
+        times, persists, squares = (
+            np.bincount(group, self.tallies[:, of]) for of in (TIMES, PERSISTS, PERSISTS_SQUARED)
+        )
         seen = times >= FIRST_LOOK
-        means = persists / np.maximum(times - 1, 1)
-        errors = np.sqrt(self.tallies[:, PERSISTS_SQUARED]) / np.maximum(times - 1, 1)
+        means, errors = persists / np.maximum(times - 1, 1), np.sqrt(squares) / np.maximum(times - 1, 1)
         if np.count_nonzero(seen) < 3:
             return [None] * len(places)
         ordinary = float(np.median(means[seen]))
@@ -150,7 +161,7 @@ class Memory:
             return [None] * len(places)
         return [
             (float(means[at] / ordinary), float(errors[at] / ordinary)) if seen[at] and errors[at] > 0 else None
-            for at in places
+            for at in group[list(places)].tolist()
         ]
 
     def alike(self, place: int) -> list[tuple[int, float]]:
@@ -170,6 +181,13 @@ class Memory:
         others = np.flatnonzero(ready)
         cosines = (sums[others] @ sums[place]) / np.sqrt(persist[others] * persist[place])
         return list(zip(others.tolist(), np.minimum(cosines, 1.0).tolist(), strict=True))
+
+
+def of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
+    """The vectors' directions, and their lengths."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    units = np.divide(vectors, lengths[:, None], out=np.zeros_like(vectors), where=lengths[:, None] > 0)
+    return units, lengths
 
 
 def _with_rows(array: NDArray[Any], more: int) -> NDArray[Any]:

@@ -32,7 +32,7 @@ from databazaar.engines import Replies
 from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.move import length
-from databazaar.market.watch.memory import SAME, Memory
+from databazaar.market.watch.memory import SAME, Memory, of_length_one
 from databazaar.market.watch.needs import CHANGES, FEW_DIMENSIONS, ROOM
 from databazaar.market.watch.parts import Parts
 from databazaar.market.watch.sketch import Sketch
@@ -48,7 +48,7 @@ alike, little of any update is private."""
 AGAIN = 0.1
 """How much nearer to an earlier answer an update must be than to the public span: honest ones change little too."""
 ORDINARY = 2.0
-"""By how many standard errors an ordinary provider must have shown that there is data behind its answers before anybody
+"""By how many standard errors an ordinary owner must have shown that there is data behind its answers before anybody
 is judged by that."""
 
 
@@ -85,7 +85,7 @@ class Watch:
         public = self._public(state, params)
         if there:
             memory, at = self._memory(state).places([asked[place] for place in there])
-            units, lengths = _of_length_one(self._sketches(replies.updates, there).numpy())
+            units, lengths = of_length_one(self._sketches(replies.updates, there).numpy())
             private = units - (units @ public) @ public.T
             earlier = memory.earlier[at] - (memory.earlier[at] @ public) @ public.T
             known, same = self._known(earlier, private)
@@ -93,7 +93,7 @@ class Watch:
             new = ~known & (memory.tallies[at, SAME] == 0) & ~self._nothing(state, lengths)
             failures = {asked[place]: NOT_NEW for place, is_new in zip(there, new, strict=True) if not is_new}
             replies = replace(replies, failures={**replies.failures, **failures})
-            answers = _Answers(list(compress(there, new)), list(compress(at, new)))
+            answers = _Answers(list(compress(there, new)), list(compress(at, new)), court.owner[memory.who])
             memory = self._remember(memory, answers, private[new], court.arm, figures)
             memory = self._score(memory, answers, params, replies.updates, step, figures)
             state.update(memory.arrays())
@@ -143,7 +143,7 @@ class Watch:
         if round & (round - 1) == 0 and len(first) < room - CHANGES:
             state["first"] = np.concatenate([first, now[None]])
         state["last"], state["rounds"] = now, np.array([round + 1])
-        changes, lengths = _of_length_one(now - models)
+        changes, lengths = of_length_one(now - models)
         changes = changes[lengths > 0][:room]
         if not len(changes):
             return np.zeros((len(now), 0))
@@ -178,9 +178,9 @@ class Watch:
         if self.defence.data is None and self.defence.alike is None:
             return memory
         if len(answers.at) >= FEWEST:
-            memory = memory.with_private(answers.at, _beside_others(private))
+            memory = memory.with_private(answers.at, answers.owners, _beside_others(private))
         if self.defence.data is not None:
-            for place, signal in zip(answers.there, memory.signals(answers.at, ORDINARY), strict=True):
+            for place, signal in zip(answers.there, memory.signals(answers.at, answers.owners, ORDINARY), strict=True):
                 if signal is not None:
                     figures.signal[place], figures.error[place] = signal
         if self.defence.alike is not None and private.shape[1] >= FEW_DIMENSIONS:
@@ -195,7 +195,7 @@ class Watch:
         self, memory: Memory, answers: _Answers, params: Tensor, updates: Tensor, step: float, figures: _Figures
     ) -> Memory:
         """Notes harm and leaks, from the gains on the rows of both parts."""
-        there, at = answers
+        there, at, owners = answers
         if self.parts is None or not there:
             return memory
         share = step / len(there)
@@ -210,7 +210,7 @@ class Watch:
             others = median_of_others(gains)
             memory = memory.with_gains(at, gains - others, others)
             for place, own in zip(there, at, strict=True):
-                figures.leak[place] = self.parts.difference(memory.unexplained(own))
+                figures.leak[place] = self.parts.difference(memory.unexplained(own, owners))
         return memory
 
     def _left_out(self, asked: Sequence[int], figures: _Figures) -> frozenset[int]:
@@ -254,18 +254,12 @@ def _beside_others(private: Floats) -> Floats:
     return beside
 
 
-def _of_length_one(vectors: Floats) -> tuple[Floats, Floats]:
-    """The vectors' directions, and their lengths."""
-    lengths = np.linalg.norm(vectors, axis=1)
-    units = np.divide(vectors, lengths[:, None], out=np.zeros_like(vectors), where=lengths[:, None] > 0)
-    return units, lengths
-
-
 class _Answers(NamedTuple):
-    """Valid answers: their places among those asked, and in the memory."""
+    """Valid answers: their places among those asked, and in the memory; and the owners of all rows of the memory."""
 
     there: list[int]
     at: list[int]
+    owners: NDArray[np.int64]
 
 
 class _Figures:
