@@ -32,7 +32,8 @@ from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
 from databazaar.roster import Purse, Roster
-from databazaar.samplers import OSMD, SAMPLERS, Memory, Sampler, Thrifty, Uniform
+from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty, Uniform
+from databazaar_experiments.samplers.memory import Memory
 
 Floats = NDArray[np.float64]
 
@@ -163,16 +164,17 @@ def bench_bandits(seeds: int, jobs: int) -> None:
 
 def bench_images(data: Path, device: str, datasets: Sequence[str], seeds: int, names: Sequence[str]) -> None:
     """The paper's budget and settings, samplers as they come; test accuracy of the last model and the delivered one."""
-    from databazaar.engines.scoring import evaluator_for
     from databazaar.engines.vectorized import VectorizedEngine
     from databazaar_experiments.images import image_market
     from databazaar_experiments.methods import OSMDWithoutReplacement
     from databazaar_experiments.protocol_figures import FIGURES
+    from databazaar_experiments.stacks import PAPER_STACKS
+    from databazaar_experiments.stacks.cnn import evaluator_for
 
     for dataset in datasets:
         settings = FIGURES.images[dataset]
         market = image_market(dataset, settings, data)
-        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
+        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device), stacks=PAPER_STACKS)
         evaluator = evaluator_for(market.consumer(0), engine.device)
         tester = evaluator_for(replace(market.consumer(0), holdout=market.test, utility="accuracy"), engine.device)
         tuned = OSMDWithoutReplacement(settings.eta, settings.alpha)

@@ -32,7 +32,6 @@ from databazaar import (
     VectorizedEngine,
     build_model,
 )
-from databazaar.engines.scoring import evaluator_for
 from databazaar.learning.inputs import Examples
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
@@ -104,7 +103,7 @@ def rounds(times: int) -> None:
     start = consumer.initial_parameters()
     ask = Ask(start, list(range(PROVIDERS)), round=0, seed=0)
     cpu = torch.device("cpu")
-    evaluator = evaluator_for(consumer, cpu)
+    evaluator = consumer.evaluator(cpu)
 
     def round_of(engine: LoopEngine | VectorizedEngine) -> tuple[Tensor, list[float]]:
         updates = engine.query(ask).updates
@@ -112,7 +111,7 @@ def rounds(times: int) -> None:
 
     loop = LoopEngine(consumer.task, providers, cpu)
     stacked = VectorizedEngine(consumer.task, providers, cpu, stacks=["stacked"])
-    dual = VectorizedEngine(consumer.task, providers, cpu)
+    dual = VectorizedEngine(consumer.task, providers, cpu, stacks=["dual"])
     ways: dict[str, Callable[[], tuple[Tensor, list[float]]]] = {
         "straightforward loop": lambda: straightforward(consumer, providers),
         "engine loop": lambda: round_of(loop),

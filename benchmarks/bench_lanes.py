@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from databazaar import Arbiter, Consumer, Memory, Provider, Report
+from databazaar import Arbiter, Consumer, Provider, Report, Thrifty
 from databazaar.federation.arriving import Chunk
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Replies
@@ -99,7 +99,7 @@ def measure(consumers: int, setting: Setting, capacity: int) -> tuple[float, flo
         engine = FederatedEngine(TASK, names, way, deadline=setting.deadline)
         budget = setting.rounds * setting.per_round
         consumer = Consumer(np.zeros(3), budget=budget, per_round=setting.per_round, utility=closeness, step=0.3)
-        arbiter = Arbiter(consumer, [Provider(name) for name in names], Memory(), engine=engine, seed=seed)
+        arbiter = Arbiter(consumer, [Provider(name) for name in names], Thrifty(), engine=engine, seed=seed)
         reports[seed] = arbiter.run()
 
     began = time.perf_counter()

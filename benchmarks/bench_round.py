@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from bench_core import HOLDOUT, ORACLE, PROVIDERS, SAMPLES, market
 from databazaar import Ask, Consumer, Provider, VectorizedEngine
-from databazaar.engines.scoring import evaluator_for
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
 
@@ -39,8 +38,8 @@ def orders(providers: Sequence[Provider]) -> NDArray[np.int64]:
 
 
 def with_databazaar(consumer: Consumer, providers: Sequence[Provider]) -> Callable[[], Outcome]:
-    engine = VectorizedEngine(consumer.task, providers, torch.device("cpu"))
-    evaluator, start = evaluator_for(consumer, engine.device), consumer.initial_parameters()
+    engine = VectorizedEngine(consumer.task, providers, torch.device("cpu"), stacks=["dual"])
+    evaluator, start = consumer.evaluator(engine.device), consumer.initial_parameters()
     ask = Ask(start, list(range(len(providers))), round=0, seed=0)
 
     def work() -> Outcome:

@@ -56,7 +56,6 @@ ask = Ask(start, list(range(len(providers))), round=0, seed=0)
 engines = {
     "loop": LoopEngine(consumer.task, providers, cpu),
     "stacked": VectorizedEngine(consumer.task, providers, cpu, **plain),
-    "dual": VectorizedEngine(consumer.task, providers, cpu),
 }
 arbiter = demo_job(500, 0).arbiter()
 

@@ -19,7 +19,6 @@ from databazaar.money import Currency
 from databazaar.roster import Offer, Roster
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
-from databazaar.samplers.protocol import stored
 from databazaar.vectors import hash_array, pack
 
 BULK = 20_000
@@ -113,7 +112,7 @@ def make(folder: Path, rounds: int, providers: int, per_round: int, sampler: str
         state, model = book.learn(state, drawn, result.gains), after
         stopped = book.stopped(ledger.book)
     ledger.close("settled", message_of(stopped, ledger.book, terms.currency), stopped._asdict(), model)
-    bulk.flush(Snapshot(ledger.book.rounds, pack({**stored(state), "best": np.zeros(0)}), pack({"w": model.vector})))
+    bulk.flush(Snapshot(ledger.book.rounds, pack({"sampler": state, "best": np.zeros(0)}), pack({"w": model.vector})))
     run.finish_with(model.vector, Outline(), model.vector)
     run.dispose()
 

@@ -146,7 +146,7 @@ def test_a_market_survives_json(
 @pytest.mark.parametrize("oracle", ["full-gradient", "stochastic-gradient", "local-sgd"])
 def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) -> None:
     task = "regression" if kind == "linear" else "classification"
-    for sampler in ("thrifty", "memory", "osmd", "coins", "uniform", "uniform-without-replacement"):
+    for sampler in ("thrifty", "osmd", "uniform", "uniform-without-replacement"):
         kinds = (("model.kind", kind), ("oracle.kind", oracle), ("sampler.kind", sampler))
         market = parse_market(changed(*kinds, ("data.task", task), ("market.per_round", 2)))
         assert parse_market(market.model_dump(mode="json", by_alias=True)) == market
@@ -167,7 +167,7 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ([OSMD, ("sampler.alpha", 0.1)], "sampler.alpha is given without sampler.eta", "give both"),
         (
             [("sampler.eta", 0.1)],
-            'sampler.eta is for kind = "osmd" or "coins" and sampler.kind = "thrifty"',
+            'sampler.eta is for kind = "osmd" and sampler.kind = "thrifty"',
             "remove eta or change the kind",
         ),
         (
@@ -177,19 +177,16 @@ def test_every_model_oracle_and_sampler_survives_json(kind: str, oracle: str) ->
         ),
         (
             [("sampler", {"kind": "uniform", "eta": 0.1})],
-            'sampler.eta is for kind = "osmd" or "coins" and sampler.kind = "uniform"',
+            'sampler.eta is for kind = "osmd" and sampler.kind = "uniform"',
             "remove eta or change the kind",
         ),
         ([("sampler", {"kind": "uniform", "alpha": 0.1})], "sampler.alpha is for kind", "remove alpha"),
-        ([("sampler", {"kind": "coins", "floor": "low"})], "sampler.floor = 'low' must be", "change it"),
-        ([("sampler", {"kind": "coins", "alpha": 0})], "sampler.alpha = 0 is given without sampler.eta", "give both"),
-        ([("sampler", {"kind": "coins", "switches": 1})], 'sampler.switches is for kind = "osmd"', "remove switches"),
         ([("sampler", 3)], "sampler = 3 must be a section", "change it"),
         ([("sampler.kind", 3)], "sampler.kind = 3 must be text", "change it"),
         ([OSMD, ("sampler.switches", 0)], "sampler.switches = 0 must be between 1 and", "change it"),
         (
             [("sampler.kind", "greedy")],
-            "sampler.kind = 'greedy' must be one of 'thrifty', 'memory', 'osmd', 'coins', 'uniform'",
+            "sampler.kind = 'greedy' must be one of 'thrifty', 'osmd', 'uniform'",
             "change it",
         ),
         ([("sampler.alhpa", 0.1)], "sampler.alhpa is not a setting", "did you mean `alpha`?"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from databazaar import Coins, registry
+from databazaar import registry
 from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
@@ -182,8 +182,8 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         (
             {"sampler": {"kind": "acme-gredy"}},
             [
-                "must be one of 'thrifty', 'memory', 'osmd', 'coins', 'uniform', 'uniform-without-replacement', "
-                "'acme-absent', 'acme-greedy': change"
+                "must be one of 'thrifty', 'osmd', 'uniform', 'uniform-without-replacement', "
+                "'acme-absent', 'acme-greedy'"
             ],
         ),
         (
@@ -243,19 +243,6 @@ rounds = 6
     assert job.rules() == {"stops": (TargetUtility(0.9), NoProgress(6, 0.0)), "patience": 4}
     again = from_recipe(json.loads(json.dumps(job.recipe)))
     assert (again.rules(), again.seed) == (job.rules(), 7)
-
-
-@pytest.mark.parametrize(
-    ("lines", "built"),
-    [
-        ("", Coins()),
-        ("alpha = 0.2\neta = 3.0", Coins(0.2, 3.0)),
-        ('alpha = 0.0\neta = 3\nbaseline = false\nfloor = "access"', Coins(0.0, 3.0, False, "access")),
-    ],
-)
-def test_a_job_builds_coins(tmp_path: Path, lines: str, built: Coins) -> None:
-    job = market_job(written(tmp_path, f'[sampler]\nkind = "coins"\n{lines}\n'))
-    assert job.sampler == built == from_recipe(json.loads(json.dumps(job.recipe))).sampler
 
 
 def test_a_recipe_with_settings_that_are_gone_says_what_to_do(tmp_path: Path) -> None:

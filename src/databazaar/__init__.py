@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from databazaar.runs.report import Report
     from databazaar.runs.trained import TrainedModel, load_model
     from databazaar.runs.worth import Worth
-    from databazaar.samplers import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
+    from databazaar.samplers import OSMD, Sampler, Thrifty, Uniform
     from databazaar.samplers.check import check_sampler
     from databazaar.sklearn import MarketClassifier as MarketClassifier
     from databazaar.sklearn import MarketRegressor as MarketRegressor
@@ -62,7 +62,6 @@ __all__ = [
     "Brought",
     "Callback",
     "CentredClipping",
-    "Coins",
     "Consumer",
     "Cosine",
     "Currency",
@@ -81,7 +80,6 @@ __all__ = [
     "MLflowCallback",
     "Mean",
     "Median",
-    "Memory",
     "NoProgress",
     "Offer",
     "PartialFit",
@@ -172,8 +170,6 @@ _MODULES = {
     "TrainedModel": "runs.trained",
     "load_model": "runs.trained",
     "Worth": "runs.worth",
-    "Coins": "samplers",
-    "Memory": "samplers",
     "OSMD": "samplers",
     "Sampler": "samplers",
     "Thrifty": "samplers",

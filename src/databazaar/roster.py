@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,13 +18,6 @@ from databazaar.errors import BazaarError
 
 Amounts = NDArray[np.int64]
 """Money in minor units, one number per provider or per draw."""
-Places = NDArray[np.int64]
-"""Providers by their places in the roster."""
-
-
-def range_of(amounts: Amounts) -> tuple[int, int]:
-    """The least and the most of them."""
-    return int(amounts.min()), int(amounts.max())
 
 
 class PriceChange(NamedTuple):
@@ -238,8 +231,7 @@ class Purse:
 
     `left` is all money that has not been asked for, and `quotes` the most that an access to each may cost now.
     `accesses_left` is how often each may still be drawn; None where nobody has a cap. `most_per_access` and
-    `most_per_round` are the consumer's limits, where it has set some. `known_range` is `range`, where somebody has it:
-    of a million quotes it is found once, and not in every round.
+    `most_per_round` are the consumer's limits, where it has set some.
     """
 
     left: int
@@ -247,12 +239,6 @@ class Purse:
     accesses_left: Amounts | None = None
     most_per_access: int | None = None
     most_per_round: int | None = None
-    known_range: tuple[int, int] | None = field(default=None, compare=False, repr=False)
-
-    @cached_property
-    def range(self) -> tuple[int, int]:
-        """The least and the most of the quotes."""
-        return self.known_range or range_of(self.quotes)
 
     @property
     def unlimited(self) -> bool:
@@ -275,34 +261,14 @@ class Purse:
         return paid if self.accesses_left is None else paid & (self.accesses_left > 0)
 
     @cached_property
-    def barred(self) -> Places:
-        """The places of those who are not available, in rising order."""
-        return np.flatnonzero(~self.available)
-
-    def knowing(self, barred: Places) -> Purse:
-        """This purse, of which somebody has found out who is `barred` without looking at everybody."""
-        self.__dict__["barred"] = barred
-        return self
-
-    @property
-    def _knows(self) -> bool:
-        return "barred" in self.__dict__
-
-    @cached_property
     def everybody(self) -> bool:
         """Whether all are available, so that no draw needs to look at prices."""
-        if self._knows:
-            return not len(self.barred)
-        if self.range[1] > self.dearest:
-            return False
-        return self.accesses_left is None or bool((self.accesses_left > 0).all())
+        return bool(self.available.all())
 
     @property
     def anybody(self) -> bool:
         """Whether somebody is available."""
-        if self._knows:
-            return len(self.barred) < len(self.quotes)
-        return self.everybody or bool(self.available.any())
+        return bool(self.available.any())
 
     @property
     def dearest(self) -> int:

@@ -11,12 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Consumer, Mean, Memory, Provider
+from databazaar import Arbiter, Consumer, Mean, Provider
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import propose
 from databazaar.market.state import Best, State
 from databazaar.roster import Purse
+from own_samplers import Together
 
 Vector = np.ndarray
 
@@ -38,7 +39,7 @@ def test_a_gain_is_what_the_rounds_model_loses_without_the_provider() -> None:
     targets = [[3.0, 0.0], [0.0, 3.0], [1.0, 1.0]]
     consumer = Consumer(np.zeros(2), budget=40, per_round=4, utility=utility)
     providers = [Provider(f"p{i}", oracle=pull(target)) for i, target in enumerate(targets)]
-    report = Arbiter(consumer, providers, Memory(), engine="loop").run()
+    report = Arbiter(consumer, providers, Together(), engine="loop").run()
     w = np.zeros(2)
     for played in report.rounds:
         drawn = [access.provider for access in played.accesses]

@@ -45,13 +45,13 @@ print((peak - before) / (4 * width), width, [one.utility for one in report.round
 """
 UNDER_A_LIMIT = f"""
 import resource
-from databazaar import BazaarError, Krum, Memory, Thrifty
+from databazaar import BazaarError, Krum, Thrifty
 from databazaar.learning.models import hash_vector
 
 def came_to(copies=None, aggregator=None):
     consumer, providers = market(1118, 4)
     consumer = Consumer(consumer.model, holdout=consumer.holdout, budget={2 * MANY}, per_round={MANY})
-    sampler = Thrifty() if sys.argv[1] == "loop" else Memory()
+    sampler = Thrifty() if sys.argv[1] == "loop" else Together()
     arbiter = Arbiter(consumer, providers, sampler, aggregator=aggregator, engine=sys.argv[1], device="cpu")
     if copies is not None:
         most = resident("VmData:") + 4 * copies * len(arbiter.parameters)

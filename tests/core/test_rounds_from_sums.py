@@ -13,10 +13,10 @@ from databazaar import OSMD, Arbiter, Ask, Consumer, Engine, LoopEngine, Median,
 from databazaar.engines.sums import Sought, Summed, summed_from
 from databazaar.market import move, summed
 from databazaar.samplers import Sampler
-from databazaar.samplers.memory import Memory
+from own_samplers import Together
 from small_markets import blobs
 
-GAINS: dict[str, Sampler] = {"alone": OSMD(0.3, 0.2), "together": Memory(), "shapley": Thrifty()}
+GAINS: dict[str, Sampler] = {"alone": OSMD(0.3, 0.2), "together": Together(), "shapley": Thrifty()}
 
 
 @pytest.fixture(autouse=True)

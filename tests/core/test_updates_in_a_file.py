@@ -22,7 +22,6 @@ from databazaar import (
     Krum,
     LocalSGD,
     Median,
-    Memory,
     Progress,
     Provider,
     Thrifty,
@@ -39,6 +38,7 @@ from databazaar.market.move import length
 from databazaar.market.watch import sketch, watch
 from databazaar.samplers import Sampler
 from databazaar.scratch import disc_for, in_memory, mapped
+from own_samplers import Together
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 GB = 10**9
@@ -87,8 +87,8 @@ def market(
     [
         (Uniform(replacement=False), "loop", None, None, False),
         (OSMD(0.1, 0.2), "vectorized", Median(), "strict", True),
-        (Memory(), "loop", None, "strict", True),
-        (Memory(), "vectorized", Median(), None, True),
+        (Together(), "loop", None, "strict", True),
+        (Together(), "vectorized", Median(), None, True),
         (Thrifty(), "loop", Median(), None, True),
         (Thrifty(), "vectorized", None, "strict", False),
     ],
@@ -139,7 +139,9 @@ def test_a_run_that_stopped_goes_on_with_its_updates_elsewhere(tmp_path: Path, m
     assert not [path.name for path in (tmp_path / "parted").iterdir() if path.name.startswith("tmp")]
 
 
-@pytest.mark.parametrize(("sampler", "defence"), [(Thrifty(), "strict"), (Memory(), "strict"), (OSMD(0.1, 0.2), None)])
+@pytest.mark.parametrize(
+    ("sampler", "defence"), [(Thrifty(), "strict"), (Together(), "strict"), (OSMD(0.1, 0.2), None)]
+)
 def test_a_large_models_market_is_that_of_any_model(
     sampler: Sampler, defence: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Sampler, Thrifty, Uniform
 from databazaar.defence import Arms, Defence
 from databazaar.defence.court import LEAK, Court
 from databazaar.market.quoting import quote
@@ -18,8 +18,9 @@ from databazaar.roster import Offer, Purse, Roster
 from databazaar.samplers.check import _play as keeps_its_promises
 from databazaar.samplers.protocol import Vector
 from defended_markets import EVERY_RULE, play, random_measures, rules_with
+from own_samplers import Together
 
-SAMPLERS: tuple[Sampler, ...] = (Memory(), OSMD(0.6, 0.2), Thrifty(), Uniform(), Coins())
+SAMPLERS: tuple[Sampler, ...] = (Together(), OSMD(0.6, 0.2), Thrifty(), Uniform())
 NAMES = [sampler.kind for sampler in SAMPLERS]
 ARMS = Defence(owners=True)
 

@@ -36,10 +36,6 @@ from databazaar.randomness import oracle_key
 
 CPU = torch.device("cpu")
 
-Stacks = tuple[str, ...] | None
-CHOICES: list[Stacks] = [None, ("stacked",)]
-"""With the dual form, which is tried first, and without it."""
-
 
 class Tanh(nn.Module):
     """A module of the user's own, with a plain parameter and a parameter that is used twice."""
@@ -123,13 +119,13 @@ def start(task: Task) -> Tensor:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[str, list[Oracle], list[int], Stacks, int]:
+def worlds(draw: st.DrawFn) -> tuple[str, list[Oracle], list[int], int]:
     name = draw(st.sampled_from([key for key in MODELS if key != "cnn"]))
     n = draw(st.integers(1, 5))
     kinds = draw(st.lists(oracles, min_size=1, max_size=3))
     mixed = [kinds[draw(st.integers(0, len(kinds) - 1))] for _ in range(n)]
     sizes = draw(st.lists(st.integers(1, 11), min_size=n, max_size=n))
-    return name, mixed, sizes, draw(st.sampled_from(CHOICES)), draw(st.integers(0, 99))
+    return name, mixed, sizes, draw(st.integers(0, 99))
 
 
 SGD = LocalSGD(step=0.1, batch_size=4, epochs=2, momentum=0.9)
@@ -137,14 +133,13 @@ SGD = LocalSGD(step=0.1, batch_size=4, epochs=2, momentum=0.9)
 
 @settings(max_examples=60)
 @given(worlds())
-@example(("mlp", [SGD] * 4, [1, 3, 4, 11], None, 0))
-@example(("mlp", [SGD] * 4, [1, 3, 4, 11], ("stacked",), 0))
-@example(("no-bias", [SGD, FullGradient(), StochasticGradient(2), SGD], [5, 6, 7, 2], None, 0))
-@example(("logistic", [LocalSGD(Halving(0.2, 1), 5)] * 3, [2, 5, 6], None, 0))
-def test_vectorized_equals_loop(world: tuple[str, list[Oracle], list[int], Stacks, int]) -> None:
-    name, mixed, sizes, stacks, seed = world
+@example(("mlp", [SGD] * 4, [1, 3, 4, 11], 0))
+@example(("no-bias", [SGD, FullGradient(), StochasticGradient(2), SGD], [5, 6, 7, 2], 0))
+@example(("logistic", [LocalSGD(Halving(0.2, 1), 5)] * 3, [2, 5, 6], 0))
+def test_vectorized_equals_loop(world: tuple[str, list[Oracle], list[int], int]) -> None:
+    name, mixed, sizes, seed = world
     task, providers = make(name, mixed, sizes, seed)
-    engine = VectorizedEngine(task, providers, CPU, stacks=stacks)
+    engine = VectorizedEngine(task, providers, CPU)
     check_engine(engine, task, providers, start(task))
 
 
@@ -154,24 +149,14 @@ def test_vectorized_equals_loop_on_images(oracle: Oracle) -> None:
     check_engine(VectorizedEngine(task, providers, CPU), task, providers, start(task))
 
 
-def test_the_dual_form_is_chosen_where_it_pays_and_can_be_turned_off() -> None:
-    oracle = LocalSGD(0.1, 4)
-    task, providers = make("mlp", [oracle] * 2, [5, 6])
-    assert VectorizedEngine(task, providers, CPU).stacks[oracle] == "dual"
-    assert VectorizedEngine(task, providers, CPU, stacks=["stacked"]).stacks[oracle] == "stacked"
-    task, providers = make("mlp", [oracle] * 2, [5, 60])  # more samples a round than twice the features
-    assert VectorizedEngine(task, providers, CPU).stacks[oracle] == "stacked"
-
-
-@pytest.mark.parametrize("stacks", CHOICES)
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, stacks: Stacks) -> None:
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     task, providers = make("mlp", [LocalSGD(0.1, 3, momentum=0.5)] * 5 + [FullGradient()] * 2, [2, 9, 4, 4, 7, 3, 5])
     ask = Ask(start(task), [6, 0, 3, 1, 2, 5, 4], 3, 11)
-    whole = VectorizedEngine(task, providers, CPU, stacks=stacks)
+    whole = VectorizedEngine(task, providers, CPU)
     expected = whole.query(ask).updates
     for room in (1, 2 * whole._groups[0].bytes_per_row + 1):
         monkeypatch.setitem(vectorized_module.CHUNK_BYTES, "cpu", room)
-        got = VectorizedEngine(task, providers, CPU, stacks=stacks).query(ask).updates
+        got = VectorizedEngine(task, providers, CPU).query(ask).updates
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -318,16 +303,15 @@ def _shared_weight_above() -> nn.Module:
 AWKWARD = [Repeats, Spreads, _shared_activation, _tied, _tied_above, _shared_weight, _shared_weight_above]
 
 
-@pytest.mark.parametrize("stacks", CHOICES)
 @pytest.mark.parametrize("build", AWKWARD, ids=lambda f: f.__name__.strip("_"))
-def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module], stacks: Stacks) -> None:
+def test_awkward_modules_are_computed_alike(build: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     model, rng = build(), np.random.default_rng(0)
     data = [(rng.normal(size=(n, 6)).astype(np.float32), rng.integers(0, 3, n)) for n in (4, 7)]
     providers = [Provider(f"p{i}", data=d, oracle=LocalSGD(0.2, 2, 1, 0.9)) for i, d in enumerate(data)]
     task = Task(model, cross_entropy)
     before = start(task)
-    engine = VectorizedEngine(task, providers, CPU, stacks=stacks)
+    engine = VectorizedEngine(task, providers, CPU)
     assert torch.equal(start(task), before)  # and the module is still whole
     check_engine(engine, task, providers, before)
 

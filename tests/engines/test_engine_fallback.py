@@ -270,12 +270,11 @@ class HasASpare(nn.Module):
         return outputs
 
 
-@pytest.mark.parametrize("stacks", [None, ["stacked"]])
-def test_a_parameter_that_is_not_used_stays_as_it_is(stacks: list[str] | None) -> None:
+def test_a_parameter_that_is_not_used_stays_as_it_is() -> None:
     task = Task(seeded(HasASpare), cross_entropy)
     assert task.model is not None
     ask = Ask(task.layout.flatten(task.model), [0], 0, 0)
-    for engine in (LoopEngine(task, learners(1), CPU), VectorizedEngine(task, learners(1), CPU, stacks=stacks)):
+    for engine in (LoopEngine(task, learners(1), CPU), VectorizedEngine(task, learners(1), CPU)):
         replies = engine.query(ask)
         assert not replies.failures
         moved = task.layout.unflatten(replies.updates[0])

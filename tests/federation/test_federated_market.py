@@ -14,7 +14,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from databazaar import Arbiter, BazaarError, Memory, Progress, Report, Uniform
+from databazaar import Arbiter, BazaarError, Progress, Report, Uniform
 from databazaar.cli.app import app
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
@@ -26,6 +26,7 @@ from databazaar.federation.signing import MarketKeys
 from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
+from own_samplers import Together
 
 pytestmark = pytest.mark.slow
 BANKS = ["bank1", "bank2", "bank3"]
@@ -54,10 +55,10 @@ def reasons(report: Report, provider: str) -> list[str | None]:
 def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
     federation: Federation, transport: FlareTransport
 ) -> None:
-    home = Arbiter(a_consumer(), at_home(BANKS), Memory(), engine="loop", device="cpu", seed=3).run()
+    home = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=3).run()
     engine = federated(BANKS, transport)
     engine.begin(Beginning("1" * 32))
-    away = Arbiter(a_consumer(), afar(BANKS), Memory(), engine=engine, seed=3).run()
+    away = Arbiter(a_consumer(), afar(BANKS), Together(), engine=engine, seed=3).run()
     assert (away.model_hash, away.ledger_head) == (home.model_hash, home.ledger_head)
     drawn = [(r.number, f"bank{a.provider + 1}") for r in away.rounds for a in r.accesses]
     assert len(drawn) > len(set(drawn)), "somebody was drawn twice in a round"
@@ -83,7 +84,7 @@ def test_consumers_over_one_federation_end_as_each_would_alone(federation: Feder
         for seed in (7, 8, 9)
     }
     for seed, process in consumers.items():
-        alone = Arbiter(a_consumer(), at_home(BANKS), Memory(), engine="loop", device="cpu", seed=seed).run()
+        alone = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=seed).run()
         found = json.loads(done(process)[0])
         assert found == {"model": alone.model_hash, "head": alone.ledger_head, "void": 0}
     assert server.queues(federation.market) == {}

@@ -107,7 +107,7 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
     kit = federation.enroll("private")
     story.holdout.to_csv(root / "holdout.csv", index=False)
     story.banks[0].frame.to_parquet(root / "private.parquet", index=False)
-    text = MARKET.replace("budget = 150", "budget = 30") + '[sampler]\nkind = "memory"\n[[providers]]\nid = "private"\n'
+    text = MARKET.replace("budget = 150", "budget = 30") + '[sampler]\nkind = "osmd"\n[[providers]]\nid = "private"\n'
     (root / "private.toml").write_text(text)
     options = ["--data", "private.parquet", "--epsilon-cap", "3", "--noise", "1"]
     provider = bazaar("provider", "join", str(kit), *options, where=root)

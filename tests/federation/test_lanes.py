@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Memory
+from databazaar import Arbiter, BazaarError
 from databazaar.engines import Beginning
 from databazaar.federation import exchange
 from databazaar.federation.capacities import keep_capacity, read_capacities
@@ -24,6 +24,7 @@ from databazaar.federation.worker import ProviderWorker
 from lane_network import LaneNetwork
 from loopback import eventually
 from markets import a_consumer, afar, at_home, examples, federated
+from own_samplers import Together
 from whole_answers import hand_in
 
 BANKS = ["bank1", "bank2", "bank3"]
@@ -295,7 +296,7 @@ def test_jobs_that_share_providers_end_as_they_would_alone() -> None:
     probability, gain and payment is what it is without the others."""
     seeds = range(4)
     alone = {
-        seed: Arbiter(a_consumer(), at_home(BANKS), Memory(), engine="loop", device="cpu", seed=seed).run()
+        seed: Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=seed).run()
         for seed in seeds
     }
     consumers = {seed: a_consumer() for seed in seeds}  # here, because threads share torch's random state
@@ -305,7 +306,7 @@ def test_jobs_that_share_providers_end_as_they_would_alone() -> None:
         def play(seed: int) -> None:
             engine = federated(BANKS, network.consumer(f"consumer {seed}"), consumer=f"consumer {seed}", deadline=60.0)
             engine.begin(Beginning(str(seed) * 32))
-            together[seed] = Arbiter(consumers[seed], afar(BANKS), Memory(), engine=engine, seed=seed).run()
+            together[seed] = Arbiter(consumers[seed], afar(BANKS), Together(), engine=engine, seed=seed).run()
 
         threads = [threading.Thread(target=play, args=(seed,)) for seed in seeds]
         for thread in threads:

@@ -7,10 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from databazaar import Arbiter, Memory
+from databazaar import Arbiter
 from databazaar.engines import Beginning
 from databazaar.federation.transport import FlareTransport
 from markets import a_consumer, afar, federated
+from own_samplers import Together
 
 BANKS = ["bank1", "bank2", "bank3"]
 
@@ -19,7 +20,7 @@ def main(market: str, consumer: str, seed: str) -> None:
     with FlareTransport(Path(market), consumer) as transport:
         engine = federated(BANKS, transport, consumer=consumer, deadline=60.0)
         engine.begin(Beginning(seed * 32))
-        report = Arbiter(a_consumer(), afar(BANKS), Memory(), engine=engine, seed=int(seed)).run()
+        report = Arbiter(a_consumer(), afar(BANKS), Together(), engine=engine, seed=int(seed)).run()
     void = sum(access.failure is not None for round in report.rounds for access in round.accesses)
     print(json.dumps({"model": report.model_hash, "head": report.ledger_head, "void": void}))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar import Memory, Sampler, Uniform
+from databazaar import Sampler, Uniform
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms, message_of, status_of
@@ -19,6 +19,7 @@ from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS, Budget
+from own_samplers import Together
 
 MODEL = torch.zeros(1)
 EVERY_RULE = Defence(owners=True, alike=0.7, screen=3.0, leak=0.01, data=2.5, cap=0.4)
@@ -37,7 +38,7 @@ def rules_with(
     seed: int = 0,
     **limits: Any,
 ) -> RuleBook:
-    sampler, payment = sampler or Memory(), payment or PricePerAccess()
+    sampler, payment = sampler or Together(), payment or PricePerAccess()
     terms = Terms(
         seed=seed,
         budget=budget,

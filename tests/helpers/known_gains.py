@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from databazaar import Arbiter, Consumer, Memory, Provider, Report, Sampler
+from databazaar import Arbiter, Consumer, Provider, Report, Sampler
+from own_samplers import Together
 
 
 class Seller(NamedTuple):
@@ -57,7 +58,7 @@ def arbiter(
     buyer = Consumer(
         np.zeros(1), budget=budget, per_round=per_round, utility=lambda w: float(w[0]), step=0.01, **consumer
     )
-    return Arbiter(buyer, providers, sampler or Memory(), engine="loop", seed=seed)
+    return Arbiter(buyer, providers, sampler or Together(), engine="loop", seed=seed)
 
 
 def played(sellers: Mapping[str, Seller], sampler: Sampler | None = None, **more: Any) -> Report:

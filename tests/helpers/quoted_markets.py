@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from databazaar import Memory, Payment, PricePerAccess, Sampler, Uniform
+from databazaar import Payment, PricePerAccess, Sampler, Uniform
 from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.roster import Offer, Purse, Roster
 from databazaar.samplers.protocol import Draws, Vector, among_affordable
 from databazaar.stops import Budget
+from own_samplers import Together
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def rules_for(
         initial_model="",
         **limits,
     )
-    return RuleBook(terms, sampler or Memory(), payment or PricePerAccess(), (Budget(),))
+    return RuleBook(terms, sampler or Together(), payment or PricePerAccess(), (Budget(),))
 
 
 def offers_at(*prices: int) -> list[Offer]:

@@ -262,7 +262,7 @@ def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
         "capped": Seller(2.0, most_accesses=17),
         "dear": Seller(2.0, 60),
     }
-    report = arbiter(sellers, budget=900, per_round=3).run()
+    report = arbiter(sellers, budget=9000, per_round=3).run()
     thin = _thinner(report, stride)
     whole, course = Course(report), Course(thin)
     assert whole.full_rounds == course.full_rounds
@@ -273,7 +273,7 @@ def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
     for purse, place in ((report.purses[7], 7), (report.purses[3], 3), (report.purses[-1], len(report.purses) - 1)):
         drawn = np.bincount([a.provider for one in report.rounds[:place] for a in one.accesses], minlength=4)
         assert purse.accesses_left is not None and purse.accesses_left[2] == 17 - drawn[2]
-        assert purse.left == 900 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
+        assert purse.left == 9000 - sum(a.quoted for one in report.rounds[:place] for a in one.accesses)
     assert len(report.purses[:2]) == 2
     with pytest.raises(IndexError):
         report.purses[len(report.purses)]

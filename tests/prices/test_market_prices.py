@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, BazaarError, Coins, Memory, PricePerRow, Purse, Report, Sampler, Uniform
+from databazaar import OSMD, Arbiter, BazaarError, PricePerRow, Purse, Report, Sampler, Uniform
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, Terms, audit_entries
 from databazaar.market.driver import play
 from databazaar.market.methods import OwnMarketMethod
 from databazaar.runs.from_ledger import report_from
+from own_samplers import Together
 from small_markets import vector_market
 
 PRICES = st.integers(1, 6) | st.sampled_from([40, 10**9])
@@ -32,7 +33,7 @@ class Setting(NamedTuple):
     per_round: int = 3
     most_per_access: int | None = None
     most_per_round: int | None = None
-    sampler: Sampler = Memory()
+    sampler: Sampler = Together()
     seed: int = 0
 
     def arbiter(self, **more: Any) -> Arbiter:
@@ -52,7 +53,7 @@ class Setting(NamedTuple):
         return price
 
 
-RULES: list[Sampler] = [Memory(), Coins(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+RULES: list[Sampler] = [Together(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 CAPS = st.lists(st.none() | st.integers(1, 8), min_size=4, max_size=4)
 CHANGES = st.lists(st.dictionaries(st.integers(1, 8), PRICES, max_size=2), min_size=4, max_size=4)
 

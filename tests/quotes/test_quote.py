@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Memory, PricePerRow, Uniform
+from databazaar import PricePerRow, Thrifty, Uniform
 from databazaar.market.quoting import quote
 from databazaar.market.quoting.fares import draws_repeat
 from databazaar.market.quoting.projection import draws_until_all_seen
@@ -20,6 +20,7 @@ from databazaar.market.quoting.quote import Span
 from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Purse, Roster
 from databazaar.samplers.protocol import Vector
+from own_samplers import Together
 from quoted_markets import Stubborn, offers_at, rules_for
 
 
@@ -162,7 +163,7 @@ def test_who_has_no_chance_is_never_seen() -> None:
 
 
 def test_whether_a_sampler_draws_somebody_twice() -> None:
-    for sampler, repeats in ((Memory(), True), (Uniform(), True), (Uniform(replacement=False), False)):
+    for sampler, repeats in ((Together(), True), (Uniform(), True), (Uniform(replacement=False), False)):
         roster = Roster.equal(5)
         assert draws_repeat(sampler, sampler.init(roster, 100, 3), 3, 5) == repeats
 
@@ -177,7 +178,10 @@ def test_whether_a_sampler_draws_somebody_twice() -> None:
         ({"offers": offers_at(*[10] * 9, 300), "budget": 2000}, "a single access to p9 costs up to 15 % of the budget"),
         ({"offers": offers_at(*[10] * 40), "budget": 600}, "about 60 accesses for 40 providers are fewer than two"),
         ({"offers": [Offer(c, c, 10, 1) for c in "abcd"], "budget": 600}, "raise most_accesses, because"),
-        ({"offers": offers_at(*[1] * 9, 99), "budget": 800}, "the budget is spent before everybody has been asked"),
+        (
+            {"offers": offers_at(*[1] * 9, 99), "budget": 800, "sampler": Thrifty()},
+            "the budget is spent before everybody has been asked",
+        ),
         ({"offers": offers_at(*[10] * 9), "budget": 1000, "per_round": 20}, "about 5 rounds are few"),
         ({"offers": offers_at(9, 9, 9, 9), "budget": 900, "per_round": 4, "most_per_round": 20}, "pays for about 2.2"),
     ],

@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, Coins, Memory, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Arbiter, Sampler, Thrifty, Uniform
 from databazaar.ledger import Book, RuleBook
 from databazaar.market.quoting import Quote, quote
 from databazaar.roster import Offer, PriceChange
+from own_samplers import Together
 from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 from small_markets import vector_market
 
 SAMPLERS: list[Sampler] = [
-    Memory(),
-    Memory(alpha=1.0),
+    Together(),
+    Together(alpha=1.0),
     Thrifty(),
     Thrifty(alpha=1.0),
-    Coins(),
     OSMD(eta=1.0, alpha=0.1),
     OSMD(eta=50.0, alpha=0.0),
     Uniform(),

@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import sample_report
 
-from databazaar import OSMD, Arbiter, Coins, Memory, Progress, Sampler, Uniform
+from databazaar import OSMD, Arbiter, Progress, Sampler, Uniform
 from databazaar.money import Currency
 from databazaar.runs.answers import STRETCH, compare
 from databazaar.runs.course import Course
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
 from known_gains import SIX, Seller, arbiter, played
+from own_samplers import Together
 from small_markets import vector_market
 
 OLD = Path(__file__).parents[1] / "ledger" / "format1"
-SAMPLERS: list[Sampler] = [Memory(), Coins(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
+SAMPLERS: list[Sampler] = [Together(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 
 
 def ratio(lines: list[tuple[float, float]]) -> tuple[float | None, float | None]:
@@ -175,7 +176,7 @@ def test_a_run_that_was_interrupted_tells_what_it_has(tmp_path: Path) -> None:
         if progress.round == 30:
             raise KeyboardInterrupt
 
-    market = arbiter({"good": Seller(3.0), "bad": Seller(-1.0)}, budget=1000)
+    market = arbiter({"good": Seller(3.0), "bad": Seller(-1.0)}, OSMD(10.0, 0.05), budget=1000)
     with pytest.raises(KeyboardInterrupt):
         market.run(tmp_path / "run", tell=stop)
     report = RunFolder(tmp_path / "run").report()
@@ -212,7 +213,7 @@ def test_pay_that_is_less_than_quoted_is_what_counts() -> None:
 def test_the_report_of_a_run_and_that_of_its_folder_tell_the_same(tmp_path: Path) -> None:
     """Of a ledger with caps and limits, which is of format 3, and of one without."""
     consumer, providers = vector_market(prices=[1, 2, 3, 4], budget=60)
-    plain = Arbiter(consumer, providers, Memory(), engine="loop").run(tmp_path / "plain")
+    plain = Arbiter(consumer, providers, Together(), engine="loop").run(tmp_path / "plain")
     assert RunFolder(tmp_path / "plain").report().brought == plain.brought
     limited = arbiter(SIX, most_per_access=20, budget=200).run(tmp_path / "limited")
     again = RunFolder(tmp_path / "limited").report().brought

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from report_samples import sample_report
 
-from databazaar import OSMD, BazaarError, Memory, Purse, Roster, Sampler, Uniform
+from databazaar import OSMD, BazaarError, Purse, Roster, Sampler, Uniform
 from databazaar.cli.run_tables import WHY
 from databazaar.cli.statements import provider_dict
 from databazaar.runs.answers import compare
@@ -20,11 +20,12 @@ from databazaar.runs.report import Report
 from databazaar.runs.why import CAUSES, TRENDS, Kind
 from databazaar.samplers.protocol import among_affordable
 from known_gains import Seller, played, reasons
+from own_samplers import Together
 
 FOUR = {"good": Seller(3.0), "fair": Seller(1.5), "bad": Seller(-2.0), "silent": Seller(1.0, fails=1.0)}
 
 
-@pytest.mark.parametrize("sampler", [Memory(), OSMD(3.0, 0.2)], ids=lambda sampler: sampler.kind)
+@pytest.mark.parametrize("sampler", [Together(), OSMD(3.0, 0.2)], ids=lambda sampler: sampler.kind)
 @pytest.mark.parametrize("per_round", [1, 3, 8])
 def test_a_market_of_good_bad_and_silent_is_told_as_it_is(sampler: Sampler, per_round: int) -> None:
     report = played(FOUR, sampler, budget=1200, per_round=per_round)

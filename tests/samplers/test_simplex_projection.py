@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -101,56 +99,6 @@ def test_projection_is_the_constrained_optimum(values: list[float], alpha: float
     assert_feasible(q, alpha)
     assert_optimal(log_q, log_weights, alpha)
     np.testing.assert_allclose(q, by_bisection(log_weights, alpha), rtol=0, atol=1e-8)
-
-
-def by_trying_all(log_weights: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    """The best q of all that put some providers at their floors and scale the others: one of them is the optimum."""
-    n, best, least = len(floors), floors, np.inf
-    weights = np.exp(log_weights - log_weights.max())
-    for free in itertools.product([False, True], repeat=n):
-        scaled = np.array(free)
-        if not scaled.any():
-            continue
-        q = floors.copy()
-        q[scaled] = weights[scaled] / weights[scaled].sum() * (1 - floors[~scaled].sum())
-        cost = float((q * np.log(q / weights)).sum()) if (q > 0).all() else np.inf
-        if (q >= floors * (1 - 1e-12)).all() and cost < least:
-            best, least = q, cost
-    return best
-
-
-shares = st.lists(
-    st.tuples(st.floats(-12, 12), st.floats(1e-9, 1) | st.sampled_from([1e-9, 1.0])), min_size=1, max_size=6
-)
-
-
-@given(shares, st.sampled_from([1e-9, 1e-3, 0.3, 0.999, 1.0]))
-@example([(0.0, 1.0)], 1.0)
-@example([(1.0, 1e-9), (1.0, 1.0), (-9.0, 1.0)], 1.0)
-def test_projection_with_floors_of_each_ones_own_is_the_best_of_all_that_can_be(
-    given: list[tuple[float, float]], alpha: float
-) -> None:
-    log_weights, floors = np.array([weight for weight, _ in given]), np.array([floor for _, floor in given])
-    untouched = log_weights.copy(), floors.copy()
-    q = np.exp(project_clipped_simplex(log_weights, alpha, floors))
-    assert (log_weights == untouched[0]).all() and (floors == untouched[1]).all()
-    lowest = alpha / len(floors) * floors
-    assert q.sum() == pytest.approx(1, abs=1e-12) and (q >= lowest * (1 - 1e-12)).all()
-    np.testing.assert_allclose(q, by_trying_all(log_weights, lowest), rtol=1e-9)
-
-
-@given(weights, alphas)
-def test_projection_with_equal_floors_is_that_with_one(values: list[float], alpha: float) -> None:
-    log_weights = np.array(values)
-    one = project_clipped_simplex(log_weights, alpha)
-    each = project_clipped_simplex(log_weights, alpha, np.ones(len(values)))
-    np.testing.assert_allclose(np.exp(each), np.exp(one), rtol=1e-9, atol=1e-15)
-
-
-def test_projection_with_floors_that_take_all_is_those_floors() -> None:
-    floors = np.array([0.5, 1.5, 1.0])
-    q = np.exp(project_clipped_simplex(np.array([0.0, 1e6, -1e6]), 1.0, floors))
-    np.testing.assert_allclose(q, floors / 3, rtol=1e-12)
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.3, 0.8]))

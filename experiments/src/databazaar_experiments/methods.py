@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import VectorizedEngine
-from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
@@ -30,6 +29,8 @@ from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
 from databazaar_experiments.images import ImageMarket
 from databazaar_experiments.mixture import MixtureMarket
+from databazaar_experiments.stacks import PAPER_STACKS
+from databazaar_experiments.stacks.cnn import evaluator_for
 
 PAPER_METHODS = ("osmd", "uniform", "g-shapley", "fedsv")
 SHAPLEY = ("g-shapley", "fedsv")
@@ -101,7 +102,8 @@ def run_method(
     """One method for all the seeds. `on_share` is called with the share that is done."""
     begun = time.perf_counter()
     if engine is None:
-        engine = VectorizedEngine(market.consumer(0).task, market.providers, torch.device(device))
+        task, where = market.consumer(0).task, torch.device(device)
+        engine = VectorizedEngine(task, market.providers, where, stacks=PAPER_STACKS)
     if method in SHAPLEY:
         measurement = _value(method, market, seeds, engine, on_share)
     else:

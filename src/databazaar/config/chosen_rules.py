@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from databazaar.config.market_file import MarketFile
 from databazaar.config.rules import (
-    CoinsSettings,
-    MemorySettings,
     OSMDSettings,
     PricePerAccessSettings,
     PricePerRowSettings,
@@ -16,7 +14,7 @@ from databazaar.config.rules import (
     ThriftySettings,
 )
 from databazaar.payments import PAYMENTS, Payment, PricePerRow
-from databazaar.samplers import OSMD, Coins, Memory, Sampler, Thrifty, Uniform
+from databazaar.samplers import OSMD, Sampler, Thrifty, Uniform
 from databazaar.samplers.osmd import theory_for
 from databazaar.stops import STOPS, Stop
 
@@ -51,12 +49,8 @@ def sampler_of(market: MarketFile) -> Sampler:
     if isinstance(settings, RegisteredSampler):
         sampler: Sampler = settings.registry.build(settings.model_dump())
         return sampler
-    if isinstance(settings, MemorySettings):
-        return Memory(settings.alpha)
     if isinstance(settings, ThriftySettings):
         return Thrifty(settings.alpha)
-    if isinstance(settings, CoinsSettings):
-        return Coins(settings.alpha, settings.eta, settings.baseline, settings.floor)
     if not isinstance(settings, OSMDSettings):
         return Uniform(replacement=settings.kind == "uniform")
     if settings.eta is not None and settings.alpha is not None:

@@ -88,19 +88,11 @@ def _by_kind(rule: type[RegisteredRule], default: str | None = None) -> Discrimi
     return Discriminator(tag)
 
 
-class _Exploring(Section):
-    kind: str
+class ThriftySettings(Section):
+    kind: Literal["thrifty"] = "thrifty"
     alpha: float = Field(
         default=0.01, gt=0, le=1, allow_inf_nan=False, description="the share of the money kept even over all"
     )
-
-
-class ThriftySettings(_Exploring):
-    kind: Literal["thrifty"] = "thrifty"
-
-
-class MemorySettings(_Exploring):
-    kind: Literal["memory"]
 
 
 class OSMDSettings(Section):
@@ -138,24 +130,6 @@ class OSMDSettings(Section):
         return self
 
 
-class CoinsSettings(Section):
-    kind: Literal["coins"]
-    alpha: float = Field(
-        default=0.01, ge=0, le=1, allow_inf_nan=False, description="the share of the money kept even over all"
-    )
-    eta: Positive | None = Field(default=None, description="the sampler's learning rate; without it found out")
-    baseline: bool = Field(default=True, description="whether gains are compared with the others of the round")
-    floor: Literal["money", "access"] = Field(
-        default="money", description="whether exploring is bounded in money, or chances as in the paper"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> CoinsSettings:
-        if self.eta is None and self.alpha == 0:
-            raise BazaarError("sampler.alpha = 0 is given without sampler.eta: give both, or an alpha above 0")
-        return self
-
-
 class UniformSettings(Section):
     kind: Literal["uniform"]
 
@@ -166,14 +140,12 @@ class UniformWithoutReplacementSettings(Section):
 
 class RegisteredSampler(RegisteredRule):
     registry = SAMPLERS
-    named = ("thrifty", "memory", "osmd", "coins", "uniform", "uniform-without-replacement")
+    named = ("thrifty", "osmd", "uniform", "uniform-without-replacement")
 
 
 SamplerSettings = Annotated[
     Annotated[ThriftySettings, Tag("thrifty")]
-    | Annotated[MemorySettings, Tag("memory")]
     | Annotated[OSMDSettings, Tag("osmd")]
-    | Annotated[CoinsSettings, Tag("coins")]
     | Annotated[UniformSettings, Tag("uniform")]
     | Annotated[UniformWithoutReplacementSettings, Tag("uniform-without-replacement")]
     | Annotated[RegisteredSampler, Tag(REGISTERED)],

@@ -58,7 +58,7 @@ step = 1.0                 # how far the model moves along the average update
 
 [sampler]                  # who is asked
 kind = "thrifty"           # learns who helps, prefers the cheaper among equals, asks nobody twice in a round;
-                           # or "osmd" (the paper's), "uniform", "uniform-without-replacement", "memory", "coins"
+                           # or "osmd" (the paper's), "uniform", "uniform-without-replacement"
 alpha = 0.01               # above 0, up to 1: the share of the money kept even over all providers
 # switches = 1             # for osmd: eta and alpha from theory, for this many changes of the best provider
 # eta = 0.05               # for osmd: or set eta and alpha by hand, without switches

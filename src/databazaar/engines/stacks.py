@@ -1,7 +1,7 @@
 """Stacks: many providers' work as one computation, in which row r trains its own copy of the model on its own data.
 
 There are several ways to compute one, each a class with a `kind` under `STACKS`. An engine tries them in order and
-takes the first that suits an oracle; what only a GPU can run is tried, and imported, only for a GPU.
+takes the first that suits an oracle. Those of other packages are tried where the engine is asked for them by name.
 """
 
 from __future__ import annotations
@@ -12,35 +12,29 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from databazaar.learning.models import split_fixed_prefix
 from databazaar.learning.oracles import Oracle
-from databazaar.learning.task import Precision, Task
-from databazaar.learning.utilities import FastOutputs
+from databazaar.learning.task import Task
 from databazaar.registry import Registry
 
 STACKS = Registry(
     "stack",
     {
-        "fused": "databazaar.engines.kernels.cnn:FusedCNN",
-        "dual": "databazaar.engines.dual:DualSGD",
         "alone": "databazaar.engines.alone:Alone",
         "stacked": "databazaar.engines.stacked:StackedOracle",
     },
 )
 
 
-def default_stacks(device: torch.device, precision: Precision = "float32") -> tuple[str, ...]:
-    """The kinds that are tried on a device, the fastest first; the last one suits every oracle. Those with gradients
-    written by hand are of float32 alone.
+def default_stacks(device: torch.device) -> tuple[str, ...]:
+    """The kinds that are tried on a device; the last one suits every oracle.
 
     >>> default_stacks(torch.device("cpu"))
-    ('dual', 'stacked')
+    ('stacked',)
     """
-    by_hand = ("fused", "dual") if device.type == "cuda" else ("dual",)
-    by_autograd = ("alone", "stacked") if device.type == "cuda" else ("stacked",)
-    return by_autograd if precision == "bf16" else by_hand + by_autograd
+    return ("alone", "stacked") if device.type == "cuda" else ("stacked",)
 
 
 @dataclass(frozen=True)
@@ -95,18 +89,15 @@ class Stack(ABC):
     """Floats of one sample as this stack reads it, to size the chunks by."""
     together: ClassVar[int | None] = None
     """The most rows of one call, where there is such a bound."""
-    couples: ClassVar[bool] = False
-    """Whether it also holds a number for every pair of an ask's samples."""
 
     @classmethod
     @abstractmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> Stack | None:
         """The stack for that oracle, where it suits. `shape`: most steps of a row, and samples in each."""
 
-    @classmethod
-    def fast_outputs(cls, model: nn.Module, x: Tensor, device: torch.device) -> FastOutputs | None:
-        """A fast way to a model's outputs on samples like `x`, for scoring, where there is one on that device."""
-        return None
+    def floats(self, samples: int) -> int:
+        """Floats that a row of so many samples takes beside its parameters."""
+        return samples * self.floats_per_sample
 
     @abstractmethod
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:

@@ -82,7 +82,7 @@ class VectorizedEngine(Engine):
         places = {oracle: place for place, oracle in enumerate(dict.fromkeys(oracles))}
         self._group_of = np.array([places[oracle] for oracle in oracles])
         self.stacks: dict[Oracle, str] = {}
-        kinds = default_stacks(device, task.precision) if stacks is None else stacks
+        kinds = default_stacks(device) if stacks is None else stacks
         self._groups = [self._make_group(work, oracle, place, kinds, graph) for oracle, place in places.items()]
 
     def _make_group(self, work: Workload, oracle: Oracle, place: int, kinds: Sequence[str], graph: bool) -> _Group:
@@ -105,8 +105,7 @@ class VectorizedEngine(Engine):
         if graph and self.device.type == "cuda":
             compute = Captured(compute)
             self.stacks[oracle] += ", CUDA graph"
-        samples = planner.shape[0] * planner.shape[1]
-        floats = 5 * layout.width + samples * stack.floats_per_sample + (samples * samples if stack.couples else 0)
+        floats = 5 * layout.width + stack.floats(planner.shape[0] * planner.shape[1])
         work_of = np.array([planner.samples_of(size) for size in self._sizes.tolist()], dtype=np.int64)
         together = 1 if layout.width > LARGE else stack.together
         return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, together)

@@ -123,6 +123,18 @@ FIXED_FLOATS = 2**30
 """Data that passed a model's first layers ahead of time are kept under this many floats (4 GiB)."""
 
 
+def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
+    """The first layer's name, that layer, and what stands above it; None where it is not a plain linear layer."""
+    if type(model) is not nn.Sequential or not len(model) or type(model[0]) is not nn.Linear:
+        return None
+    (name, first), *rest = model._modules.items()
+    above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
+    shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
+    assert isinstance(first, nn.Linear)
+    frozen = not all(p.requires_grad for p in model.parameters())
+    return None if shared or frozen or list(above.buffers()) else (name, first, above)
+
+
 def split_fixed_prefix(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
     """The model without its first layers that have no parameters, and the data `x` after those layers.
 

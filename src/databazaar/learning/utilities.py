@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,17 +32,6 @@ BELOW_ZERO = -1e-3
 """exp(−loss) of a mean loss below this, which rounding does not explain, is no utility in [0, 1], and so none."""
 
 
-class FastOutputs(Protocol):
-    """A faster way to the same outputs, for one model on one device; whoever has such a way hands it in."""
-
-    @property
-    def floats_per_sample(self) -> int:
-        """Floats that one model's pass over one sample makes, to size the chunks by."""
-
-    def __call__(self, params: Tensor, x: Tensor) -> Tensor:
-        """Outputs [R, samples, …] of the models with parameters [R, d] on the same samples, as they came."""
-
-
 @dataclass(frozen=True)
 class Scores:
     """Utility, and hold-out loss where the utility is a built-in one, of each candidate."""
@@ -55,22 +44,14 @@ class Evaluator:
     """Scores stacked parameter vectors [R, d] on the hold-out, which leaves this object by `recipe` alone.
 
     negative-loss: U(w) = −ℓ(w); exp-loss: U(w) = exp(−ℓ(w)), which lies in [0, 1]; accuracy: the share of
-    right answers. ℓ is the mean loss over the hold-out. `fast_outputs` takes the place of the model's own forward pass.
+    right answers. ℓ is the mean loss over the hold-out.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        holdout: Examples | None,
-        utility: str | Utility,
-        device: torch.device,
-        fast_outputs: FastOutputs | None = None,
-    ) -> None:
+    def __init__(self, task: Task, holdout: Examples | None, utility: str | Utility, device: torch.device) -> None:
         self._task = task
         self._utility = utility
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
-        self._fast_outputs = fast_outputs
         self._given = holdout
         self.floats_per_model = float("inf")
         if not callable(utility):
@@ -80,12 +61,9 @@ class Evaluator:
                 raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
             self._y = holdout[1].to(device)
             self._x: Inputs = holdout[0].to(device)
-            if fast_outputs is not None:
-                self._floats_per_sample = fast_outputs.floats_per_sample
-            else:
-                if isinstance(self._x, Tensor):
-                    self._module, self._x = split_fixed_prefix(self._module, self._x)
-                self._floats_per_sample = _activations(self._module, self._x[:1])
+            if isinstance(self._x, Tensor):
+                self._module, self._x = split_fixed_prefix(self._module, self._x)
+            self._floats_per_sample = _activations(self._module, self._x[:1])
             self.floats_per_model = len(self._x) * self._floats_per_sample
             self._layout, self._run = task.layout, caller(self._module)
 
@@ -144,8 +122,8 @@ class Evaluator:
     @property
     def recipe(self) -> tuple[Task, Examples, str] | None:
         """Task, hold-out and utility, from which another process makes one that scores alike; None where it cannot,
-        because a function of the user's is asked, or what a GPU is fast with."""
-        if callable(self._utility) or self._given is None or self._fast_outputs is not None:
+        because a function of the user's is asked."""
+        if callable(self._utility) or self._given is None:
             return None
         return self._task, self._given, self._utility
 
@@ -229,9 +207,6 @@ class Evaluator:
 
     def _outputs(self, stack: Tensor, x: Inputs) -> Tensor:
         """Outputs of every candidate on the same samples: [R, samples, …]."""
-        if self._fast_outputs is not None:
-            assert isinstance(x, Tensor)
-            return self._fast_outputs(stack, x)
         layout, run = self._layout, self._run
         assert self._module is not None
         self._module.eval()

@@ -4,7 +4,7 @@ numbers: chances are thinned as they come, and purses are made when they are ask
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -61,34 +61,6 @@ class Thinned:
         counts = np.minimum(self._seen - begins, self.stride)
         means: Numbers = self._sums[: len(begins)] / counts[:, None]
         return means
-
-
-class Sampled:
-    """The same of a market whose chances are too many to be worked out in every round: a row is those at the start of
-    its `stride` rounds, and the rounds between are not looked at.
-
-    >>> sampled = Sampled(most_rows=2)
-    >>> for chance in (0.0, 1.0, 4.0, 6.0, 9.0):
-    ...     sampled.add(lambda chance=chance: np.array([chance, 1 - chance]))
-    >>> sampled.stride, sampled.rows()[:, 0].tolist()
-    (4, [0.0, 9.0])
-    """
-
-    def __init__(self, most_rows: int | None = None) -> None:
-        self.stride = 1
-        self._most, self._seen = most_rows, 0
-        self._rows: list[Numbers] = []
-
-    def add(self, chances: Callable[[], Numbers]) -> None:
-        if self._seen % self.stride == 0:
-            most = self._most or (most_rows(len(self._rows[0])) if self._rows else 2)
-            if len(self._rows) >= most:
-                self._rows, self.stride = self._rows[::2], 2 * self.stride
-            self._rows.append(chances())
-        self._seen += 1
-
-    def rows(self) -> Numbers:
-        return np.array(self._rows)
 
 
 def most_rows(width: int) -> int:
@@ -171,11 +143,11 @@ class Record:
         self.freed: list[Freed] = []
         self.entries: dict[int, tuple[int, str]] = {}
         self.figures = Figures()
-        self._chances, self._sampled = Thinned(), Sampled()
-        self._next: Numbers | Callable[[], Numbers] | None = None
+        self._chances = Thinned()
+        self._next: Numbers | None = None
 
-    def begins(self, purse: Purse, chances: Numbers | Callable[[], Numbers]) -> None:
-        """A round begins, or would begin. Chances that are a function are too many to be worked out every time."""
+    def begins(self, purse: Purse, chances: Numbers) -> None:
+        """A round begins, or would begin."""
         self.purses.add(purse)
         self._next = chances
 
@@ -184,10 +156,7 @@ class Record:
         assert self._next is not None
         self.verdicts.extend((len(self.rounds), verdict) for verdict in verdicts)
         self.rounds.add(len(self.rounds), lines, scores)
-        if callable(self._next):
-            self._sampled.add(self._next)
-        else:
-            self._chances.add(self._next)
+        self._chances.add(self._next)
         self._next = None
 
     def frees(self, place: int, entry: Entry) -> None:
@@ -199,13 +168,11 @@ class Record:
     def stride(self) -> int:
         """For how many rounds a row of `distributions` stands, but for the last two: the one before the last may stand
         for fewer, and the last is what would come next."""
-        return max(self._chances.stride, self._sampled.stride)
+        return self._chances.stride
 
     @property
     def distributions(self) -> Numbers:
-        found = self._next() if callable(self._next) else self._next
-        last = np.zeros((0, 0)) if found is None else found[None]
+        last = np.zeros((0, 0)) if self._next is None else self._next[None]
         if not len(self.rounds):
             return last.copy()
-        rows = self._sampled.rows()
-        return np.concatenate([rows if len(rows) else self._chances.rows(), last])
+        return np.concatenate([self._chances.rows(), last])

@@ -23,7 +23,7 @@ from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
 from databazaar.randomness import draws_stream
 from databazaar.roster import Purse
-from databazaar.samplers.protocol import State, chances_of
+from databazaar.samplers.protocol import State
 from databazaar.vectors import hash_array
 
 TOLERANCE = 1e-9
@@ -79,11 +79,7 @@ class Replay:
         purse = asked = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
         if not asked.anybody:
             asked = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
-        if isinstance(self.state, np.ndarray):
-            record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
-        else:  # too many to be written down in every round
-            state = self.state
-            record.begins(purse, lambda: self.rules.sampler.probabilities(state, asked))
+        record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
@@ -379,10 +375,9 @@ class Replay:
         except ValueError:
             return False
         sampler = kept.get("sampler")
-        if sampler is None:
-            return not isinstance(self.state, np.ndarray)  # any other follows from the ledger, and is not stored
-        state = np.asarray(self.state)
-        return sampler.shape == state.shape and np.allclose(sampler, state, rtol=TOLERANCE, atol=TOLERANCE)
+        if sampler is None or sampler.shape != self.state.shape:
+            return False
+        return np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def _alike(recorded: list[float], replayed: list[float]) -> bool:
@@ -400,7 +395,7 @@ def _next_of_format_1(rules: RuleBook, state: State, book: Book) -> tuple[Drawn 
     """Format 1: prices play no part in a draw, and the first round whose draws do not fit is the end."""
     purse = _endless(rules, book.rounds)
     draws = rules.sampler.draw(state, draws_stream(rules.terms.seed, book.rounds), rules.terms.per_round, purse)
-    drawn = Drawn(draws, chances_of(rules.sampler, state, draws, purse), purse)
+    drawn = Drawn(draws, rules.sampler.probabilities(state, purse)[draws], purse)
     if book.silent >= rules.terms.rules["stops"][0]["rounds"]:
         return drawn, Stopped("patience", "nobody answered")
     return drawn, Stopped("budget", "the budget is spent") if sum(drawn.quotes) > book.left else None

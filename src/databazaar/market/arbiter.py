@@ -19,8 +19,7 @@ from databazaar.engines.memory import memory_may_run_out
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.engines.quarantine import Quarantine
 from databazaar.engines.room import Room
-from databazaar.engines.scoring import evaluator_for
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.utilities import Evaluator
@@ -41,7 +40,6 @@ from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty
 from databazaar.samplers.osmd import theory_for
-from databazaar.samplers.protocol import State as SamplerState
 from databazaar.stops import STOPS, Budget, Patience, Stop
 from databazaar.vectors import layout_digest
 
@@ -149,14 +147,14 @@ class Arbiter(Displayed):
 
         Runs that share an evaluator, because their consumers judge alike, are scored in one pass.
         """
-        evaluator = evaluator or evaluator_for(self.consumer, self.engine.device)
+        evaluator = evaluator or self.consumer.evaluator(self.engine.device)
         params = self.consumer.initial_parameters().to(self.engine.device)
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
         if snapshot is None:
             with self.consumer.limited_threads():
                 state = first_state(self.rules, self.aggregator, evaluator, params)
         else:
-            state = State.restored(snapshot, params, lambda: _learned(accounts))
+            state = State.restored(snapshot, params)
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
         quarantine = None if self.engine.quarantines else self._quarantine(accounts)
         defence = self.rules.defence
@@ -329,15 +327,6 @@ def settings_of_rules(
         "stops": [STOPS.settings_of(stop) for stop in stops],
         **({} if defence.off else {"defence": defence.settings()}),
     }
-
-
-def _learned(accounts: Accounts) -> SamplerState:
-    """What the sampler has learned by the ledger: its steps, taken once more."""
-    assert isinstance(accounts, Ledger)
-    audit = audit_entries(accounts.store.entries(), record=False)
-    if not audit.ok:
-        raise LedgerError(audit.message)
-    return audit.state
 
 
 def _ended(ledger: Ledger) -> dict[Ended, None]:

@@ -13,7 +13,6 @@ import numpy as np
 from databazaar.aggregators import Aggregator
 from databazaar.defence import Defence
 from databazaar.engines import Engine
-from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.arbiter import Arbiter, theory_sampler
 from databazaar.market.driver import play
@@ -72,7 +71,7 @@ class MarketMethod(Method):
                 if isinstance(engine, str):
                     engine = arbiter.engine
                     stack.callback(engine.close)
-                evaluator = evaluator or evaluator_for(consumer, engine.device)
+                evaluator = evaluator or consumer.evaluator(engine.device)
                 played.append(arbiter.begin(Ledger(arbiter.rules), evaluator=evaluator))
             play(played, arbiter.engine)
         for run in runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,6 @@ from databazaar.ledger import Snapshot
 from databazaar.ledger.large import Large
 from databazaar.market.fetching import on_host
 from databazaar.samplers.protocol import State as SamplerState
-from databazaar.samplers.protocol import stored
 
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
@@ -73,7 +72,7 @@ class State:
         here = self.best.params is self.params
         keeps_nothing = self.aggregator.shape == (0,) and self.aggregator.dtype is self.params.dtype
         rest: dict[str, NDArray[Any] | Large] = {
-            **stored(self.sampler),
+            "sampler": self.sampler,
             "aggregator": self.model.array[:0] if keeps_nothing else Large(on_host(self.aggregator)),
             "scores": np.array(scores, dtype=np.float64),
             "best_scores": np.array([self.best.round, self.best.utility], dtype=np.float64),
@@ -83,9 +82,8 @@ class State:
         return Snapshot.of(self.round, rest, self.model)
 
     @classmethod
-    def restored(cls, snapshot: Snapshot, like: Tensor, learned: Callable[[], SamplerState]) -> State:
-        """The state that a snapshot holds, on the device of `like`. What the sampler has `learned` is told by the
-        ledger where it is no vector."""
+    def restored(cls, snapshot: Snapshot, like: Tensor) -> State:
+        """The state that a snapshot holds, on the device of `like`."""
         kept, final = snapshot.arrays(), snapshot.parameters
         if final is None:
             raise LedgerError("the ledger has no parameters to go on from: they were removed, so put the old file back")
@@ -99,7 +97,7 @@ class State:
             params=params,
             utility=utility,
             loss=None if np.isnan(loss) else loss,
-            sampler=kept["sampler"].copy() if "sampler" in kept else learned(),
+            sampler=kept["sampler"].copy(),
             aggregator=torch.from_numpy(kept["aggregator"].copy()).to(like),
             best=best,
             watch={name.removeprefix(WATCH): array.copy() for name, array in kept.items() if name.startswith(WATCH)},

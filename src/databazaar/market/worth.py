@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import caller
@@ -122,7 +121,7 @@ def alternative(arbiter: Arbiter, budget: int, per_round: int, only: int | None 
         offers = other.rules.terms.roster.offers
         alone = tuple(offer if place == only else replace(offer, most_accesses=0) for place, offer in enumerate(offers))
         other.rules = replace(other.rules, terms=replace(other.rules.terms, roster=Roster(alone)))
-    return other.begin(Accounts(other.rules), evaluator=evaluator_for(consumer, arbiter.engine.device))
+    return other.begin(Accounts(other.rules), evaluator=consumer.evaluator(arbiter.engine.device))
 
 
 @dataclass(frozen=True)

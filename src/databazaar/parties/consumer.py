@@ -25,7 +25,7 @@ from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.threads import limited_threads
 from databazaar.learning.travelling import kept_tensors, note_changed_buffers
-from databazaar.learning.utilities import BUILT_IN, Evaluator, FastOutputs, Utility
+from databazaar.learning.utilities import BUILT_IN, Evaluator, Utility
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
 
@@ -268,7 +268,7 @@ class Consumer(Displayed):
         """Where the market starts: at the model as it was brought, or as the consumer's own rows have trained it."""
         return self.untrained_parameters() if self.own_fit is None else self.own_fit.params
 
-    def evaluator(self, device: torch.device, fast_outputs: FastOutputs | None = None) -> Evaluator:
-        """Scores models by this consumer's utility. `engines.scoring.evaluator_for` gives it what is fast there."""
+    def evaluator(self, device: torch.device) -> Evaluator:
+        """Scores models by this consumer's utility."""
         own = self.task.copied(writable=callable(self.utility))
-        return Evaluator(own, self.holdout, self.utility, device, fast_outputs)
+        return Evaluator(own, self.holdout, self.utility, device)

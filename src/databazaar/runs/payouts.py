@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.roster import Amounts, range_of
+from databazaar.roster import Amounts
 from databazaar.sequences import OnDemand
 
 MOST_LISTED = 200
@@ -145,7 +145,7 @@ class Payouts(OnDemand[Payout]):
     def _group(self, title: str, places: NDArray[np.int64]) -> Group:
         pay = self.pay[places]
         sums = int(self.accesses[places].sum()), int(self.failures[places].sum()), int(pay.sum())
-        return Group(title, len(places), *sums, *(range_of(pay) if len(pay) else (0, 0)))
+        return Group(title, len(places), *sums, *((int(pay.min()), int(pay.max())) if len(pay) else (0, 0)))
 
 
 def _ordinal(number: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from databazaar.conformance import require, require_rebuilt
 from databazaar.roster import PriceChange, Purse, Roster
-from databazaar.samplers.protocol import GAINS, SAMPLERS, Draws, Sampler, State, Vector, chances_of
+from databazaar.samplers.protocol import GAINS, SAMPLERS, Draws, Sampler, State, Vector
 
 
 def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, rounds: int = 50) -> None:
@@ -39,11 +39,11 @@ def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None
     rng = np.random.default_rng(0)
     budget = int(roster.prices.sum()) * rounds
     state = sampler.init(roster, budget, per_round)
-    numbers = np.asarray(state)
-    require(numbers.dtype == np.float64 and numbers.ndim == 1, "the state must be one float64 vector")
+    vector = isinstance(state, np.ndarray) and state.dtype == np.float64 and state.ndim == 1
+    require(vector, "the state must be one float64 vector")
     again = sampler.init(roster, budget, per_round)
     require(
-        np.array_equal(numbers, np.asarray(again)),
+        np.array_equal(state, again),
         "init must depend on nothing but the roster, the budget and the draws",
     )
     used = np.zeros(len(roster), dtype=np.int64)
@@ -84,8 +84,6 @@ def _check_draw(sampler: Sampler, state: State, purse: Purse, per_round: int, ro
     require(np.array_equal(draws, again), "draw must depend on nothing but the state, the generator and the purse")
     require(bool((draws >= 0).all() and (draws < providers).all()), f"draws must be indices, got {draws}")
     require(bool((p[draws] > 0).all()), "a provider of probability zero was drawn")
-    close = np.allclose(chances_of(sampler, state, draws, purse), p[draws], rtol=1e-12, atol=0)
-    require(close, "chances must be the probabilities of those drawn")
     return draws
 
 
@@ -95,8 +93,7 @@ def _check_update(sampler: Sampler, state: State, draws: Draws, gains: Vector, p
     require(np.array_equal(state, before, equal_nan=True), "update must not change the state it is given")
     twice = sampler.update(state, draws, gains, purse)
     require(np.array_equal(moved, twice, equal_nan=True), "update must be a pure function")
-    if isinstance(moved, np.ndarray):
-        restored = np.frombuffer(moved.tobytes(), dtype=np.float64).copy()
-        p, again = sampler.probabilities(moved, purse), sampler.probabilities(restored, purse)
-        require(np.array_equal(p, again, equal_nan=True), "the state must survive being stored")
+    restored = np.frombuffer(moved.tobytes(), dtype=np.float64).copy()
+    p, again = sampler.probabilities(moved, purse), sampler.probabilities(restored, purse)
+    require(np.array_equal(p, again, equal_nan=True), "the state must survive being stored")
     return moved

@@ -11,14 +11,9 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.large_osmd import Chances
-from databazaar.samplers.protocol import Draws, State, Vector, among_affordable, inverted, refuse_non_finite
+from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
-LARGE = 20_000
-"""From how many providers on the state is a tree, whose step does not see all of them."""
-FEW = 1024
-"""Up to so many who cannot be asked are left out of a tree one by one."""
 FARTHEST = 1e300
 """Where the exponent of a step is cut off: a finite gain stays finite, and e^1e300 is beyond all others anyway."""
 
@@ -27,9 +22,7 @@ FARTHEST = 1e300
 class OSMD:
     """Asks those providers more often whose updates helped more, and lets no chance fall below α/n.
 
-    Algorithm 1, lines 5, 8 and 9. The state is log p; from `LARGE` providers on it is `Chances`, whose step comes to
-    the same but for rounding, and costs O(K log n) instead of O(n log n) as long as all can be
-    asked, or O((K + c) log n) where few cannot, c of them.
+    Algorithm 1, lines 5, 8 and 9. The state is log p.
     `eta` is a rate per unit of utility: a utility that is ten times larger needs an eta ten times smaller. For a
     utility in [0, 1] `from_theory` chooses both.
 
@@ -88,56 +81,29 @@ class OSMD:
             + switches * per_round * math.log(providers / self.alpha) / self.eta
         )
 
-    def init(self, roster: Roster, budget: int, per_round: int) -> State:
-        if len(roster) >= LARGE and 0 < self.alpha < 1:
-            return Chances(len(roster), self.alpha)
+    def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         return np.full(len(roster), -math.log(len(roster)))
 
-    def probabilities(self, state: State, purse: Purse) -> Vector:
-        return among_affordable(self._floored(state), purse)
-
-    def chances(self, state: State, draws: Draws, purse: Purse) -> Vector:
-        """The probabilities of those drawn, without the others where nobody is too dear, or few are."""
-        if not purse.everybody:
-            left = state.left_without(purse.barred) if _few_barred(state, purse) else None
-            return self.probabilities(state, purse)[draws] if left is None else state.of(draws) / left
-        if isinstance(state, Chances):
-            return state.of(draws)
-        return np.asarray(np.maximum(np.exp(state.take(draws)), self.alpha / len(state)))
-
-    def _floored(self, state: State) -> Vector:
-        if isinstance(state, Chances):
-            return state.dense()
+    def probabilities(self, state: Vector, purse: Purse) -> Vector:
         p: Vector = np.exp(state)
-        return np.maximum(p, self.alpha / len(p), out=p)
+        return among_affordable(np.maximum(p, self.alpha / len(p), out=p), purse)
 
     def exploration(self, purse: Purse) -> Vector:
         """The money that a draw spends in the mean only to keep each provider explored."""
         return np.asarray(self.alpha / len(purse.quotes) * purse.quotes)
 
-    def draw(self, state: State, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-        uniform = rng.random(size)
-        if isinstance(state, Chances) and purse.everybody:
-            return state.draw(uniform)
-        found = state.draw_without(uniform, purse.barred) if _few_barred(state, purse) else None
-        return inverted(self.probabilities(state, purse), uniform, purse) if found is None else found
+    def draw(self, state: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
+        return draw_independently(self.probabilities(state, purse), rng, size, purse)
 
-    def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
+    def update(self, state: Vector, draws: Draws, gains: Vector, purse: Purse) -> Vector:
         """û_i = (times drawn)/(K p_i) · gain_i, then the mirror step. A sum over draws carries the multiplicity."""
         refuse_non_finite(gains)
-        p_drawn = self.chances(state, draws, purse)
+        p_drawn = self.probabilities(state, purse)[draws]
         with np.errstate(over="ignore"):
             shifts = np.minimum(np.maximum(self.eta * gains / (len(draws) * p_drawn), -FARTHEST), FARTHEST)
-        if isinstance(state, Chances):
-            return state.moved(draws, shifts)
         moved = state.copy()
         np.add.at(moved, draws, shifts)
         return project_clipped_simplex(moved, self.alpha)
-
-
-def _few_barred(state: State, purse: Purse) -> bool:
-    """Whether p of all others is had sooner by leaving out those few who cannot be asked."""
-    return isinstance(state, Chances) and len(purse.barred) <= min(FEW, len(state) // 64)
 
 
 def theory_for(budget: int, per_round: int, prices: Sequence[int], switches: int = 1) -> OSMD:

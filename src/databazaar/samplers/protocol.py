@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,12 @@ from databazaar.roster import Purse, Roster
 
 Vector = NDArray[np.float64]
 Draws = NDArray[np.int64]
-State: TypeAlias = Any
-"""What a sampler has learned: a float64 vector, or a value of its own of which `np.asarray` makes one."""
+State = Vector
+"""What a sampler has learned."""
 
 SAMPLERS = Registry(
     "sampler",
     {
-        "coins": "databazaar.samplers.coins:Coins",
-        "memory": "databazaar.samplers.memory:Memory",
         "osmd": "databazaar.samplers.osmd:OSMD",
         "thrifty": "databazaar.samplers.thrifty:Thrifty",
         "uniform": "databazaar.samplers.uniform:Uniform",
@@ -38,16 +36,13 @@ class Sampler(Protocol):
 
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
-    A state may be another value, for markets whose vector is too long to be touched in every round: it is not stored
-    then, and a run is resumed by taking the ledger's steps once more.
 
     Class attributes may say more. `gains`: which gains it wants (market/round.py), "alone", as in the paper and as
     without it, "together", what the round's model loses without the provider, or "shapley", the provider's Shapley
     value within the round. `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
     `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
     spends in the mean only to keep each provider explored. `merge(state, kept, left)` may say what becomes of the state
-    when two providers turn out to be one; `left` is not drawn any more. `chances(state, draws, purse)` may give the
-    probabilities of those drawn without working out the others'.
+    when two providers turn out to be one; `left` is not drawn any more.
     """
 
     kind: ClassVar[str]
@@ -73,19 +68,6 @@ class Sampler(Protocol):
         ...
 
 
-def stored(state: State) -> dict[str, Vector]:
-    """What a snapshot keeps of a state: a vector. Any other follows from the ledger, and a round would write all of it
-    for the few numbers that changed."""
-    return {"sampler": state} if isinstance(state, np.ndarray) else {}
-
-
-def chances_of(sampler: Sampler, state: State, draws: Draws, purse: Purse) -> Vector:
-    """The probabilities of those drawn."""
-    chances = getattr(sampler, "chances", None)
-    found: Vector = sampler.probabilities(state, purse)[draws] if chances is None else chances(state, draws, purse)
-    return found
-
-
 def among_affordable(p: Vector, purse: Purse) -> Vector:
     """p given that whoever is drawn is affordable. Where everybody is, that is p itself, to the last bit."""
     if purse.everybody:
@@ -98,14 +80,10 @@ def among_affordable(p: Vector, purse: Purse) -> Vector:
 
 
 def draw_independently(p: Vector, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
-    """Every draw by itself, from `among_affordable` chances."""
-    return inverted(p, rng.random(size), purse)
-
-
-def inverted(p: Vector, uniform: Vector, purse: Purse) -> Draws:
-    """Inverts the cumulated p at numbers between 0 and 1: a library's `choice` may break ties otherwise."""
+    """Every draw by itself, from `among_affordable` chances, by inverting the cumulated p: a library's `choice` may
+    break ties otherwise."""
     ladder = p.cumsum()
-    picks = ladder.searchsorted(uniform * ladder[-1], side="right")
+    picks = ladder.searchsorted(rng.random(size) * ladder[-1], side="right")
     last = len(p) - 1 if purse.everybody else int(np.flatnonzero(p)[-1])
     draws: Draws = np.minimum(picks, last).astype(np.int64, copy=False)
     return draws

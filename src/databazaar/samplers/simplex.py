@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 
-def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | None = None) -> Vector:
+def project_clipped_simplex(log_weights: Vector, alpha: float) -> Vector:
     r"""Logarithm of the entropic projection of positive weights onto the clipped simplex.
 
     Solves, for weights y = exp(log_weights) (Algorithm 2; Lemma C.2 of the paper),
@@ -20,8 +20,6 @@ def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | 
     The solution puts the smallest weights at the floor α/n and scales the others by one common factor.
     With y sorted upwards, those from the first i with y_i (1 − (i−1)α/n) > (α/n) Σ_{j≥i} y_j on are scaled.
     Only where that threshold lies is needed, so the values are sorted and not the indices.
-
-    `floors` are floors of each provider's own, in units of α/n, above 0 and 1 or less in the mean.
 
     Departures from the paper: weights are divided by the largest before `exp`, so that none overflows, and
     the result is returned as log q, so that with α = 0 a tiny probability is not lost as zero.
@@ -33,8 +31,6 @@ def project_clipped_simplex(log_weights: Vector, alpha: float, floors: Vector | 
     relative: Vector = log_weights - np.maximum.reduce(log_weights)
     if alpha == 0:
         return np.asarray(relative - np.log(np.exp(relative).sum()))
-    if floors is not None:
-        return _above(relative, alpha / n * floors)
     floor = alpha / n
     rising = relative.copy()
     rising.sort()
@@ -56,19 +52,3 @@ def _left_over(n: int, floor: float) -> tuple[Vector, np.float64]:
     left_over: Vector = 1.0 - floor * np.arange(n, dtype=np.float64)
     left_over.flags.writeable = False
     return left_over, np.log(floor)
-
-
-def _above(relative: Vector, floors: Vector) -> Vector:
-    """The same for floors f that differ: with y/f sorted upwards, those from the first i with
-    y_i (1 − Σ_{j<i} f_j) > f_i Σ_{j≥i} y_j on are scaled."""
-    log_floors = np.log(floors)
-    order = np.argsort(relative - log_floors, kind="stable")
-    rising, rising_floors = np.exp(relative[order]), floors[order]
-    tails = np.cumsum(rising[::-1])[::-1]
-    left_over = 1.0 - np.concatenate([[0.0], np.cumsum(rising_floors[:-1])])
-    above = rising * left_over > rising_floors * tails
-    first = int(above.argmax())
-    if not above[first]:  # the floors sum to 1
-        return log_floors
-    scaled: Vector = relative + (np.log(left_over[first]) - np.log(tails[first]))
-    return np.maximum(scaled, log_floors, out=scaled)

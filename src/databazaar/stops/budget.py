@@ -32,7 +32,7 @@ class Budget:
 
     def reason(self, history: History) -> str | None:
         purse = history.purse
-        cheapest, dearest = purse.range
+        cheapest, dearest = int(purse.quotes.min()), int(purse.quotes.max())
         whole = cheapest == dearest and purse.unlimited and not history.shortens
         needed = cheapest * history.per_round if whole else cheapest
         if purse.left < needed:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from databazaar.aggregators import Mean
 from databazaar.engines import Ask, Engine, Replies, make_engine
-from databazaar.engines.scoring import evaluator_for
 from databazaar.errors import BazaarError
 from databazaar.learning.task import step_at
 from databazaar.learning.utilities import Evaluator
@@ -52,7 +51,7 @@ class Context:
             engine = make_engine(engine, consumer.task.copied(), providers, device)
         try:
             with consumer.limited_threads():
-                yield cls(consumer, tuple(providers), engine, evaluator_for(consumer, engine.device), tally)
+                yield cls(consumer, tuple(providers), engine, consumer.evaluator(engine.device), tally)
         finally:
             if own:
                 engine.close()

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.engines.dual import split_first_linear
 from databazaar.engines.errands import Start
-from databazaar.learning.models import caller
+from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
 

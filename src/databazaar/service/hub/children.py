@@ -15,7 +15,7 @@ from databazaar.service.settings import Settings
 LOADED = [
     "databazaar.config.check",
     "databazaar.config.playing",
-    "databazaar.engines.dual",
+    "databazaar.engines.stacked",
     "databazaar.engines.stacked",
     "databazaar.reports.written",
     "databazaar.runs.closing",

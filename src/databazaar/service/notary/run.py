@@ -17,7 +17,6 @@ from databazaar.ledger import Due, Entry, Notary, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-from databazaar.samplers.protocol import stored
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.telling import Teller
 from databazaar.service.notary.handed import Handed
@@ -128,7 +127,7 @@ class NotarisedRun:
             )
         state = None
         if audit.state is not None and audit.rounds > self.notary.audit.rounds:
-            state = Snapshot(audit.rounds, pack(stored(audit.state)), b"")
+            state = Snapshot(audit.rounds, pack({"sampler": audit.state}), b"")
         self.store.append(new, state)
         if not self.entries:
             self.folder.note_begun(audit.opening)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Memory, Purse, Roster, check_sampler
+from databazaar import Arbiter, BazaarError, Purse, Roster, check_sampler
 from databazaar.samplers import SAMPLERS
-from small_markets import MakeMarket, closeness
+from databazaar_experiments.samplers.memory import Memory
+from small_markets import closeness, vector_market
 
 Gains = list[tuple[np.ndarray, np.ndarray]]
 
@@ -219,18 +220,18 @@ def test_the_update_is_that_of_the_formulas(
     np.testing.assert_allclose(fast, slow_reference(history, prices, alpha), rtol=1e-8)
 
 
-def test_more_draws_than_providers_are_no_trouble(make_vector_market: MakeMarket) -> None:
-    consumer, providers = make_vector_market((0.0,), budget=30, per_round=5)
+def test_more_draws_than_providers_are_no_trouble() -> None:
+    consumer, providers = vector_market((0.0,), budget=30, per_round=5)
     report = Arbiter(consumer, providers, Memory(), engine="loop").run()
     assert report.payouts[0].accesses == 30
 
 
-def test_who_helps_earns_more_than_who_harms_at_any_scale_of_the_utility(make_vector_market: MakeMarket) -> None:
+def test_who_helps_earns_more_than_who_harms_at_any_scale_of_the_utility() -> None:
     target = np.array([1.0, -1.0, 0.5])
     paid = []
     for scale in (1e-4, 1.0, 1e2):
         good = closeness(target)
-        consumer, providers = make_vector_market(
+        consumer, providers = vector_market(
             (0.0, 0.4, 0.0),
             budget=90,
             step=0.05,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from databazaar import Arbiter, Coins, Memory, Sampler
+from databazaar import Arbiter, Sampler
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.driver import play
+from databazaar_experiments.samplers.coins import Coins
+from databazaar_experiments.samplers.memory import Memory
 from forging import reseal
-from small_markets import MakeMarket
+from small_markets import vector_market
 
 
 @pytest.mark.parametrize("sampler", [Coins(), Coins(0.1, 0.5), Coins(0.1, 0.5, False, "access"), Memory()], ids=repr)
-def test_an_audit_replays_it_and_finds_a_forged_gain(make_vector_market: MakeMarket, sampler: Sampler) -> None:
-    consumer, providers = make_vector_market(budget=90, prices=[1, 2, 3, 1])
+def test_an_audit_replays_it_and_finds_a_forged_gain(sampler: Sampler) -> None:
+    consumer, providers = vector_market(budget=90, prices=[1, 2, 3, 1])
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=4)
     ledger = Ledger(arbiter.rules)
     play([arbiter.begin(ledger)], arbiter.engine)

@@ -10,10 +10,9 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.log_mean import log_mean
 from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
-from databazaar.samplers.remembered import remembered
 from databazaar.samplers.simplex import project_clipped_simplex
+from databazaar_experiments.samplers.log_mean import log_mean
 
 LONGEST = 1.0
 """The farthest that a log-weight moves in a round, where the rate is found and not given."""
@@ -109,7 +108,6 @@ class Coins:
         """Whether the shares are all that it knows, as in the paper."""
         return self.eta is not None and not self.baseline
 
-    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         return among_affordable(self._chances(state, purse), purse)
 
@@ -170,7 +168,12 @@ class Coins:
                 rounds = max(1.0, purse.left / min(len(draws) * cost, purse.money))
                 rate = self._rate(len(p), rounds, before or past.spread)
                 log_q += np.clip(rate * estimate, -LONGEST, LONGEST)
-        moved = project_clipped_simplex(log_q, self.alpha, self._floors(prices, _mean_price(chances, prices)))
+        floors = self._floors(prices, _mean_price(chances, prices))
+        moved = (
+            project_clipped_simplex(log_q, self.alpha)
+            if floors is None or self.alpha == 0
+            else project_above(log_q, self.alpha / len(p) * floors)
+        )
         return moved if self._plain else np.concatenate([moved, past])
 
     def _rate(self, providers: int, rounds: float, spread: float) -> float:
@@ -235,3 +238,20 @@ def _of_the_others(values: Vector) -> Vector:
     np.cumsum(values[:-1], out=before[1:])
     after[:-1] = np.cumsum(values[:0:-1])[::-1]
     return np.asarray(before + after)
+
+
+def project_above(log_weights: Vector, floors: Vector) -> Vector:
+    """As `project_clipped_simplex`, for floors f that differ and sum to 1 or less: with y/f sorted upwards, those from
+    the first i with y_i (1 − Σ_{j<i} f_j) > f_i Σ_{j≥i} y_j on are scaled."""
+    relative: Vector = log_weights - log_weights.max()
+    log_floors = np.log(floors)
+    order = np.argsort(relative - log_floors, kind="stable")
+    rising, rising_floors = np.exp(relative[order]), floors[order]
+    tails = np.cumsum(rising[::-1])[::-1]
+    left_over = 1.0 - np.concatenate([[0.0], np.cumsum(rising_floors[:-1])])
+    above = rising * left_over > rising_floors * tails
+    first = int(above.argmax())
+    if not above[first]:  # the floors sum to 1
+        return log_floors
+    scaled: Vector = relative + (np.log(left_over[first]) - np.log(tails[first]))
+    return np.maximum(scaled, log_floors, out=scaled)

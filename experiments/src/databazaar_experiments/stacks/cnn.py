@@ -3,7 +3,7 @@
 Torch runs a step of such a network as some forty small kernels that fetch all weights from memory again and again;
 `epoch` in cnn_kernels.cu keeps a network on the chip until its epoch is over. The kernels are compiled when
 they are first needed, by the compiler that torch's CUDA builds bring along (NVRTC). Where the model is another, or
-there is no such GPU or compiler, engines/stacked.py does the same work.
+there is no such GPU or compiler, the library's engines/stacked.py does the same work.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
+from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.kinds import FILTER_SIDE, pooled_side
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout, PooledPatches, StrongestPatch
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
+from databazaar.learning.utilities import Evaluator
+from databazaar.parties import Consumer
 
 # The same numbers stand in cnn_kernels.cu, which explains them.
 TAPS_PADDED, LANES, PARTS, SUMS, DOTS, FEW, HALVES = 32, 8, 14, 14, 8, 8, 2
@@ -82,7 +85,7 @@ class Form:
     def source(self, batch: int, momentum: float) -> str:
         sizes = {"SIDE": self.side, "FILTERS": self.filters, "HIDDEN": self.hidden, "CLASSES": self.classes}
         given = {**sizes, "BATCH": batch, "MOMENTUM": f"{momentum!r}f", "THREADS": self.threads["epoch"]}
-        code = files("databazaar.engines.kernels").joinpath("cnn_kernels.cu").read_text(encoding="utf-8")
+        code = files("databazaar_experiments.stacks").joinpath("cnn_kernels.cu").read_text(encoding="utf-8")
         return "".join(f"#define {name} {value}\n" for name, value in given.items()) + code
 
     def fits(self, batch: int, bytes_a_block: int) -> bool:
@@ -170,7 +173,9 @@ def room_on(device: torch.device) -> int:
 
 def suits(task: Task, oracle: Oracle, data: Data, room: int | None = None) -> bool:
     """Whether these kernels can do the oracle's work. `room` is that of a block on the data's device, unless given."""
-    if task.loss is not cross_entropy or not isinstance(oracle, LocalSGD) or not oracle.is_plain:
+    if task.loss is not cross_entropy or task.precision != "float32":
+        return False
+    if not isinstance(oracle, LocalSGD) or not oracle.is_plain:
         return False
     form = Form.of(task.model, data.x)
     return form is not None and form.fits(oracle.batch_size, room_on(data.x.device) if room is None else room)
@@ -190,11 +195,6 @@ class FusedCNN(Stack):
         assert form is not None
         together = networks_at_once(form, shape[1], oracle.momentum)
         return cls(work.task, oracle.momentum, shape[1], work.data, together=together)
-
-    @classmethod
-    def fast_outputs(cls, model: nn.Module, x: Tensor, device: torch.device) -> FusedOutputs | None:
-        form = Form.of(model, x)
-        return FusedOutputs(form, Layout.of(model)) if form is not None and form.fits(1, room_on(device)) else None
 
     def __init__(
         self,
@@ -249,3 +249,38 @@ class FusedOutputs:
         _, _, w1, b1, w2, b2 = self._layout.unflatten(params).values()
         hidden = torch.baddbmm(b1[:, None], features, w1.mT).relu_()
         return torch.baddbmm(b2[:, None], hidden, w2.mT)
+
+
+class FusedEvaluator(Evaluator):
+    """An evaluator with these outputs in place of the model's own forward pass."""
+
+    def __init__(
+        self, task: Task, holdout: Examples, utility: str, device: torch.device, outputs: FusedOutputs
+    ) -> None:
+        super().__init__(task, holdout, utility, device)
+        assert task.model is not None
+        self._fused = outputs
+        self._module, self._x = task.model.to(device).eval(), holdout[0].to(device)  # images as they came
+        self._floats_per_sample = outputs.floats_per_sample
+        self.floats_per_model = len(self._x) * self._floats_per_sample
+
+    @property
+    def recipe(self) -> None:
+        """No other process makes one that scores alike."""
+        return
+
+    def _outputs(self, stack: Tensor, x: Inputs) -> Tensor:
+        assert isinstance(x, Tensor)
+        return self._fused(stack, x)
+
+
+def evaluator_for(consumer: Consumer, device: torch.device) -> Evaluator:
+    """As `consumer.evaluator(device)`, to float tolerance, with these kernels where they suit."""
+    holdout, utility = consumer.holdout, consumer.utility
+    if callable(utility) or holdout is None or not isinstance(consumer.model, nn.Module):
+        return consumer.evaluator(device)
+    form = Form.of(consumer.model, holdout[0]) if isinstance(holdout[0], Tensor) else None
+    if form is None or not form.fits(1, room_on(device)):
+        return consumer.evaluator(device)
+    outputs = FusedOutputs(form, Layout.of(consumer.model))
+    return FusedEvaluator(consumer.task.copied(), holdout, utility, device, outputs)

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from databazaar import Provider, VectorizedEngine, check_engine
-from databazaar.engines.kernels.cnn import Form, FusedCNN, FusedOutputs, Launch, suits
+from databazaar import Consumer, Provider, VectorizedEngine, check_engine
 from databazaar.engines.orders import Planner, Rows
 from databazaar.engines.stacked import StackedOracle
 from databazaar.engines.stacks import STACKS, BatchPlan, Data, Workload
@@ -23,7 +22,8 @@ from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.models import build_model, caller, split_fixed_prefix
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
 from databazaar.learning.task import Task
-from databazaar.learning.utilities import Evaluator
+from databazaar.learning.utilities import Evaluator, Utility
+from databazaar_experiments.stacks.cnn import Form, FusedCNN, FusedEvaluator, FusedOutputs, Launch, evaluator_for, suits
 
 CPU = torch.device("cpu")
 SIDE = 14
@@ -145,7 +145,8 @@ def test_an_evaluator_scores_alike_with_fused_outputs(
         monkeypatch.setattr("databazaar.learning.utilities.CHUNK_FLOATS", room)
     form = Form.of(task.model, data.x)
     assert form is not None
-    fast = Evaluator(task, (data.x, data.y), utility, CPU, FusedOutputs(form, task.layout, on_host)).score(params)
+    fused = FusedOutputs(form, task.layout, on_host)
+    fast = FusedEvaluator(task, (data.x, data.y), utility, CPU, fused).score(params)
     np.testing.assert_allclose(fast.utility, plain.utility, rtol=1e-5)
     assert fast.loss is not None and plain.loss is not None
     np.testing.assert_allclose(fast.loss, plain.loss, rtol=1e-5)
@@ -192,8 +193,19 @@ def test_what_the_kernels_are_for() -> None:
     assert not suits(task, LocalSGD(0.1, 5), data, 0)  # no GPU
     assert not suits(Task(task.model, squared_error), LocalSGD(0.1, 5), data, ROOM)
     assert not suits(Task(build_model("mlp", (1, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), data, ROOM)
+    assert not suits(replace(task, precision="bf16"), LocalSGD(0.1, 5), data, ROOM)
     frozen = build_model("cnn", (1, SIDE, SIDE), 10)
     next(frozen.parameters()).requires_grad_(False)
     assert not suits(Task(frozen, cross_entropy), LocalSGD(0.1, 5), data, ROOM)
     colour = replace(data, x=data.x.expand(-1, 3, -1, -1))
     assert not suits(Task(build_model("cnn", (3, SIDE, SIDE), 10), cross_entropy), LocalSGD(0.1, 5), colour, ROOM)
+
+
+@pytest.mark.parametrize("utility", ["accuracy", "exp-loss", lambda model: float(model[-1].bias.sum())])
+def test_the_engines_evaluator_scores_as_the_consumers_own(utility: str | Utility) -> None:
+    images = torch.rand(9, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3
+    consumer = Consumer("cnn", 4, holdout=images, utility=utility, per_round=2)
+    assert isinstance(consumer.model, nn.Module)
+    stack = consumer.initial_parameters() * torch.tensor([[1.0], [2.0], [-1.0]])
+    own, engines = consumer.evaluator(CPU).score(stack), evaluator_for(consumer, CPU).score(stack)
+    np.testing.assert_allclose(engines.utility, own.utility, rtol=1e-6)

@@ -18,12 +18,12 @@ two products with a 300 × 784 matrix and five passes over it to one product wit
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 
 from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
-from databazaar.learning.models import caller
+from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.optimizers import Descent
 from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
@@ -34,24 +34,12 @@ MOST_SAMPLES = 512
 """Of one ask. The pulls between them are as many as their square, and cost more than the layer from here on."""
 
 
-def split_first_linear(model: nn.Module) -> tuple[str, nn.Linear, nn.Sequential] | None:
-    """The first layer's name, that layer, and what stands above it; None where it is not a plain linear layer."""
-    if type(model) is not nn.Sequential or not len(model) or type(model[0]) is not nn.Linear:
-        return None
-    (name, first), *rest = model._modules.items()
-    above = nn.Sequential(*(layer for _, layer in rest if layer is not None))
-    shared = len(list(model.parameters())) != len(list(first.parameters())) + len(list(above.parameters()))
-    assert isinstance(first, nn.Linear)
-    frozen = not all(p.requires_grad for p in model.parameters())
-    return None if shared or frozen or list(above.buffers()) else (name, first, above)
-
-
 def suits(task: Task, data: Data, steps: int, batch: int) -> bool:
     """Whether the dual form applies and saves work: fewer samples seen in a round than twice the features.
 
     Where asks see only a few of a provider's samples, a Gram matrix of all of them would be made in vain.
     """
-    if task.model is None or split_first_linear(task.model) is None or data.x.dim() != 2:
+    if task.model is None or split_first_linear(task.model) is None or data.x.dim() != 2 or task.precision != "float32":
         return False
     seen, largest = steps * batch, int(data.sizes.max())
     few = seen <= min(2 * data.x.shape[1], MOST_SAMPLES)
@@ -62,7 +50,6 @@ class DualSGD(Stack):
     """Stacked local SGD in which the first linear layer lives in its dual form."""
 
     kind = "dual"
-    couples = True
 
     @classmethod
     def make(cls, work: Workload, oracle: Oracle, shape: tuple[int, int]) -> DualSGD | None:
@@ -93,6 +80,10 @@ class DualSGD(Stack):
 
         self._losses = vmap(loss, randomness="error")
         self._plain = PlainLayers(above, task.loss) if PlainLayers.fit(above, task.loss) else None
+
+    def floats(self, samples: int) -> int:
+        """Also a number for every pair of samples."""
+        return super().floats(samples) + samples * samples
 
     def _gradients(
         self, z: Tensor, w: dict[str, Tensor], y: Tensor, weights: Tensor, into: Tensor

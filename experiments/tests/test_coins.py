@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, BazaarError, Coins, Memory, Purse, Roster, Sampler, check_sampler
+from databazaar import OSMD, BazaarError, Purse, Roster, Sampler, check_sampler
+from databazaar.config.jobs import from_recipe, market_job
 from databazaar.samplers import SAMPLERS
+from databazaar_experiments.samplers.coins import Coins
+from databazaar_experiments.samplers.memory import Memory
 
 ALPHAS = [0.0, 1e-9, 0.01, 0.3, 1.0]
 WITH_RATE = [Coins(0.0, 0.7), Coins(0.2, 5.0, floor="access"), Coins(1.0, 0.1, baseline=False), Coins(0.0, 2.0, False)]
@@ -380,3 +385,22 @@ def test_what_exploring_costs_a_draw() -> None:
         assert sampler.exploration(purse) == pytest.approx(in_money)
         start = sampler.probabilities(sampler.init(roster_of(prices), 1000, 3), purse)
         assert start @ np.array(prices) == pytest.approx(even)  # H before anything is known
+
+
+@pytest.mark.parametrize(
+    ("lines", "built"),
+    [
+        ("", Coins()),
+        ("alpha = 0.2\neta = 3.0", Coins(0.2, 3.0)),
+        ('alpha = 0.0\neta = 3\nbaseline = false\nfloor = "access"', Coins(0.0, 3.0, False, "access")),
+    ],
+)
+def test_a_job_builds_coins(tmp_path: Path, lines: str, built: Coins) -> None:
+    for name in ("holdout", "north", "south"):
+        (tmp_path / f"{name}.csv").write_text("a,b,y\n1,x,0\n2,y,1\n3,x,0\n")
+    providers = "".join(f'[[providers]]\nid = "{name}"\nfile = "{name}.csv"\n' for name in ("north", "south"))
+    data = f'[data]\nholdout = "holdout.csv"\ntarget = "y"\n{providers}'
+    path = tmp_path / "market.toml"
+    path.write_text(f'[market]\nbudget = 20\n[sampler]\nkind = "coins"\n{lines}\n{data}')
+    job = market_job(path)
+    assert job.sampler == built == from_recipe(json.loads(json.dumps(job.recipe))).sampler

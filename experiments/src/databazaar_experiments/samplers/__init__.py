@@ -1,0 +1,1 @@
+"""Samplers of use to a few: earlier candidates for the default, which stand under `databazaar.samplers`."""

@@ -1,0 +1,20 @@
+"""A sampler as a stranger would write it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from databazaar import OSMD
+from databazaar.samplers import SAMPLERS
+
+
+@SAMPLERS.register
+@dataclass(frozen=True)
+class Together(OSMD):
+    """OSMD that learns from what the round's model loses without each provider."""
+
+    eta: float = 3.0
+    alpha: float = 0.05
+    kind: ClassVar[str] = "test-together"
+    gains: ClassVar[str] = "together"
