@@ -44,7 +44,7 @@ class Steps:
         self.sampler, quotes = OSMD(eta=shift * PER_ROUND / n, alpha=ALPHA), np.ones(n, dtype=np.int64)
         dear = np.sort(np.random.default_rng(2).permutation(n)[:barred])
         quotes[dear] = 9
-        self.purse = Purse(10**12, quotes, most_per_access=8).knowing(dear)
+        self.purse = Purse(10**12, quotes, most_per_access=8)
         self.state: State = np.full(n, -np.log(n)) if dense else Chances(n, ALPHA)
         self.rng, self.worth = np.random.default_rng(0), worth
 
@@ -91,7 +91,8 @@ def audited(place: Path) -> tuple[float, float]:
     began, entries = time.process_time(), RunFolder(place).entries()
     notary = Notary([next(entries)])
     opened = time.process_time()
-    notary.take_all(entries)
+    for entry in entries:
+        notary.take(entry)
     notary.check_end()
     assert notary.audit.closed
     return opened - began, notary.audit.rounds / (time.process_time() - opened)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -213,23 +213,13 @@ class Roster(Displayed):
 
     def at(self, round: int) -> Roster:
         """The same offers at the prices of this round: this very roster where no change has come yet."""
-        passed = self.changes_by(round)
-        if passed not in self._versions:
-            before = self._versions.get(passed - 1, self)
-            self._versions[passed] = before._at(round)
-        return self._versions[passed]
-
-    def _at(self, round: int) -> Roster:
+        if not self.changes_by(round):
+            return self
         now = {place: self.offer(place).at(round) for place in {**self.caps, **self.changes}}
         prices = list(self.first_prices)
         for place, offer in now.items():
             prices[place] = offer.price
         return Roster.of_columns(self.ids, self.owners, prices, now)
-
-    @cached_property
-    def _versions(self) -> dict[int, Roster]:
-        """The rosters between two changes, by how many have come."""
-        return {0: self}
 
 
 @dataclass(frozen=True)
@@ -238,8 +228,7 @@ class Purse:
 
     `left` is all money that has not been asked for, and `quotes` the most that an access to each may cost now.
     `accesses_left` is how often each may still be drawn; None where nobody has a cap. `most_per_access` and
-    `most_per_round` are the consumer's limits, where it has set some. `known_range` is `range`, where somebody has it:
-    of a million quotes it is found once, and not in every round.
+    `most_per_round` are the consumer's limits, where it has set some.
     """
 
     left: int
@@ -247,12 +236,11 @@ class Purse:
     accesses_left: Amounts | None = None
     most_per_access: int | None = None
     most_per_round: int | None = None
-    known_range: tuple[int, int] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def range(self) -> tuple[int, int]:
         """The least and the most of the quotes."""
-        return self.known_range or range_of(self.quotes)
+        return range_of(self.quotes)
 
     @property
     def unlimited(self) -> bool:
@@ -279,20 +267,9 @@ class Purse:
         """The places of those who are not available, in rising order."""
         return np.flatnonzero(~self.available)
 
-    def knowing(self, barred: Places) -> Purse:
-        """This purse, of which somebody has found out who is `barred` without looking at everybody."""
-        self.__dict__["barred"] = barred
-        return self
-
-    @property
-    def _knows(self) -> bool:
-        return "barred" in self.__dict__
-
     @cached_property
     def everybody(self) -> bool:
         """Whether all are available, so that no draw needs to look at prices."""
-        if self._knows:
-            return not len(self.barred)
         if self.range[1] > self.dearest:
             return False
         return self.accesses_left is None or bool((self.accesses_left > 0).all())
@@ -300,8 +277,6 @@ class Purse:
     @property
     def anybody(self) -> bool:
         """Whether somebody is available."""
-        if self._knows:
-            return len(self.barred) < len(self.quotes)
         return self.everybody or bool(self.available.any())
 
     @property

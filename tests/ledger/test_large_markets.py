@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from databazaar import OSMD, Arbiter, Defence
+from databazaar.errors import LedgerError
 from databazaar.ledger import Book
 from databazaar.market.run import Progress
 from databazaar.reports.written import write_report
@@ -91,17 +92,12 @@ def test_with_a_defence_everybody_is_looked_at() -> None:
     assert isinstance(arbiter().rules.start(), Chances)
 
 
-def test_what_was_paid_is_added_up_now_and_then_and_in_the_end() -> None:
-    """A payment that no entry explains is found within as many commits as there are hundreds of paid providers."""
+def test_what_was_paid_is_added_up_at_every_commit() -> None:
+    """A payment that no entry explains is found at once, however many have been paid."""
     book = Book(10**6, {f"p{i}": 1 for i in range(2000)})
     book.pay = dict.fromkeys(book.quotes, 1)
     book.spent = book.asked = 2000
-    for _ in range(20):
-        book.assert_sound()
+    book.assert_sound()
     book.pay["p7"] += 1
-    with pytest.raises(Exception, match="sum to what was spent"):
-        for _ in range(8):
-            book.assert_sound()
-    book.unchecked, book.closed = 0, True
-    with pytest.raises(Exception, match="sum to what was spent"):
+    with pytest.raises(LedgerError, match="sum to what was spent"):
         book.assert_sound()

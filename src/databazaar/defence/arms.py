@@ -22,7 +22,6 @@ from databazaar.defence.court import COLUMNS, Court
 from databazaar.defence.settings import Defence
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Sampler, Vector
-from databazaar.samplers.remembered import remembered
 
 OWNERS = 14
 """A cap is meant for so many owners or more. Among fewer it is as many times larger: a quarter would keep the consumer
@@ -92,7 +91,6 @@ class Arms:
                 outer = merge(outer, int(court.arm[left]), left)
         return parts._replace(outer=outer, court=court).vector()
 
-    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         seen = self._see(state, purse)
         outer = self.sampler.probabilities(seen.parts.outer, seen.purse)

@@ -1,5 +1,5 @@
 """What a replay goes through on its way, as far as reports look at it. Of T rounds and n providers it never holds T × n
-numbers: chances are thinned as they come, and purses are made when they are asked for."""
+numbers: of many rounds the chances of some are kept, and purses are made when they are asked for."""
 
 from __future__ import annotations
 
@@ -19,53 +19,9 @@ MOST_ROWS, MOST_NUMBERS = 2048, 2**22
 """So many rows of chances are kept at the most, and so many numbers in all of them together."""
 
 
-class Thinned:
-    """The chances of the rounds, in rows. While there are few rounds, each has its row; of many, a row is the mean of
-    `stride` rounds, a power of two.
-
-    >>> thinned = Thinned(most_rows=2)
-    >>> for chance in (0.0, 1.0, 4.0, 6.0, 9.0):
-    ...     thinned.add(np.array([chance, 1 - chance]))
-    >>> thinned.stride, thinned.rows()[:, 0].tolist()
-    (4, [2.75, 9.0])
-    """
-
-    def __init__(self, most_rows: int | None = None) -> None:
-        self.stride = 1
-        self._most, self._seen = most_rows, 0
-        self._sums = np.zeros((0, 0))
-
-    def add(self, chances: Numbers) -> None:
-        row = self._seen // self.stride
-        if row == len(self._sums):
-            self._grow(len(chances))
-            row = self._seen // self.stride
-        self._sums[row] += chances
-        self._seen += 1
-
-    def _grow(self, width: int) -> None:
-        """Room for twice as many rows, or every two of them become one."""
-        rows = len(self._sums)
-        most = self._most or most_rows(width)
-        if rows < most:
-            more = min(max(2 * rows, 16), most) - rows
-            self._sums = np.concatenate([self._sums.reshape(rows, width), np.zeros((more, width))])
-            return
-        self._sums[: rows // 2] = self._sums[0::2] + self._sums[1::2]
-        self._sums[rows // 2 :] = 0.0
-        self.stride *= 2
-
-    def rows(self) -> Numbers:
-        """The means; the last row may be that of fewer rounds."""
-        begins = np.arange(0, self._seen, self.stride)
-        counts = np.minimum(self._seen - begins, self.stride)
-        means: Numbers = self._sums[: len(begins)] / counts[:, None]
-        return means
-
-
 class Sampled:
-    """The same of a market whose chances are too many to be worked out in every round: a row is those at the start of
-    its `stride` rounds, and the rounds between are not looked at.
+    """The chances of the rounds, in rows. While there are few rounds, each has its row; of many, a row is the chances
+    at the start of `stride` rounds, a power of two, and those of the rounds between are not worked out.
 
     >>> sampled = Sampled(most_rows=2)
     >>> for chance in (0.0, 1.0, 4.0, 6.0, 9.0):
@@ -171,11 +127,11 @@ class Record:
         self.freed: list[Freed] = []
         self.entries: dict[int, tuple[int, str]] = {}
         self.figures = Figures()
-        self._chances, self._sampled = Thinned(), Sampled()
-        self._next: Numbers | Callable[[], Numbers] | None = None
+        self._chances = Sampled()
+        self._next: Callable[[], Numbers] | None = None
 
-    def begins(self, purse: Purse, chances: Numbers | Callable[[], Numbers]) -> None:
-        """A round begins, or would begin. Chances that are a function are too many to be worked out every time."""
+    def begins(self, purse: Purse, chances: Callable[[], Numbers]) -> None:
+        """A round begins, or would begin."""
         self.purses.add(purse)
         self._next = chances
 
@@ -184,10 +140,7 @@ class Record:
         assert self._next is not None
         self.verdicts.extend((len(self.rounds), verdict) for verdict in verdicts)
         self.rounds.add(len(self.rounds), lines, scores)
-        if callable(self._next):
-            self._sampled.add(self._next)
-        else:
-            self._chances.add(self._next)
+        self._chances.add(self._next)
         self._next = None
 
     def frees(self, place: int, entry: Entry) -> None:
@@ -199,13 +152,9 @@ class Record:
     def stride(self) -> int:
         """For how many rounds a row of `distributions` stands, but for the last two: the one before the last may stand
         for fewer, and the last is what would come next."""
-        return max(self._chances.stride, self._sampled.stride)
+        return self._chances.stride
 
     @property
     def distributions(self) -> Numbers:
-        found = self._next() if callable(self._next) else self._next
-        last = np.zeros((0, 0)) if found is None else found[None]
-        if not len(self.rounds):
-            return last.copy()
-        rows = self._sampled.rows()
-        return np.concatenate([rows if len(rows) else self._chances.rows(), last])
+        last = np.zeros((0, 0)) if self._next is None else self._next()[None]
+        return np.concatenate([self._chances.rows(), last]) if len(self.rounds) else last

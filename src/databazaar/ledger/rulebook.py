@@ -17,13 +17,12 @@ from databazaar.defence.court import Court
 from databazaar.defence.judge import doubted
 from databazaar.defence.shares import Accesses, now_and_held
 from databazaar.errors import BazaarError
-from databazaar.ledger.availability import AccessesLeft, ByPrice, barred
 from databazaar.ledger.book import Book
 from databazaar.ledger.terms import Terms
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
-from databazaar.roster import Amounts, Purse, Roster, range_of
+from databazaar.roster import Amounts, Purse, Roster
 from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.samplers.protocol import Draws, State, Vector, chances_of
 from databazaar.stops import STOPS, History, Stop
@@ -110,21 +109,13 @@ class RuleBook:
 
     def quotes_at(self, round: int) -> Amounts:
         """The most that an access to each provider may cost in this round."""
-        passed = self.terms.roster.changes_by(round)
-        if passed not in self._quoted:
-            self._quoted[passed] = self._quote(self.terms.roster.at(round))
-            self._quoted_range[passed] = range_of(self._quoted[passed])
-        return self._quoted[passed]
+        return self._quotes[self.terms.roster.changes_by(round)]
 
     @cached_property
-    def _quoted(self) -> dict[int, Amounts]:
-        """The quotes between two changes of prices, by how many have come."""
-        return {}
-
-    @cached_property
-    def _quoted_range(self) -> dict[int, tuple[int, int]]:
-        """The least and the most of them."""
-        return {}
+    def _quotes(self) -> list[Amounts]:
+        """The quotes before the first change of a price, and after each."""
+        roster = self.terms.roster
+        return [self._quote(roster.at(round)) for round in (0, *roster.change_rounds)]
 
     def _quote(self, roster: Roster) -> Amounts:
         quotes = self.payment.quote(roster)
@@ -153,27 +144,19 @@ class RuleBook:
 
     def purse(self, book: Book) -> Purse:
         """What is left for the round under way, whether it has been reserved (before a crash) or not."""
-        terms, counted = self.terms, self._accesses_left
-        if counted is not None:
-            counted.before(book)
-        quotes, left = self.quotes_at(book.rounds), None if counted is None else counted.left
-        passed = terms.roster.changes_by(book.rounds)
-        known = self._quoted_range[passed]
-        purse = Purse(book.left + book.held, quotes, left, terms.most_per_access, terms.most_per_round, known)
-        dear = known[1] > purse.dearest
-        if dear and passed not in self._by_price:
-            self._by_price[passed] = ByPrice(quotes)
-        return purse.knowing(barred(purse, self._by_price[passed] if dear else None, counted))
+        terms, quotes = self.terms, self.quotes_at(book.rounds)
+        left = self._accesses_left(book)
+        return Purse(book.left + book.held, quotes, left, terms.most_per_access, terms.most_per_round)
 
-    @cached_property
-    def _accesses_left(self) -> AccessesLeft | None:
-        caps = self.terms.roster.most_accesses
-        return None if caps is None else AccessesLeft(caps, self.terms.roster.ids, self.terms.places)
-
-    @cached_property
-    def _by_price(self) -> dict[int, ByPrice]:
-        """The quotes between two changes of prices in their order, where somebody was too dear."""
-        return {}
+    def _accesses_left(self, book: Book) -> Amounts | None:
+        """How often each may still be drawn from the round under way on; None where nobody has a cap."""
+        caps, places = self.terms.roster.most_accesses, self.terms.places
+        if caps is None:
+            return None
+        left = caps.copy()
+        for provider, times in book.drawn_before().items():
+            left[places[provider]] -= times
+        return left
 
     def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
@@ -201,8 +184,6 @@ class RuleBook:
                 f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
                 "try check_sampler on it"
             )
-        if self._accesses_left is not None:
-            self._accesses_left.note(book.rounds, draws)
         return Drawn(draws, chances_of(self.sampler, state, draws, purse), purse)
 
     def pay(self, drawn: Drawn, gains: Sequence[float | None]) -> list[int]:

@@ -12,7 +12,6 @@ from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.log_mean import log_mean
 from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
-from databazaar.samplers.remembered import remembered
 from databazaar.samplers.simplex import project_clipped_simplex
 
 LONGEST = 1.0
@@ -109,7 +108,6 @@ class Coins:
         """Whether the shares are all that it knows, as in the paper."""
         return self.eta is not None and not self.baseline
 
-    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         return among_affordable(self._chances(state, purse), purse)
 

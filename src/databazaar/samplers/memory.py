@@ -12,7 +12,6 @@ from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.log_mean import log_mean
 from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite
-from databazaar.samplers.remembered import remembered
 
 FADE = 0.9
 """What a round leaves of the log-weights before it adds to them: the past counts, and the recent past more."""
@@ -75,7 +74,6 @@ class Memory:
         mean of what a coin brought."""
         return np.zeros(3 * len(roster) + 2)
 
-    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         return among_affordable(self._chances(state, purse), purse)
 

@@ -12,7 +12,6 @@ from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.peer_prices import log_peer_prices
 from databazaar.samplers.protocol import Draws, Vector, refuse_unheard
-from databazaar.samplers.remembered import remembered
 
 RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
@@ -91,7 +90,6 @@ class Thrifty:
         """The memory and the times seen of every provider, and the `_Common` state."""
         return np.concatenate([np.zeros(2 * len(roster)), _Common(per_round=per_round)])
 
-    @remembered
     def probabilities(self, state: Vector, purse: Purse) -> Vector:
         n, open_ = len(purse.quotes), slice(None) if purse.everybody else purse.available
         prices = purse.quotes[open_].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Who cannot be asked, counted on from round to round, against looking at everybody."""
+"""Who can still be asked in a round, and how often: what the book's own counts come to."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ def rules_of(offers: list[tuple[int, int | None, int | None]], budget: int, most
 def check(rules: RuleBook, book: Book) -> Purse:
     """The purse is what the book's own counts come to."""
     purse, roster, before = rules.purse(book), rules.terms.roster, book.drawn_before()
-    obvious = Purse(purse.left, purse.quotes, purse.accesses_left, purse.most_per_access, purse.most_per_round)
-    np.testing.assert_array_equal(purse.barred, np.flatnonzero(~obvious.available))
-    assert (purse.everybody, purse.anybody) == (bool(obvious.available.all()), bool(obvious.available.any()))
+    np.testing.assert_array_equal(purse.barred, np.flatnonzero(~purse.available))
+    assert (purse.everybody, purse.anybody) == (bool(purse.available.all()), bool(purse.available.any()))
     if roster.most_accesses is None:
         assert purse.accesses_left is None
     else:
