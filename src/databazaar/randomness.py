@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 """γ = 2⁶⁴ / golden ratio, made odd: its multiples step through all 64-bit numbers."""
 ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 """SplitMix64: for each (shift, factor), z ← (z ^ z >> shift) · factor."""
-AT_ONCE = 256
-"""So many rounds' draws are seeded at once."""
 EPOCH = 2**32
 """How far the counters of two epochs lie apart."""
 
@@ -42,61 +39,8 @@ def stream(seed: int, round: int, purpose: str) -> np.random.Generator:
 
 
 def draws_stream(seed: int, round: int) -> np.random.Generator:
-    """For the sampler's draws; an audit builds it again from the ledger's seed. This is `stream`, only sooner: the
-    seeding takes longer than a small market's draws, so that of many rounds is worked out at once."""
-    if seed < 0 or not 0 <= round < 2**32:
-        return stream(seed, round, "draws")
-    seeded: Any = _Seeded(_seeds(seed, round // AT_ONCE)[round % AT_ONCE])
-    return np.random.Generator(np.random.PCG64(seeded))
-
-
-class _Seeded(np.random.bit_generator.ISeedSequence):
-    """What a generator is seeded with, where that is known."""
-
-    def __init__(self, seeds: Words) -> None:
-        self._seeds = seeds
-
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Words:  # as NumPy asks for it
-        return self._seeds
-
-
-@lru_cache(maxsize=16)
-def _seeds(seed: int, block: int) -> Words:
-    """What `SeedSequence([seed, round, purpose]).generate_state(4, uint64)` is for the draws of rounds, one a row.
-
-    Entropy e₀, e₁, … in words of 32 bits is hashed into a pool of four, the pool's words are mixed into each other, and
-    eight words are hashed out of it (O'Neill, 2015; NumPy's `SeedSequence`, whose streams never change).
-    """
-    rounds = np.arange(block * AT_ONCE, (block + 1) * AT_ONCE, dtype=np.uint32)
-    entropy = [*_halves(seed), rounds, *_halves(_purpose("draws"))]
-    constant = 0x43B0D7E5
-
-    def hashed(word: Any, factor: int = 0x931E8875) -> Any:
-        nonlocal constant
-        before, constant = constant, constant * factor % 2**32
-        word = (word ^ np.uint32(before)) * np.uint32(constant)
-        return word ^ (word >> np.uint32(16))
-
-    def mixed(one: Any, other: Any) -> Any:
-        word = np.uint32(0xCA01F9DD) * one - np.uint32(0x4973F715) * other
-        return word ^ (word >> np.uint32(16))
-
-    pool = [hashed(word) for word in [*entropy, *_halves(0) * 4][:4]]
-    for source in range(4):
-        for target in range(4):
-            if target != source:
-                pool[target] = mixed(pool[target], hashed(pool[source]))
-    for word in entropy[4:]:
-        pool = [mixed(target, hashed(word)) for target in pool]
-    constant = 0x8B51F9DD
-    state = [hashed(pool[place % 4], 0x58F38DED).astype(np.uint64) for place in range(8)]
-    return np.stack([low | high << np.uint64(32) for low, high in zip(state[::2], state[1::2], strict=True)], axis=1)
-
-
-def _halves(number: int) -> list[NDArray[np.uint32]]:
-    """A whole number in words of 32 bits, the lowest first, as many times as there are rounds."""
-    words = [number >> shift & 0xFFFFFFFF for shift in range(0, max(1, number.bit_length()), 32)]
-    return [np.full(AT_ONCE, word, dtype=np.uint32) for word in words]
+    """For the sampler's draws; an audit builds it again from the ledger's seed."""
+    return stream(seed, round, "draws")
 
 
 def oracle_key(seed: int, round: int, provider: str) -> int:

@@ -206,23 +206,13 @@ class Roster(Displayed):
 
     def at(self, round: int) -> Roster:
         """The same offers at the prices of this round: this very roster where no change has come yet."""
-        passed = self.changes_by(round)
-        if passed not in self._versions:
-            before = self._versions.get(passed - 1, self)
-            self._versions[passed] = before._at(round)
-        return self._versions[passed]
-
-    def _at(self, round: int) -> Roster:
+        if not self.changes_by(round):
+            return self
         now = {place: self.offer(place).at(round) for place in {**self.caps, **self.changes}}
         prices = list(self.first_prices)
         for place, offer in now.items():
             prices[place] = offer.price
         return Roster.of_columns(self.ids, self.owners, prices, now)
-
-    @cached_property
-    def _versions(self) -> dict[int, Roster]:
-        """The rosters between two changes, by how many have come."""
-        return {0: self}
 
 
 @dataclass(frozen=True)

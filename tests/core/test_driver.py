@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from databazaar import OSMD, Arbiter, Ask, Consumer, Engine, Provider, Replies, TargetUtility, Uniform, VectorizedEngine
-from databazaar.engines.scoring import evaluator_for
 from databazaar.ledger import Accounts, Ledger, audit_entries
 from databazaar.market.driver import play, score_together
 from small_markets import blobs, torch_market
@@ -39,7 +38,7 @@ def test_seeds_in_lockstep_make_the_draws_that_they_make_alone() -> None:
     consumer, providers = torch_market(budget=60)
     engine = Counting(VectorizedEngine(consumer.task, providers, CPU))
     arbiters = [Arbiter(consumer, providers, OSMD(0.5, 0.1), engine=engine, seed=seed) for seed in range(4)]
-    evaluator = evaluator_for(consumer, CPU)
+    evaluator = consumer.evaluator(CPU)
     runs = [arbiter.begin(Ledger(arbiter.rules), evaluator=evaluator) for arbiter in arbiters]
     play(runs, engine)
     assert engine.together == [4] * 15
@@ -89,7 +88,7 @@ def test_consumers_with_their_own_holdouts_budgets_and_rules_share_an_engine() -
 def test_stacks_are_scored_each_by_its_own_evaluator(share: bool) -> None:
     rng = np.random.default_rng(2)
     consumers = [Consumer("logistic", holdout=blobs(rng, 30), budget=8, per_round=2) for _ in range(2)]
-    first, second = (evaluator_for(consumer, CPU) for consumer in consumers)
+    first, second = (consumer.evaluator(CPU) for consumer in consumers)
     evaluators = [first, first if share else second, second, first]
     stacks = [torch.randn(rows, 10) for rows in (2, 3, 2, 1)]
     for own, stack, scores in zip(evaluators, stacks, score_together(evaluators, stacks), strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from databazaar.errors import LedgerError
@@ -12,9 +11,6 @@ from databazaar.ledger.chain import Entry
 
 NOT_SETTLED = {"reason": "the consumer closed the run before this round was settled", "by": "consumer"}
 """The body of a void whose round was under way when the consumer closed the run."""
-
-AT_EVERY_COMMIT = 256
-"""Up to so many who have been paid are added up at every commit."""
 
 
 @dataclass
@@ -63,7 +59,6 @@ class Book:
     utilities: list[float] = field(default_factory=list)
     diverged: bool = False
     closed: bool = False
-    unchecked: int = field(default=0, compare=False, repr=False)
 
     def copied(self) -> Book:
         """The same accounts, which go on by themselves."""
@@ -127,45 +122,6 @@ class Book:
         self.reserved[key] = provider, amount
         self.asked += amount
         self.drawn[provider] = self.drawn.get(provider, 0) + 1
-
-    def reserve_all(self, round: int, whom: Sequence[str], amounts: Sequence[int], quotes: Sequence[int]) -> bool:
-        """What `apply` does with all reserves of a round, one a draw in their order, only sooner. `quotes` are those of
-        each in the beginning. False where a rule has more to say: nothing is changed then, and `apply` says it."""
-        limited = self.changes or self.caps or self.most_per_access is not None or self.most_per_round is not None
-        under_way = self.closed or self.reserved or self.settled or round != self.rounds
-        cost, drawn = sum(amounts), self.drawn
-        if limited or under_way or cost > self.left or amounts != quotes:
-            return False
-        self.reserved = {(round, draw): one for draw, one in enumerate(zip(whom, amounts, strict=True))}
-        self.asked += cost
-        for who in whom:
-            drawn[who] = drawn.get(who, 0) + 1
-        return True
-
-    def settle_all(self, round: int, whom: Sequence[str], amounts: Sequence[int], failed: Sequence[bool]) -> bool:
-        """The same for what settles all that is reserved: posts that hold nothing back, and voids of who has failed."""
-        reserved, pay, accesses = self.held, self.pay, self.accesses
-        if self.closed or len(self.reserved) != len(whom):
-            return False
-        for draw, (who, amount, void) in enumerate(zip(whom, amounts, failed, strict=True)):
-            provider, most = self.reserved.get((round, draw), (None, 0))
-            if who != provider or not 0 <= amount <= most or (void and amount != most):
-                return False
-        self.settled.update(self.reserved)
-        self.reserved = {}
-        paid = voided = 0
-        for who, amount, void in zip(whom, amounts, failed, strict=True):
-            if void:
-                voided += amount
-                self.failures[who] = self.failures.get(who, 0) + 1
-            else:
-                paid += amount
-                pay[who] = pay.get(who, 0) + amount
-                accesses[who] = accesses.get(who, 0) + 1
-        self.spent += paid
-        self.voided += voided
-        self.unpaid += reserved - paid - voided
-        return True
 
     def _refuse_beyond_limits(self, entry: Entry, provider: str, amount: int) -> None:
         cap, cost = self.caps.get(provider), self.asked - self.asked_before + amount
@@ -243,19 +199,15 @@ class Book:
         self.asked_before = self.asked
 
     def assert_sound(self) -> None:
-        """The invariants, checked at every commit. Where very many have been paid, they are added up at every so many
-        commits, so that a round costs no more than the first; and at the close."""
+        """The invariants, checked at every commit."""
         reserved, back = self.held, sum(self.held_back.values())
         settled = self.spent + self.unpaid + self.voided
         least = min(self.spent, self.unpaid, self.voided, *self.held_back.values())
         self._must(self.spent + back + reserved <= self.budget, "paid + held back + reserved ≤ budget")
         self._must(self.asked == settled + reserved + back, "asked = paid + unpaid + voided + reserved + held back")
         self._must(least >= 0, "nothing is negative")
-        self.unchecked += 1
-        if self.closed or self.unchecked * AT_EVERY_COMMIT > len(self.pay):
-            self.unchecked = 0
-            self._must(sum(self.pay.values()) == self.spent, "payments sum to what was spent")
-            self._must(min(self.pay.values(), default=0) >= 0, "no payment is negative")
+        self._must(sum(self.pay.values()) == self.spent, "payments sum to what was spent")
+        self._must(min(self.pay.values(), default=0) >= 0, "no payment is negative")
 
     def _must(self, holds: bool, rule: str) -> None:
         if not holds:

@@ -8,7 +8,7 @@ from typing import Any
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
 from databazaar.ledger.book import NOT_SETTLED
-from databazaar.ledger.chain import GENESIS, Entry, Spelled, access_digest, canonical, digest, spelling
+from databazaar.ledger.chain import GENESIS, Entry, canonical
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import ABOUT, NOT_AGREED
@@ -62,19 +62,12 @@ class Ledger(Accounts):
 
     def _seal(self, drafts: Sequence[Draft]) -> list[Entry]:
         """The drafts as entries, which the book has taken."""
-        entries, head, seq = list[Entry](), self.head, self._seq
-        for kind, round, draw, provider, amount, body in drafts:
-            if body:
-                body = Spelled(body, canonical(body))
-            if round is None or draw is None or provider is None or amount is None:
-                head = digest(head, (seq, kind, round, draw, provider, amount, body))
-            else:
-                head = access_digest(head, seq, kind, round, draw, provider, amount, spelling(body))
-            entries.append(Entry(seq, kind, round, draw, provider, amount, body, head))
-            seq += 1
-        for entry in entries:
+        entries = list[Entry]()
+        for draft in drafts:
+            entry = Entry(self._seq, *draft).sealed(self.head)
             self.book.apply(entry)
-        self.head, self._seq = head, seq
+            self.head, self._seq = entry.hash, self._seq + 1
+            entries.append(entry)
         return entries
 
     def _write(self, drafts: Sequence[Draft]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit
@@ -46,7 +45,8 @@ class Notary:
         self._so_far = Audit(record=Record() if record else None)
         self._snapshot = snapshot
         self._replay: Replay | None = None
-        self.take_all(entries)
+        for entry in entries:
+            self.take(entry)
 
     @property
     def audit(self) -> Audit:
@@ -91,31 +91,6 @@ class Notary:
             raise LedgerError(audit.first_broken)
         audit.head, audit.entries = entry.hash, audit.entries + 1
 
-    def take_all(self, entries: Iterable[Entry]) -> None:
-        """`take` of each. A round's accesses are looked at all at once, as long as they are what is due."""
-        pending, some = iter(entries), list[Entry]()
-        while True:
-            due = 0 if self._replay is None else self._replay.accesses_due
-            try:
-                some.extend(islice(pending, due or 1))
-            finally:  # a store that cannot be read on has given these
-                if not self._taken_at_once(some):
-                    for entry in some:
-                        self.take(entry)
-            if not some:
-                return
-            some.clear()
-
-    def _taken_at_once(self, entries: list[Entry]) -> bool:
-        audit, replay = self._so_far, self._replay
-        if not entries or replay is None or audit.first_broken is not None or len(entries) != replay.accesses_due:
-            return False
-        head = replay.take_accesses(entries, audit.entries, audit.head)
-        if head is None:
-            return False
-        audit.head, audit.entries = head, audit.entries + len(entries)
-        return True
-
     def after(self, entries: Iterable[Entry]) -> Notary:
         """The notary that has taken these too, while this one stays where it is: what is refused, or cannot be kept,
         has not happened. Only a notary without a record can be asked."""
@@ -123,7 +98,8 @@ class Notary:
         if self._replay is not None:
             ahead._replay = self._replay.forked()
             ahead._so_far = ahead._replay.audit
-        ahead.take_all(entries)
+        for entry in entries:
+            ahead.take(entry)
         return ahead
 
     def check_end(self) -> None:
@@ -140,7 +116,8 @@ def audit_entries(entries: Iterable[Entry], snapshot: Snapshot | None = None, *,
     """
     notary = Notary(snapshot=snapshot, record=record)
     try:
-        notary.take_all(entries)
+        for entry in entries:
+            notary.take(entry)
         notary.check_end()
     except MissingRuleError:
         raise

@@ -1,10 +1,10 @@
 """What a replay goes through on its way, as far as reports look at it. Of T rounds and n providers it never holds T × n
-numbers: chances are thinned as they come, and purses are made when they are asked for."""
+numbers: of many rounds the chances of some are kept, and purses are made when they are asked for."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -19,48 +19,32 @@ MOST_ROWS, MOST_NUMBERS = 2048, 2**22
 """So many rows of chances are kept at the most, and so many numbers in all of them together."""
 
 
-class Thinned:
-    """The chances of the rounds, in rows. While there are few rounds, each has its row; of many, a row is the mean of
-    `stride` rounds, a power of two.
+class Sampled:
+    """The chances of the rounds, in rows. While there are few rounds, each has its row; of many, a row is the chances
+    at the start of `stride` rounds, a power of two, and those of the rounds between are not worked out.
 
-    >>> thinned = Thinned(most_rows=2)
+    >>> sampled = Sampled(most_rows=2)
     >>> for chance in (0.0, 1.0, 4.0, 6.0, 9.0):
-    ...     thinned.add(np.array([chance, 1 - chance]))
-    >>> thinned.stride, thinned.rows()[:, 0].tolist()
-    (4, [2.75, 9.0])
+    ...     sampled.add(lambda chance=chance: np.array([chance, 1 - chance]))
+    >>> sampled.stride, sampled.rows()[:, 0].tolist()
+    (4, [0.0, 9.0])
     """
 
     def __init__(self, most_rows: int | None = None) -> None:
         self.stride = 1
         self._most, self._seen = most_rows, 0
-        self._sums = np.zeros((0, 0))
+        self._rows: list[Numbers] = []
 
-    def add(self, chances: Numbers) -> None:
-        row = self._seen // self.stride
-        if row == len(self._sums):
-            self._grow(len(chances))
-            row = self._seen // self.stride
-        self._sums[row] += chances
+    def add(self, chances: Callable[[], Numbers]) -> None:
+        if self._seen % self.stride == 0:
+            most = self._most or (most_rows(len(self._rows[0])) if self._rows else 2)
+            if len(self._rows) >= most:
+                self._rows, self.stride = self._rows[::2], 2 * self.stride
+            self._rows.append(chances())
         self._seen += 1
 
-    def _grow(self, width: int) -> None:
-        """Room for twice as many rows, or every two of them become one."""
-        rows = len(self._sums)
-        most = self._most or most_rows(width)
-        if rows < most:
-            more = min(max(2 * rows, 16), most) - rows
-            self._sums = np.concatenate([self._sums.reshape(rows, width), np.zeros((more, width))])
-            return
-        self._sums[: rows // 2] = self._sums[0::2] + self._sums[1::2]
-        self._sums[rows // 2 :] = 0.0
-        self.stride *= 2
-
     def rows(self) -> Numbers:
-        """The means; the last row may be that of fewer rounds."""
-        begins = np.arange(0, self._seen, self.stride)
-        counts = np.minimum(self._seen - begins, self.stride)
-        means: Numbers = self._sums[: len(begins)] / counts[:, None]
-        return means
+        return np.array(self._rows)
 
 
 def most_rows(width: int) -> int:
@@ -143,10 +127,10 @@ class Record:
         self.freed: list[Freed] = []
         self.entries: dict[int, tuple[int, str]] = {}
         self.figures = Figures()
-        self._chances = Thinned()
-        self._next: Numbers | None = None
+        self._chances = Sampled()
+        self._next: Callable[[], Numbers] | None = None
 
-    def begins(self, purse: Purse, chances: Numbers) -> None:
+    def begins(self, purse: Purse, chances: Callable[[], Numbers]) -> None:
         """A round begins, or would begin."""
         self.purses.add(purse)
         self._next = chances
@@ -172,7 +156,5 @@ class Record:
 
     @property
     def distributions(self) -> Numbers:
-        last = np.zeros((0, 0)) if self._next is None else self._next[None]
-        if not len(self.rounds):
-            return last.copy()
-        return np.concatenate([self._chances.rows(), last])
+        last = np.zeros((0, 0)) if self._next is None else self._next()[None]
+        return np.concatenate([self._chances.rows(), last]) if len(self.rounds) else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit, BestModel
 from databazaar.ledger.book import NOT_SETTLED, Book
-from databazaar.ledger.chain import Entry, Spelled, access_digest
+from databazaar.ledger.chain import Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
@@ -30,9 +30,7 @@ TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
 FREEING = ("release", "return")
-RESERVING = ("reserve",)
-SETTLING = ("post", "void")
-ACCESSES = RESERVING + SETTLING
+OF_A_ROUND = ("reserve", "post", "void", "round")
 
 
 class Replay:
@@ -79,7 +77,8 @@ class Replay:
         purse = asked = self.drawn.purse if self.drawn is not None else self.rules.purse(self.book)
         if not asked.anybody:
             asked = _endless(self.rules, self.book.rounds)  # nobody is drawn any more, and p is what it was
-        record.begins(purse, self.rules.sampler.probabilities(self.state, asked).copy())
+        state = self.state
+        record.begins(purse, lambda: self.rules.sampler.probabilities(state, asked))
 
     def check(self, entry: Entry) -> None:
         self.book.apply(entry)
@@ -88,49 +87,12 @@ class Replay:
             raise LedgerError(f"{entry}: a ledger is opened once")
         if self.freed:
             self._refuse_between(entry)
-        if kind in ACCESSES or kind == "round":
+        if kind in OF_A_ROUND:
             self._check_goes_on(entry)
         elif kind == "close":
             self._check_close(entry)
         else:
             self._take_freed(entry)
-
-    @property
-    def accesses_due(self) -> int:
-        """How many entries must come next that are alike: the reserves of a round, or what settles them; 0 where they
-        have begun, or something else must come."""
-        if self.stopped is not None or self.settled or self.freed or self.reserves not in (0, len(self.due)):
-            return 0
-        return len(self.due)
-
-    def take_accesses(self, entries: Sequence[Entry], first: int, head: str) -> str | None:
-        """What `check` does with the accesses that are due, after an entry of this hash, only sooner: all of them at
-        once. The last one's hash; None where any is not what nearly all are, as a store has read it: a reserve, a post
-        that holds nothing back, a void of a reply that failed. Nothing is changed then, and `check` says what is wrong,
-        if anything is."""
-        kinds, round, amounts = SETTLING if self.reserves else RESERVING, self.audit.rounds, list[int]()
-        for draw, (entry, who) in enumerate(zip(entries, self.due, strict=True)):
-            seq, kind, amount, body, text = first + draw, entry.kind, entry.amount, entry.body, "{}"
-            if not type(entry.seq) is type(entry.round) is type(entry.draw) is type(amount) is int or kind not in kinds:
-                return None
-            if body != {}:
-                if type(body) is not Spelled or "held" in body or body == NOT_SETTLED:
-                    return None
-                text = body.text
-            head = access_digest(head, seq, kind, round, draw, who, amount, text)
-            if entry != (seq, kind, round, draw, who, amount, body, head):
-                return None
-            amounts.append(amount)
-        if kinds is RESERVING:
-            assert self.drawn is not None
-            if not self.book.reserve_all(round, self.due, amounts, self.drawn.quotes):
-                return None
-            self.reserves = len(entries)
-        else:
-            if not self.book.settle_all(round, self.due, amounts, [entry.kind == "void" for entry in entries]):
-                return None
-            self.settled.extend(entries)
-        return head
 
     def _check_goes_on(self, entry: Entry) -> None:
         """An entry of the round under way: an access to whoever is due, or the round's end."""
@@ -316,7 +278,7 @@ class Replay:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
         if self.terms.format != 1:
             self._check_last_words(entry)
-        self.audit.closing = {**claimed}  # a plain one: whoever has the audit may do with it as they like
+        self.audit.closing = dict(claimed)
         if self.audit.record is not None:
             self._note_freed(self.audit.record)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
-import sqlite3
+import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,14 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from pydantic_core import from_json
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
-from databazaar.ledger.chain import KINDS, Entry, Spelled, canonical, spelling
+from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
-from databazaar.ledger.sqlite_driver import Row, SqliteWriter, pages_of
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
@@ -33,10 +30,9 @@ _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a file that is being written."""
 
 PAGE = 4096
-"""So many entries are read from a server at once."""
+"""So many entries are read at once."""
 
-LONG = 2**20
-"""A body of so many characters or more is that of a large market's opening."""
+Row = tuple[Any, ...]
 
 BEING_PLAYED = "another process is playing this run: wait for it, or stop it first"
 
@@ -55,7 +51,6 @@ class SqlStore(Store):
         self._holding: sa.Connection | None = None
         try:
             self._engine = sa.create_engine(url)
-            self._sqlite = SqliteWriter(self._engine) if self._engine.dialect.name == "sqlite" else None
             if create:
                 self._prepare()
         except (SQLAlchemyError, ImportError) as reason:
@@ -97,18 +92,15 @@ class SqlStore(Store):
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         values = None if snapshot is None else self._values(snapshot)
         run = self._run
-        rows = [(run, e.seq, e.kind, e.round, e.draw, e.provider, e.amount, spelling(e.body), e.hash) for e in entries]
+        rows = [(run, e.seq, e.kind, e.round, e.draw, e.provider, e.amount, canonical(e.body), e.hash) for e in entries]
         self._committing = False
         try:
-            if self._sqlite is None:
-                self._commit(rows, values)
-            else:
-                self._sqlite.append(rows, values)
-        except (IntegrityError, sqlite3.IntegrityError):
+            self._commit(rows, values)
+        except IntegrityError:
             raise LedgerError(
                 f"{entries[0]}: another process has written this entry: let only one process run a market"
             ) from None
-        except (DBAPIError, sqlite3.Error) as reason:
+        except DBAPIError as reason:
             if self._committing and getattr(reason, "connection_invalidated", False):
                 raise LedgerError(
                     f"the ledger's database was lost while a step was being committed ({brief(reason)}): it is not "
@@ -121,7 +113,7 @@ class SqlStore(Store):
             self._files.keep()
 
     def _commit(self, rows: Sequence[Row], snapshot: Row | None) -> None:
-        """As `SqliteWriter.append`, for a server."""
+        """All of it or nothing. The snapshot, if any, replaces the one before: round, state, parameters and run."""
         with self._engine.connect() as connection, connection.begin() as transaction:
             _wait_for_the_disk(connection)
             connection.execute(ENTRIES.insert(), [dict(zip(ENTRIES.c.keys(), row, strict=True)) for row in rows])
@@ -151,12 +143,8 @@ class SqlStore(Store):
         a long ledger neither holds all of it nor holds up the run that writes."""
         try:
             for page in self._pages():
-                entries, odd = _entries_of(page)
-                yield from entries
-                del entries  # a large opening, and with it all that the collector of garbage would have to look through
-                if odd is not None:
-                    raise odd
-        except (SQLAlchemyError, UnicodeDecodeError, sqlite3.Error) as reason:
+                yield from map(_entry_of, page)
+        except (SQLAlchemyError, UnicodeDecodeError) as reason:
             raise self._unread(reason) from None
 
     def _pages(self) -> Iterator[Sequence[Any]]:
@@ -164,10 +152,7 @@ class SqlStore(Store):
         with self._engine.connect() as connection:
             refuse_newer(connection)
             end = connection.execute(sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)).scalar()
-            connection.rollback()
-            if end is not None and connection.dialect.name == "sqlite":
-                yield from pages_of(connection, self._run, end)
-        if end is None or self._sqlite is not None:
+        if end is None:
             return
         following = sa.select(*ENTRIES.c[1:]).where(mine, ENTRIES.c.seq <= end).order_by(ENTRIES.c.seq).limit(PAGE)
         query, more = following, True
@@ -217,7 +202,6 @@ class SqlStore(Store):
 
     def finish(self) -> None:
         """Drops the parameters, which the run's folder has by now, and leaves one compact file without a log."""
-        self._release()
         try:
             with self._engine.begin() as connection:
                 _wait_for_the_disk(connection)
@@ -271,12 +255,7 @@ class SqlStore(Store):
             self._holding = None
         if self._files is not None:
             self._files.close()
-        self._release()
         self._engine.dispose()
-
-    def _release(self) -> None:
-        if self._sqlite is not None:
-            self._sqlite.release()
 
 
 def _wait_for_the_disk(connection: sa.Connection) -> None:
@@ -303,40 +282,16 @@ def _durable(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-def _entries_of(page: Sequence[Any]) -> tuple[list[Entry], LedgerError | None]:
-    """The entries of a page up to one that is not as a ledger writes it, and what is wrong with that one. All at once:
-    one by one, each would find the processor busy with something else."""
-    entries, made = list[Entry](), tuple.__new__  # a named tuple's own way takes half as long again
+def _entry_of(row: Sequence[Any]) -> Entry:
+    """The entry, whose body must be spelled the one canonical way, and which must be of a kind that exists."""
+    seq, kind, round, draw, provider, amount, text, seal = row
     try:
-        for seq, kind, round, draw, provider, amount, text, seal in page:
-            body = {} if text == "{}" and kind in KINDS else _parsed(seq, kind, text)
-            entries.append(made(Entry, (seq, kind, round, draw, provider, amount, body, seal)))
-    except LedgerError as odd:
-        return entries, odd
-    return entries, None
-
-
-def _parsed(seq: Any, kind: Any, text: Any) -> Spelled:
-    """The body, which must be spelled the one canonical way and belong to a kind that exists."""
-    try:
-        body = _loaded(text)
-        if not isinstance(body, dict) or canonical(body) != text or kind not in KINDS:
+        body = json.loads(text)
+        if not isinstance(text, str) or not isinstance(body, dict) or canonical(body) != text or kind not in KINDS:
             raise ValueError
     except (ValueError, TypeError, RecursionError):
         raise LedgerError(f"entry {seq}: its text is not as the ledger writes it: it was changed") from None
-    return Spelled(body, text)
-
-
-def _loaded(text: str) -> Any:
-    """What JSON says, by Pydantic's reader, which takes a quarter of the time of Python's own. Of terms of a million
-    providers the collector of garbage would look through as many lists time and again, and take longer than that."""
-    if len(text) < LONG or not gc.isenabled():
-        return from_json(text, cache_strings="keys")
-    gc.disable()
-    try:
-        return from_json(text, cache_strings="keys")
-    finally:
-        gc.enable()
+    return Entry(seq, kind, round, draw, provider, amount, body, seal)
 
 
 def brief(reason: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,13 +17,9 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.pay_so_far import PaySoFar
 from databazaar.market.round import Concluded, Proposed, conclude, first_loss, propose, reach, without_longest
 from databazaar.market.state import Best, State
 from databazaar.market.watch.watch import Watch, Watched
-
-MANY_PAID = 1_000
-"""From so many paid providers on what they have earned is not copied for every round."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +80,6 @@ class MarketRun:
     room: Room | None = None
     _watched: Watched | None = None
     _untold: Progress | None = None
-    _told_pay: tuple[int, PaySoFar] | None = None
     _signed: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -207,21 +202,9 @@ class MarketRun:
             paid = tuple(dict.fromkeys([*(ids[i] for i, amount in amounts if amount), *freed]))
             money = book.spent, book.asked, book.budget
             asked = tuple(ids[i] for i in drawn.draws.tolist())
-            params, pay = state.params.clone(), self._pay_after(state.round, (*asked, *freed))
+            params, pay = state.params.clone(), dict(book.pay)
             flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
             self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged, asked)
-
-    def _pay_after(self, round: int, changed: Sequence[str]) -> Mapping[str, int]:
-        """What everybody has earned by now; only these can have earned anything in the last round."""
-        told, pay = self._told_pay, self.accounts.book.pay
-        if len(pay) < MANY_PAID:
-            return dict(pay)
-        if told is not None and told[0] == round - 1:
-            so_far = told[1].after({who: pay[who] for who in changed if who in pay})
-        else:
-            so_far = PaySoFar(dict(pay))
-        self._told_pay = round, so_far
-        return so_far
 
     def _tell(self) -> None:
         """Reports the last round, which the transaction that was just made holds."""

@@ -89,7 +89,7 @@ class Course:
 
     @cached_property
     def steady(self) -> NDArray[np.bool_]:
-        """Rows at whose end the same could be asked as at their start: of others, a mean over rounds says little."""
+        """Rows at whose end the same could be asked as at their start: of others one round says little."""
         if self.stride == 1:
             return np.ones(len(self.chances), dtype=bool)
         can = [self.purse(round).available for round in self.begins]

@@ -39,7 +39,7 @@ class Report(Displayed):
     """The outcome of a run, or of the part of it that has been played.
 
     `distributions` holds p at the start of each round, then the final p: [T+1, n]. Of a run of more than two thousand
-    rounds a row is the mean of `stride` rounds, and the last is the final p. `purses` holds what each round was drawn
+    rounds it holds p of every `stride`-th round, and the last is the final p. `purses` holds what each round was drawn
     from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator",
     "payment", and "stops", which is a list. While a run is `open`, nothing is refunded, `held` is what is reserved for
     the round under way, and the final utility and model are those of the last round. `stopped_by` is the reason that a
