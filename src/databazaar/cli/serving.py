@@ -106,7 +106,7 @@ def serve(
     """Until SIGTERM or Ctrl-C. Runs go on where they were when the hub is started again."""
     import uvicorn
 
-    from databazaar.service import members
+    from databazaar.service import home, members
     from databazaar.service.demo import make_demo
     from databazaar.service.http.app import create_app
     from databazaar.service.http.logs import write_logs
@@ -117,6 +117,7 @@ def serve(
     links = make_demo(settings, database) if demo else []
     with database.read() as session:
         market = members.market(session)
+    home.bind(settings, database)
     write_logs()
     app = create_app(settings, database, supervise=settings.runners > 0)
     config = uvicorn.Config(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from databazaar.config.jobs import market_job
-from databazaar.config.playing import begun
-from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, journal, members
 from databazaar.service.database.connection import Database
@@ -26,12 +22,9 @@ from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import SPECS, HubMarket, hub_market, wrong_with_books
+from played_jobs import play_rounds
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
-
-
-class _EnoughError(Exception):
-    pass
 
 
 @pytest.fixture
@@ -46,21 +39,14 @@ def market(database: Database, settings: Settings) -> HubMarket:
 
 def play(market: HubMarket, rounds: int | None, name: str = "plain") -> None:
     """Plays the job's run as a runner does, to its end or until it is broken off, and has it settled."""
-
-    def tell(progress: Progress) -> None:
-        if progress.round == rounds:
-            raise _EnoughError
-
-    with market.database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, market.jobs[name]))
-    with begun(market_job(path), market.run(name), id=market.jobs[name]) as playing, suppress(_EnoughError):
-        playing.settle(tell if rounds else None)
+    play_rounds(market, name, rounds)
     to_settling(market, name)
 
 
 def to_settling(market: HubMarket, name: str = "plain", stopped: bool = False) -> None:
     with market.database.begin() as session:
         job = session.get_one(Job, market.jobs[name])
+        jobs.write_market(session, market.settings, job)
         job.stop_requested = stopped
         enter(session, job, JobState.RUNNING)
         enter(session, job, JobState.SETTLING, "given up after 5 attempts: it was killed")
@@ -156,13 +142,20 @@ def test_the_operator_refunds_a_ledger_that_is_lost(market: HubMarket) -> None:
     assert wrong_with_books(market) is None and balances(market)["cash:buyer"] == 100_000
 
 
-def test_the_ledger_of_another_job_pays_nobody(market: HubMarket, tmp_path: Path) -> None:
+def test_the_ledger_of_another_job_pays_nobody(market: HubMarket) -> None:
     market.add("network", buyer="buyer")
     play(market, 2, "network")
     to_settling(market)
-    market.settings.job_folder(market.jobs["plain"]).mkdir(parents=True, exist_ok=True)
     shutil.copytree(market.run("network"), market.run("plain"))
-    with pytest.raises(UnsoundError, match="not those of the job"):
+    with pytest.raises(UnsoundError, match="run is not the run of this job but another's"):
+        settle(market.database, market.settings, market.jobs["plain"])
+
+
+def test_a_ledger_over_another_budget_pays_nobody(market: HubMarket) -> None:
+    play(market, 2)
+    with market.database.begin() as session:
+        session.get_one(Job, market.jobs["plain"]).budget += 1
+    with pytest.raises(UnsoundError, match="its budget or its providers are not those of the job"):
         settle(market.database, market.settings, market.jobs["plain"])
 
 

@@ -13,7 +13,9 @@ from databazaar.service import jobs
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
+from databazaar.service.http.pages.job_view import told_of
 from databazaar.service.hub import progress, runner, supervisor
+from databazaar.service.hub.begun import HELD
 from databazaar.service.hub.supervisor import Supervisor
 from databazaar.service.hub.telling import told_by
 from databazaar.service.lives import enter
@@ -90,6 +92,7 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
     with market.database.begin() as session:
         for name, stops in (("left", False), ("stopped", True)):
             job = session.get_one(Job, market.jobs[name])
+            jobs.write_market(session, market.settings, job)
             enter(session, job, JobState.RUNNING)
             job.lease_owner, job.stop_requested = "0" * 32, stops
     hub = Supervisor(market.settings, market.database)
@@ -124,20 +127,25 @@ def test_a_long_job_makes_room_for_another_consumer_and_ends_as_it_does_alone(
     assert wrong_with_books(market) is None
 
 
-def test_a_job_whose_files_are_gone_is_given_up(
+def test_a_job_whose_files_are_gone_is_held_until_they_are_back(
     sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.05)
+    monkeypatch.setattr(supervisor, "HELD_FOR", 0.05)
     market = hub_market(sqlite_database, settings, ("plain",))
-    for file in market.settings.files.rglob("*"):
-        if file.is_file():
-            file.unlink()
-    hub = Supervisor(Settings(**{**vars(market.settings), "attempts": 3}), market.database)
+    away = market.settings.files.rename(market.settings.home / "away")
+    hub = Supervisor(replace(market.settings, attempts=1), market.database)
     hub.start()
+    market.wait(lambda: market.job("plain").reason.startswith(HELD))
+    held = market.job("plain")
+    assert (held.state, held.attempts, held.refunded) == ("queued", 0, None)
+    assert "(No such file or directory): the operator's log" in held.reason and told_of(held) == held.reason
+    away.rename(market.settings.files)
     market.wait(market.over)
     hub.stop()
-    job = market.job("plain")
-    assert (job.state, job.refunded) == ("failed", job.escrow) and "cannot be prepared" in job.reason
+    assert market.job("plain").state == "settled" and wrong_with_books(market) is None
+    with market.database.read() as session:
+        told = [event.detail for event in jobs.events_of(session, market.caller("plain"), held.id)]
+    assert told.count(held.reason) == 1, "it is told once, however often it is tried"
 
 
 def test_no_process_no_run(sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from databazaar.client.sending import HubError
 from databazaar.service import jobs
 from databazaar.service.database.connection import Database
 from databazaar.service.errors import ConflictError
-from databazaar.service.hub.settling import settle
+from databazaar.service.hub.settling import UnsoundError, settle
 from databazaar.service.notary.answerers import Answers
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.states import JobState
@@ -115,6 +116,34 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     assert "was not heard of" in own.found(job).reason and own.found(job).paid == 0
     assert settle(own.market.database, own.market.settings, idle) == JobState.REFUNDED
     assert "never opened" in own.found(idle).reason and own.found(idle).refunded == own.found(idle).escrow
+
+
+def test_a_run_that_the_hub_has_lost_is_neither_ended_nor_begun_anew(own: OwnMarket, tmp_path: Path) -> None:
+    """As where the volume with the hub's folder goes away: the consumer waits, and nothing is refunded."""
+    buyer, job = own.market["buyer"], own.job(name="Lost")
+    with own.playing(job, tmp_path / "own") as playing, pytest.raises(EnoughError):
+        stop_before_asking(playing)
+    entries = list(playing.folder.entries())
+    own.notaries.close()
+    folder = own.market.settings.job_folder(job)
+    shutil.move(folder, tmp_path / "kept")
+    notaries = Notaries(replace(own.market.settings, own_lease=0.0), own.market.database)
+    try:
+        assert job not in notaries.close_due()
+        for attempt in (lambda: notaries.take(buyer, job, entries), lambda: notaries.standing(buyer, job)):
+            with pytest.raises(ConflictError, match="cannot read this run at present"):
+                attempt()
+        assert own.found(job).state == JobState.RUNNING and not folder.exists()
+        with own.market.database.begin() as session:
+            jobs.stop(session, buyer, own.market.settings, job)
+        assert job in notaries.close_due()
+        with pytest.raises(UnsoundError, match="run is missing, though the job was running"):
+            settle(own.market.database, own.market.settings, job)
+        assert own.found(job).state == JobState.SETTLING and own.found(job).refunded is None
+    finally:
+        notaries.close()
+    shutil.move(tmp_path / "kept", folder)
+    assert settle(own.market.database, own.market.settings, job) == JobState.REFUNDED
 
 
 class _Telling:

@@ -21,7 +21,7 @@ class Table(DeclarativeBase):
 
 
 class Market(Table):
-    """The one row of what the operator has set."""
+    """The one row of what the operator has set. `market_id` is also in the hub's folder, once it has served."""
 
     __tablename__ = "market"
     id: Mapped[int] = mapped_column(primary_key=True, default=1)
@@ -29,6 +29,7 @@ class Market(Table):
     currency: Mapped[str] = mapped_column(String(3))
     decimals: Mapped[int] = mapped_column(default=2)
     fee_basis_points: Mapped[int] = mapped_column(default=0)
+    market_id: Mapped[str | None] = mapped_column(ID)
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (CheckConstraint("id = 1"), CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"))
 

@@ -78,7 +78,7 @@ class _Followed:
     def _opened(self) -> Iterator[int | None]:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except OSError:  # there is none, or it cannot be read
             yield None
             return
         try:

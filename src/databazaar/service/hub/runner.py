@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
-from databazaar.service.hub.folders import FAILURE, LOCK, LOG
+from databazaar.service.hub.folders import FAILURE, LOCK, LOG, without_places
 from databazaar.service.hub.page import write_page
 from databazaar.service.hub.telling import Teller
 from databazaar.service.jobs.folder import MARKET
@@ -92,9 +92,7 @@ def attempt(settings: Settings, job_id: str, played: Callable[[], None] | None =
         return 0
     print(reason, file=sys.stderr, flush=True)  # noqa: T201
     with suppress(BazaarError):  # a full disk, say
-        for place in (folder, settings.home):  # where the hub has its files is nobody's business
-            reason = reason.replace(f"{place}{os.sep}", "")
-        write_whole(folder / FAILURE, reason.encode(), mode=0o600)
+        write_whole(folder / FAILURE, without_places(settings, job_id, reason).encode(), mode=0o600)
     return code
 
 

@@ -22,8 +22,11 @@ BEHIND = 5
 def run(settings: Settings, job_id: str) -> None:
     """Ends the process with 0 once the job is settled, and else with what makes the hub try it again."""
     folder = settings.job_folder(job_id)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    become_a_child(folder)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        become_a_child(folder)
+    except OSError:  # what keeps it from its folder keeps it from the ledger, and the job says so
+        sys.exit(attempt(settings, job_id))
     os.nice(BEHIND)
     with alone(folder / LOCK):  # a runner may still be dying
         sys.exit(attempt(settings, job_id))
@@ -50,7 +53,7 @@ def _report(settings: Settings, job_id: str) -> None:
     """The page of a run that no runner has finished. Money does not wait for it where it cannot be made."""
     run_folder = settings.run_folder(job_id)
     try:
-        if not (run_folder / PAGE).exists() and outcome_of(run_folder).audit is not None:
+        if run_folder.exists() and not (run_folder / PAGE).exists() and outcome_of(run_folder).audit is not None:
             write_page(run_folder)
     except Exception:
         traceback.print_exc()

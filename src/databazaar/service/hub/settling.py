@@ -6,7 +6,6 @@ the job's state let it happen once. What is paid comes from the replayed ledger,
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,8 @@ from databazaar.service.contracts import Needs
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
 from databazaar.service.errors import ConflictError, ServiceError
+from databazaar.service.hub.begun import has_begun
+from databazaar.service.hub.folders import without_places
 from databazaar.service.jobs.own_mode import UNOPENED
 from databazaar.service.journal.keys import HubKey
 from databazaar.service.journal.receipts import issue
@@ -52,7 +53,6 @@ class Outcome:
     `refusals` why nobody was paid, where nobody was."""
 
     audit: Audit | None = None
-    run_id: str = ""
     epsilon: dict[str, float] = field(default_factory=dict)
     refusals: frozenset[str] = frozenset()
 
@@ -78,15 +78,15 @@ class Outcome:
 def settle(database: Database, settings: Settings, job_id: str) -> JobState:
     """Brings a job that is settling to its end, or finds that it has come to it. The state that it is in then.
 
-    Nobody else may be at work in the job's folder. A ledger that does not hold raises an UnsoundError, and says so in
-    the job: it stays settling.
+    Nobody else may be at work in the job's folder. A ledger that does not hold, or cannot be read, raises an
+    UnsoundError, and the job says so: it stays settling.
     """
     with database.read() as session:
         job = session.get_one(Job, job_id)
         if job.state != JobState.SETTLING:
             return JobState(job.state)
     try:
-        outcome = outcome_of(settings.run_folder(job_id), own=job.mode == "own")
+        outcome = _outcome(database, settings, job)
         with database.begin() as session:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
@@ -95,22 +95,26 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         raise
 
 
+def _outcome(database: Database, settings: Settings, job: Job) -> Outcome:
+    """What the job's run came to: nothing only where it is known that it never began."""
+    try:
+        with database.read() as session:
+            begun = has_begun(session, settings, job)
+        return outcome_of(settings.run_folder(job.id), own=job.mode == "own") if begun else Outcome()
+    except (BazaarError, OSError) as broken:
+        raise UnsoundError(UNSOUND + without_places(settings, job.id, broken)) from None
+
+
 def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
-    """Closes a run that is open, and audits it. A run without a round has come to nothing.
+    """Closes a run that is open, and audits it. A run without a round has come to nothing; one whose ledger cannot be
+    read, or does not hold, is an error.
 
     Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
     """
-    try:
-        return _outcome_of(run_folder, own) if run_folder.exists() else Outcome()
-    except BazaarError as broken:
-        raise UnsoundError(UNSOUND + str(broken).replace(f"{run_folder.parent}{os.sep}", "")) from None
-
-
-def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     folder = RunFolder(run_folder)
     own = own or is_notarised(folder)
     if not folder.finished:
-        found = None if folder.need_rules() is None else folder.replay(record=False)
+        found = folder.replay(record=False) if _has_entries(folder) else None
         if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
             close_notarised(run_folder)
             found = folder.replay(record=False)
@@ -122,7 +126,13 @@ def _outcome_of(run_folder: Path, own: bool) -> Outcome:
     if not found.ok or not found.closed:
         raise LedgerError(found.message)
     epsilon = {who: spent for who, (spent, _) in folder.privacy().items()}
-    return Outcome(found, folder.id, epsilon, _refusals(folder, found))
+    return Outcome(found, epsilon, _refusals(folder, found))
+
+
+def _has_entries(folder: RunFolder) -> bool:
+    """Whether anything was written, also where it was removed since. A ledger that is missing or damaged is an error,
+    unlike for `need_rules`."""
+    return next(folder.entries(), None) is not None or bool(folder.begun())
 
 
 def _refusals(folder: RunFolder, found: Audit) -> frozenset[str]:
@@ -164,13 +174,13 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
 
 
 def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outcome) -> None:
-    """A ledger that holds, but of another job, pays nobody."""
+    """A ledger that holds, but over other terms than the job's, pays nobody."""
     if outcome.audit is None or outcome.audit.terms is None:
         return
     terms = outcome.audit.terms
     active = {slug for slug, contract in contracts.items() if contract.state == ContractState.ACTIVE}
-    if (outcome.run_id, terms.budget) != (job.id, job.budget) or not set(terms.roster.ids) <= active:
-        raise UnsoundError(UNSOUND + "its id, its budget or its providers are not those of the job")
+    if terms.budget != job.budget or not set(terms.roster.ids) <= active:
+        raise UnsoundError(UNSOUND + "its budget or its providers are not those of the job")
 
 
 def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:

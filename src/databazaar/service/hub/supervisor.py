@@ -22,17 +22,20 @@ from sqlalchemy.orm import Session
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.runs.names import SUMMARY
+from databazaar.service import home
 from databazaar.service.database.columns import new_id, now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.hub import progress, runner, settler
 from databazaar.service.hub.alone import Alone, TakenError
+from databazaar.service.hub.begun import HELD, has_begun
 from databazaar.service.hub.children import Child, Children, wait_for
+from databazaar.service.hub.folders import without_places
 from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_room
 from databazaar.service.hub.sweeper import Sweeper
 from databazaar.service.jobs import write_market
 from databazaar.service.jobs.stopping import STOP
-from databazaar.service.lives import enter, locked_job, noted
+from databazaar.service.lives import enter, locked_job, noted, tellable
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
@@ -40,6 +43,8 @@ TICK = 0.25
 """Seconds after which the queue is looked at again, if nothing has happened before."""
 FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
 """Seconds until what failed is tried again: twice as many each time."""
+HELD_FOR = 10.0
+"""Seconds until a job that is held is looked at again."""
 log = logging.getLogger(__name__)
 
 
@@ -79,8 +84,14 @@ class Supervisor:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begins to work, in a thread. Where another hub works here, nothing begins."""
+        """Begins to work, in a thread. Where another hub works here, or the home is not the database's, nothing
+        begins."""
         self._alone = Alone(self.settings, self.database)
+        try:
+            home.bind(self.settings, self.database)
+        except BaseException:
+            self._alone.release()
+            raise
         self._runners.get_ready()
         self._thread.start()
         self._sweeper.start()
@@ -152,8 +163,11 @@ class Supervisor:
         """Renews leases, passes on who wants to stop, and puts jobs back into the queue whose processes are lost."""
         for job_id, stops in running.items():
             stop = self.settings.job_folder(job_id) / STOP
-            if stops and not stop.exists():
-                write_whole(stop, b"", mode=0o600)
+            try:
+                if stops and not stop.exists():
+                    write_whole(stop, b"", mode=0o600)
+            except (BazaarError, OSError) as refused:
+                log.error("job %s cannot be told to stop: %s", job_id, refused)
         self._put_back([job_id for job_id in running if job_id not in self._runners], "its runner was lost")
         if len(self._runners) and time.monotonic() > self._renewed + self.settings.lease / 3:
             with self.database.begin() as session:
@@ -209,16 +223,28 @@ class Supervisor:
         return True
 
     def _prepare(self, session: Session, job: Job) -> bool:
-        """Writes what the runner needs, unless it has it; False where that cannot be."""
+        """Writes what the runner needs, unless it has it. Where what is needed cannot be read or written, the job is
+        held, however long that takes: it may have posts to pay, so it is not given up. False then."""
         try:
-            if not self.settings.run_folder(job.id).exists():
+            if not has_begun(session, self.settings, job):
                 write_market(session, self.settings, job)
             (self.settings.job_folder(job.id) / STOP).unlink(missing_ok=True)
-        except (BazaarError, OSError) as refused:
-            log.warning("job %s cannot be started: %s", job.id, refused)
-            self._later(session, job, "its files cannot be prepared at the hub", progressed=False)
-            return False
-        return True
+        except BazaarError as refused:
+            self._hold(session, job, refused, str(refused))
+        except OSError as failed:
+            said = f"its files cannot be prepared ({failed.strerror}): the operator's log says which"
+            self._hold(session, job, failed, said)
+        else:
+            return True
+        return False
+
+    def _hold(self, session: Session, job: Job, why: Exception, said: str) -> None:
+        log.error("job %s is held, and looked at again in %g seconds: %s", job.id, HELD_FOR, why)
+        job.not_before = now() + dt.timedelta(seconds=HELD_FOR)
+        reason = tellable(HELD + without_places(self.settings, job.id, said))
+        if job.reason != reason:
+            job.reason = reason
+            noted(session, job, reason)
 
     def _note_end(self, child: Child) -> None:
         code = child.code

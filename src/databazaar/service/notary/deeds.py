@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -78,11 +79,10 @@ class Notaries:
 
     def standing(self, caller: Caller, job_id: str) -> Standing:
         job = self._own(caller, job_id)
-        path = self._settings.run_folder(job_id)
-        if not path.exists():
+        if not self._begun(job):
             return Standing()
         if job.state not in PLAYED:  # whoever settles it needs the folder
-            found = RunFolder(path).replay(record=False)
+            found = RunFolder(self._settings.run_folder(job_id)).replay(record=False)
             return Standing(found.entries, found.head, found.rounds, (), found.closed)
         with self._run(job) as run:
             return _standing(run)
@@ -90,7 +90,7 @@ class Notaries:
     def take(self, caller: Caller, job_id: str, entries: Sequence[Entry]) -> Standing:
         """Takes the entries that the arbiter's ledger has written; they are kept for good before this returns."""
         job = self._going(caller, job_id)
-        with self._run(job, begin=True) as run:
+        with self._run(job, begin=not self._begun(job)) as run:
             self._refuse_ended(job)
             if not run.entries:
                 _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
@@ -104,7 +104,7 @@ class Notaries:
         """Asks providers of the job, and passes on what they answer, which is remembered first."""
         job = self._going(caller, job_id)
         question = hashlib.sha256(payload).hexdigest()
-        if not self._settings.run_folder(job_id).exists():
+        if not self._begun(job):
             answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
@@ -151,10 +151,20 @@ class Notaries:
         return job.state == JobState.RUNNING and self._clock() - self._last_heard(job.id) > self._settings.own_lease
 
     def _last_heard(self, job_id: str) -> float:
-        """When the job's folders were written last: it holds after a restart too, and costs a round nothing."""
+        """When the job's folders were written last: it holds after a restart too, and costs a round nothing. While
+        they cannot be found nobody is silent."""
         run, folder = self._settings.run_folder(job_id), self._settings.job_folder(job_id)
         places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
-        return max((place.stat().st_mtime for place in places if place.exists()), default=0.0)
+        return max((place.stat().st_mtime for place in places if place.exists()), default=math.inf)
+
+    def _begun(self, job: Job) -> bool:
+        """Whether the run is open at the hub. One that was open, and is not here any more, is not begun anew."""
+        if self._settings.run_folder(job.id).exists():
+            return True
+        if job.state == JobState.RUNNING:
+            log.error("the run of job %s is missing: mount or restore the hub's folder", job.id)
+            raise ConflictError("the hub cannot read this run at present: tell its operator, and go on when it can")
+        return False
 
     def _refuse_ended(self, job: Job) -> None:
         """For whoever has waited for the run while it ended, or has opened it just then: nothing more is passed on."""

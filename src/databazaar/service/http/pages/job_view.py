@@ -16,6 +16,7 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Visit
 from databazaar.service.hub import progress
+from databazaar.service.hub.begun import HELD
 from databazaar.service.hub.settling import UNSOUND
 from databazaar.service.states import OVER, ContractState, JobState
 
@@ -74,7 +75,8 @@ def stuck(job: Job) -> bool:
 
 def told_of(job: Job) -> str:
     """Why it is where it is, as far as that is not plain."""
-    return job.reason if JobState(job.state) in OVER or job.attempts > 1 or stuck(job) else ""
+    held = job.state == JobState.QUEUED and job.reason.startswith(HELD)
+    return job.reason if JobState(job.state) in OVER or job.attempts > 1 or held or stuck(job) else ""
 
 
 def _of_state(

@@ -41,6 +41,7 @@ def upgrade() -> None:
         sa.Column("currency", sa.String(length=3), nullable=False),
         sa.Column("decimals", sa.BigInteger(), nullable=False),
         sa.Column("fee_basis_points", sa.BigInteger(), nullable=False),
+        sa.Column("market_id", sa.String(length=32), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("fee_basis_points BETWEEN 0 AND 10000"),
         sa.CheckConstraint("id = 1"),
