@@ -37,7 +37,7 @@ def profiled(own: list[Any], theirs: list[Any]) -> MarketProfile:
 
 def profile_of(own: pd.DataFrame, theirs: pd.DataFrame, columns: Sequence[ColumnUse] = COLUMNS) -> MarketProfile:
     profiler = Profiler(own, "y", "classification", columns)
-    return profiler.market([profiler.holdout("hold-out", "own.csv")], [profiler.table(theirs, "north", "north.csv")])
+    return profiler.market([profiler.holdout], [profiler.table(theirs)])
 
 
 @settings(max_examples=50)
