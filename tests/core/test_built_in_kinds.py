@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import BazaarError, FullGradient, LocalSGD, StochasticGradient, build_model
-from databazaar.learning.kinds import MODEL_KINDS, ORACLE_KINDS, parameter_count
+from databazaar.learning.kinds import MODEL_KINDS, OracleKind, parameter_count
 from databazaar.learning.oracles import build_oracle
 
 
@@ -38,7 +39,7 @@ def test_what_cannot_be_built_cannot_be_counted_either(kind: str, inputs: list[i
 
 
 def test_every_oracle_is_built_with_the_settings_that_it_has_a_use_for() -> None:
-    made = [build_oracle(kind, step=0.2, batch_size=5, epochs=3, momentum=0.4) for kind in ORACLE_KINDS]
+    made = [build_oracle(kind, step=0.2, batch_size=5, epochs=3, momentum=0.4) for kind in get_args(OracleKind)]
     assert made == [FullGradient(), StochasticGradient(5), LocalSGD(0.2, 5, 3, 0.4)]
 
 

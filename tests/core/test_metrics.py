@@ -18,7 +18,7 @@ from sklearn.metrics import (
 )
 
 from databazaar.errors import BazaarError
-from databazaar.learning.metrics import classification_metrics, intervals, metrics, regression_metrics, softmax
+from databazaar.learning.metrics import intervals, metrics, softmax
 
 Probabilities = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -43,10 +43,9 @@ def test_classification_is_scikit_learns(seed: int, rows: int, classes: int, ste
         "auc": roc_auc_score(y, p[:, 1]) if classes == 2 else roc_auc_score(y, p, multi_class="ovr", labels=labels),
         "brier": brier_score_loss(y, p[:, 1] if classes == 2 else p, labels=labels),
     }
-    found = classification_metrics(p, y)
+    found = metrics("classification", p, y)
     assert list(found) == list(expected)
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert found == metrics("classification", p, y)
 
 
 @given(SEEDS, st.integers(2, 60), st.floats(0.01, 1e6))
@@ -59,24 +58,24 @@ def test_regression_is_scikit_learns(seed: int, rows: int, scale: float) -> None
         "mae": mean_absolute_error(y, predictions),
         "r2": r2_score(y, predictions),
     }
-    assert regression_metrics(predictions, y) == pytest.approx(expected, rel=1e-9)
+    assert metrics("regression", predictions, y) == pytest.approx(expected, rel=1e-9)
 
 
 def test_auc_counts_every_pair() -> None:
     p, y = answers(4, 40, 2, 4)
     scores = p[:, 1]
     pairs = [(a > b) + (a == b) / 2 for a in scores[y == 1] for b in scores[y == 0]]
-    assert classification_metrics(p, y)["auc"] == pytest.approx(np.mean(pairs))
+    assert metrics("classification", p, y)["auc"] == pytest.approx(np.mean(pairs))
 
 
 def test_what_is_undefined_is_nan() -> None:
-    one_class = classification_metrics([[0.2, 0.8], [0.6, 0.4]], [1, 1])
+    one_class = metrics("classification", [[0.2, 0.8], [0.6, 0.4]], [1, 1])
     assert np.isnan(one_class["auc"]) and one_class["accuracy"] == 0.5
     assert np.isnan(intervals("classification", [[0.2, 0.8], [0.6, 0.4]], [1, 1])["auc"]).all()
-    constant = regression_metrics([1.0, 2.0], [5.0, 5.0])
+    constant = metrics("regression", [1.0, 2.0], [5.0, 5.0])
     assert np.isnan(constant["r2"]) and constant["mae"] == 3.5
-    assert np.isnan(list(regression_metrics([1.0, np.inf], [5.0, 6.0]).values())).all()
-    assert np.isnan(list(classification_metrics([[np.nan, 0.5]], [0]).values())).all()
+    assert np.isnan(list(metrics("regression", [1.0, np.inf], [5.0, 6.0]).values())).all()
+    assert np.isnan(list(metrics("classification", [[np.nan, 0.5]], [0]).values())).all()
     assert np.isnan(list(intervals("regression", [1.0], [2.0]).values())).all()  # one row tells nothing of its spread
 
 
@@ -84,13 +83,13 @@ def test_auc_of_a_class_that_no_row_is_of_is_left_out() -> None:
     p, y = answers(1, 30, 3, 20)
     y[y == 2] = 0
     there = [roc_auc_score(y == c, p[:, c]) for c in (0, 1)]
-    assert classification_metrics(p, y)["auc"] == pytest.approx(np.mean(there))
+    assert metrics("classification", p, y)["auc"] == pytest.approx(np.mean(there))
 
 
 def test_certainty_that_errs_is_finite_and_perfect_answers_are_perfect() -> None:
-    wrong = classification_metrics([[1.0, 0.0], [0.0, 1.0]], [1, 0])
+    wrong = metrics("classification", [[1.0, 0.0], [0.0, 1.0]], [1, 0])
     assert wrong["log_loss"] == pytest.approx(log_loss([1, 0], [[1.0, 0.0], [0.0, 1.0]])) and wrong["auc"] == 0
-    assert regression_metrics([1.0, 2.0], [1.0, 2.0]) == {"rmse": 0, "mae": 0, "r2": 1}
+    assert metrics("regression", [1.0, 2.0], [1.0, 2.0]) == {"rmse": 0, "mae": 0, "r2": 1}
     low, high = intervals("classification", np.eye(2)[[0, 1] * 10], np.array([0, 1] * 10))["accuracy"]
     assert 0.8 < low < high == 1.0
     assert intervals("regression", [1.0, 2.0], [1.0, 2.0])["rmse"] == (0, 0)

@@ -37,7 +37,7 @@ def profiled(own: list[Any], theirs: list[Any]) -> MarketProfile:
 
 def profile_of(own: pd.DataFrame, theirs: pd.DataFrame, columns: Sequence[ColumnUse] = COLUMNS) -> MarketProfile:
     profiler = Profiler(own, "y", "classification", columns)
-    return profiler.market([profiler.holdout("hold-out", "own.csv")], [profiler.table(theirs, "north", "north.csv")])
+    return profiler.market([profiler.holdout], [profiler.table(theirs)])
 
 
 @settings(max_examples=50)
@@ -92,11 +92,11 @@ anything = st.one_of(
     st.sampled_from(["number", "category", "hashed", "date"]),
 )
 def test_no_column_breaks_a_profile(own: list[Any], theirs: list[Any], kind: Understood) -> None:
-    frames = (
+    first, other = (
         pd.DataFrame({"x": pd.Series(values, dtype=object if mixed(values) else None), "y": [0, 1] * 3})
         for values in (own, theirs)
     )
-    profile = profile_of(*frames, columns=[ColumnUse(name="x", understood=kind)])
+    profile = profile_of(first, other, [ColumnUse(name="x", understood=kind)])
     assert MarketProfile.model_validate_json(profile.model_dump_json()) == profile
 
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -104,7 +104,7 @@ def run(
     from databazaar.cli import play
     from databazaar.config.jobs import market_job
 
-    changes = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
+    changes: dict[str, dict[str, Any]] = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
     job = market_job(market, changes, profiled=True)
     play.play(job, out, job.title, play.Output(quiet, as_json))
 

@@ -116,7 +116,6 @@ def _defences(job: Job, named: str | None) -> dict[str, Defence]:
 
 def _job(path: Path, seed: int | None, device: str | None) -> Job:
     from databazaar.config.jobs import job_of
-    from databazaar.config.market_data import load_data
     from databazaar.config.market_file import load_market
 
     market = load_market(path, {"market": {"seed": seed}, "engine": {"device": device}})
@@ -125,8 +124,7 @@ def _job(path: Path, seed: int | None, device: str | None) -> Job:
             f"{path}: a federated market cannot be attacked here, as its providers' data are on their own machines: "
             'set engine.kind = "vectorized", and give a file for each provider'
         )
-    folder = path.resolve().parent
-    job = job_of(market, folder, load_data(market, folder))
+    job = job_of(market, path.resolve().parent)
     job.arbiter()  # finds whatever else is wrong
     return job
 

@@ -129,17 +129,16 @@ def _names(methods: str) -> list[str]:
 
 def _job(path: Path, seed: int | None, engine: str | None, device: str | None) -> Job:
     from databazaar.config.jobs import job_of
-    from databazaar.config.market_data import load_data
     from databazaar.config.market_file import load_market
 
-    market = load_market(path, {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}})
-    if market.engine.kind == "federated":
+    changes: dict[str, dict[str, Any]] = {"market": {"seed": seed}, "engine": {"kind": engine, "device": device}}
+    market = None if engine == "federated" else load_market(path, changes)
+    if market is None or market.engine.kind == "federated":
         raise BazaarError(
             f"{path}: a federated market cannot be compared, as most methods ask every provider many times over: "
             "give --engine vectorized and a file for each provider"
         )
-    folder = path.resolve().parent
-    job = job_of(market, folder, load_data(market, folder))
+    job = job_of(market, path.resolve().parent)
     job.arbiter()  # finds whatever else is wrong before anything is written
     return job
 

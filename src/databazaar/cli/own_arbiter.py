@@ -10,7 +10,6 @@ from typing import Any
 from databazaar.cli import play
 from databazaar.client.own_arbiter import HubEngine, Notary
 from databazaar.config.jobs import Job, from_recipe, job_of
-from databazaar.config.market_data import load_data
 from databazaar.config.market_file import parse_market
 from databazaar.config.playing import Playing, begun, resumed
 from databazaar.errors import BazaarError
@@ -48,8 +47,7 @@ def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterato
     if "holdout" not in files:
         raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
     folder = files["holdout"].resolve().parent
-    market = parse_market(_with_files(told["market"], folder, files), "the job's market")
-    job = job_of(market, folder, load_data(market, folder))
+    job = job_of(parse_market(_with_files(told["market"], folder, files), "the job's market"), folder)
     with begun(job, out, id=notary.job, engine=_engine(notary, job, told["consumer"])) as playing:
         yield _without_notes(playing)
 

@@ -15,7 +15,7 @@ from databazaar.config.faults import Faults
 from databazaar.config.jobs import job_of
 from databazaar.config.market_data import data_of
 from databazaar.config.market_file import parse_all, read_settings
-from databazaar.config.market_tables import NamedTables, read_tables
+from databazaar.config.market_tables import Use, read_tables, uses_of
 from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings, Section
 from databazaar.data.profile_record import MarketProfile
 from databazaar.errors import BazaarError
@@ -63,10 +63,10 @@ def check_market(path: Path) -> Checked:
         return Checked(faults.found)
     market, said = parse_all(settings, str(path))
     faults.add(said)
-    named = _named(settings)
-    if named is None:
+    data = _section(DataSettings, settings.get("data"))
+    if data is None:
         return Checked(faults.found)
-    tables = read_tables(named, folder, faults, profiled=True)
+    tables = read_tables(data, _uses(settings, data), folder, faults, profiled=True)
     job = None
     if market is not None and not faults.found:
         job = faults.caught(lambda: job_of(market, folder, data_of(market, folder, tables)))
@@ -80,16 +80,13 @@ def check_market(path: Path) -> Checked:
     return Checked(faults.found, tables.profile, taken, agreed, job.meaning, job.blind_spots(taken.accesses))
 
 
-def _named(settings: Mapping[str, Any]) -> NamedTables | None:
-    """The tables that settings name, of which some sections may be at fault; None where nothing says how to read."""
-    data = _section(DataSettings, settings.get("data"))
-    if data is None:
-        return None
+def _uses(settings: Mapping[str, Any], data: DataSettings) -> list[tuple[Use, Path]]:
+    """The tables that settings name, of which some sections may be at fault."""
     consumer = _section(ConsumerSettings, settings.get("consumer", {}))
     engine, given = _section(EngineSettings, settings.get("engine", {})), settings.get("providers")
     sections = (_section(ProviderSettings, one) for one in (given if isinstance(given, Sequence) else ()))
-    providers = tuple(section for section in sections if section is not None)
-    return NamedTables.read_here(data, consumer and consumer.train, engine.kind if engine else "", providers)
+    providers = (section for section in sections if section is not None)
+    return uses_of(data, consumer and consumer.train, engine.kind if engine else "", providers)
 
 
 def _section(section: type[AnySection], given: object) -> AnySection | None:

@@ -137,8 +137,9 @@ def market_job(path: Path, changes: Mapping[str, Mapping[str, Any]] | None = Non
     return job_of(market, folder, load_data(market, folder, profiled))
 
 
-def job_of(market: MarketFile, folder: Path, data: MarketData) -> Job:
-    """The job of a market whose files are in this folder and have been read."""
+def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> Job:
+    """The job of a market whose files are in this folder; they are read where no `data` are given."""
+    data = load_data(market, folder) if data is None else data
     federated = market.federation if market.engine.kind == "federated" else None
     oracle = None if federated is not None else oracle_of(market)
     if isinstance(oracle, LocalSGD):

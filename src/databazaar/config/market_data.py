@@ -8,7 +8,7 @@ from pathlib import Path
 
 from databazaar.config.faults import FirstFault
 from databazaar.config.market_file import AUDIT, TRAIN, MarketFile, too_much_kept
-from databazaar.config.market_tables import AUDIT_ROWS, EncodedTable, NamedTables, Note, Tables, read_tables
+from databazaar.config.market_tables import AUDIT_ROWS, EncodedTable, Note, Tables, read_tables, uses_in
 from databazaar.config.sections import CNNSettings
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.schema import Schema
@@ -50,7 +50,7 @@ FEWEST = 20
 
 def load_data(market: MarketFile, folder: Path, profiled: bool = False) -> MarketData:
     """Read what `market` names, relative to `folder`; a provider without a file is remote and left out."""
-    return data_of(market, folder, read_tables(NamedTables.of(market), folder, FirstFault(), profiled))
+    return data_of(market, folder, read_tables(market.data, uses_in(market), folder, FirstFault(), profiled))
 
 
 def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
@@ -98,7 +98,7 @@ def divided(market: MarketFile, holdout: EncodedTable, where: str) -> dict[str, 
 def _refuse_the_same(role: str, file: Path, market: MarketFile, digests: Mapping[str, str]) -> None:
     """Rows that are learned from cannot judge: an audit file is nobody else's, and a train file not the hold-out."""
     setting = "consumer.train" if role == "train" else "data.audit"
-    others = [file for use, file in NamedTables.of(market).uses if use is not AUDIT_ROWS]
+    others = [file for use, file in uses_in(market) if use is not AUDIT_ROWS]
     others = others if role == "audit" else [market.data.holdout]
     same = next((other for other in others if digests[other.as_posix()] == digests[file.as_posix()]), None)
     if same is not None:

@@ -3,6 +3,7 @@ digest, and profiled."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,36 +48,18 @@ class Use(NamedTuple):
 HOLDOUT, AUDIT_ROWS = Use("hold-out"), Use("audit rows", "data.audit: ")
 
 
-@dataclass(frozen=True)
-class NamedTables:
-    """The files that a market names, and how they are written. `providers` are those whose tables are read here."""
+def uses_of(
+    data: DataSettings, train: object, engine: str, providers: Iterable[ProviderSettings]
+) -> list[tuple[Use, Path]]:
+    """All that tables are used as, the hold-out first; one file may have several uses. In a federation the providers'
+    stay with their owners."""
+    own = ((HOLDOUT, data.holdout), (Use("training rows", "consumer.train: "), train), (AUDIT_ROWS, data.audit))
+    theirs = ((Use(p.id, f"provider {p.id!r}: ", provider=True), p.file) for p in providers if engine != "federated")
+    return [(use, file) for use, file in (*own, *theirs) if isinstance(file, Path)]
 
-    data: DataSettings
-    train: Path | None
-    providers: tuple[tuple[str, Path], ...]
 
-    @classmethod
-    def of(cls, market: MarketFile) -> NamedTables:
-        return cls.read_here(market.data, market.consumer.train, market.engine.kind, market.providers)
-
-    @classmethod
-    def read_here(
-        cls, data: DataSettings, train: object, engine: str, providers: tuple[ProviderSettings, ...]
-    ) -> NamedTables:
-        """In a federation no provider's table is: they stay with their owners."""
-        here = () if engine == "federated" else providers
-        files = tuple((provider.id, provider.file) for provider in here if provider.file is not None)
-        return cls(data, train if isinstance(train, Path) else None, files)
-
-    @property
-    def uses(self) -> list[tuple[Use, Path]]:
-        """All that tables are used as, the hold-out first; one file may have several uses."""
-        own = [(HOLDOUT, self.data.holdout)]
-        if self.train is not None:
-            own.append((Use("training rows", "consumer.train: "), self.train))
-        if isinstance(self.data.audit, Path):
-            own.append((AUDIT_ROWS, self.data.audit))
-        return [*own, *((Use(id, f"provider {id!r}: ", provider=True), file) for id, file in self.providers)]
+def uses_in(market: MarketFile) -> list[tuple[Use, Path]]:
+    return uses_of(market.data, market.consumer.train, market.engine.kind, market.providers)
 
 
 @dataclass
@@ -91,10 +74,12 @@ class Tables:
     profile: MarketProfile | None = None
 
 
-def read_tables(named: NamedTables, folder: Path, faults: Faults, profiled: bool = False) -> Tables:
+def read_tables(
+    data: DataSettings, uses: Sequence[tuple[Use, Path]], folder: Path, faults: Faults, profiled: bool = False
+) -> Tables:
     """Reads the tables one after the other, relative to `folder`. What is at fault is noted, or ends it: as `faults`
     takes it. Of the rows as they were read, only the hold-out's stay in memory until the end."""
-    return _Reading(named, folder, faults, profiled).tables()
+    return _Reading(data, folder, faults, profiled).tables(uses)
 
 
 def read_labelled(data: DataSettings, path: Path) -> TableFile:
@@ -118,26 +103,23 @@ def fit_schema(data: DataSettings, holdout: TableFile) -> Schema:
 class _Reading:
     """The tables of a market on their way from files to arrays."""
 
-    def __init__(self, named: NamedTables, folder: Path, faults: Faults, profiled: bool) -> None:
-        self._named, self._data, self._folder, self._faults = named, named.data, folder, faults
+    def __init__(self, data: DataSettings, folder: Path, faults: Faults, profiled: bool) -> None:
+        self._data, self._folder, self._faults = data, folder, faults
         self._found, self._profiles = Tables(), dict[tuple[Use, Path], TableProfile]()
-        self._holdout = faults.caught(lambda: read_labelled(named.data, folder / named.data.holdout))
+        self._holdout = faults.caught(lambda: read_labelled(data, folder / data.holdout))
         self._schema = None if self._holdout is None else self._fitted(self._holdout)
         self._profiler = self._made_profiler() if profiled else None
 
-    def tables(self) -> Tables:
-        uses: dict[Path, list[Use]] = {}
-        for use, file in self._named.uses:
-            uses.setdefault(file, []).append(use)
-        for file in uses:
-            self._take(file, uses[file])
+    def tables(self, uses: Sequence[tuple[Use, Path]]) -> Tables:
+        by_file: dict[Path, list[Use]] = {}
+        for use, file in uses:
+            by_file.setdefault(file, []).append(use)
+        for file in by_file:
+            self._take(file, by_file[file])
         if self._profiler is not None:
-            profiled = [(use, self._profiles.get((use, file))) for use, file in self._named.uses]
-            own, providers = (
-                [profile for use, profile in profiled if profile is not None and use.provider == whose]
-                for whose in (False, True)
-            )
-            self._found.profile = self._profiler.market(own, providers)
+            profiled = [(use, self._profiles[use, file]) for use, file in uses if (use, file) in self._profiles]
+            own, theirs = ([one for use, one in profiled if use.provider == whose] for whose in (False, True))
+            self._found.profile = self._profiler.market(own, theirs)
         return self._found
 
     def _take(self, file: Path, uses: list[Use]) -> None:
@@ -171,13 +153,14 @@ class _Reading:
         left, notes = table.unlabelled, table.notes
         if left:
             notes += (f"{left:,} of its rows have no {self._data.target!r} and are left out: fill it in",)
-        others = [use for use in uses if use is not HOLDOUT]
-        if len(others) < len(uses):
-            self._profiles[HOLDOUT, file] = profiler.holdout(HOLDOUT.id, file.as_posix(), notes)
-        if others:
-            profile = profiler.table(table.frame, others[0].id, file.as_posix(), notes)
-            for use in others:
-                self._profiles[use, file] = profile.model_copy(update={"id": use.id})
+        measured = None
+        for use in uses:
+            if use is HOLDOUT:
+                profile = profiler.holdout
+            else:
+                profile = measured = measured or profiler.table(table.frame)
+            about = {"id": use.id, "file": file.as_posix(), "warnings": (*notes, *profile.warnings)}
+            self._profiles[use, file] = profile.model_copy(update=about)
 
     def _made_profiler(self) -> Profiler | None:
         """None where the hold-out has nothing that others could be compared with."""

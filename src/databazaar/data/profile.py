@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from databazaar.data.columns import Column, Floats
-from databazaar.data.comparable import Columns, Names, comparable, fingerprints, names
+from databazaar.data.comparable import Names, comparable, fingerprints, names
 from databazaar.data.labels import Classes, classes_of, places_of
 from databazaar.data.profile_record import TableProfile, Understood
 from databazaar.data.schema_message import TaskKind
@@ -57,7 +56,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the sentences about one table are made from. Whose it is, the profile does not say yet."""
+    """All that the sentences about one table are made from."""
 
     profile: TableProfile
     numbers: dict[str, Numbers]
@@ -79,18 +78,11 @@ class Yardstick:
         self._rows = fingerprints(self._own)
         self._classes = _classes(frame[target]) if task == "classification" else ()
 
-    def measure_own(self) -> Measured:
-        """The hold-out itself."""
-        return self._measured(self.frame, self._own, self._rows, copied=0)
-
-    def measure(self, frame: pd.DataFrame) -> Measured:
-        """One table against the hold-out, in the columns that it has."""
-        columns = comparable(frame, self._kinds)
-        rows = fingerprints(columns)
+    def measure(self, frame: pd.DataFrame, own: bool = False) -> Measured:
+        """One table against the hold-out, in the columns that it has; `own` is the hold-out itself."""
+        columns = self._own if own else comparable(frame, self._kinds)
+        rows = self._rows if own else fingerprints(columns)
         complete = len(columns.floats) + len(columns.names) == len(self._kinds)
-        return self._measured(frame, columns, rows, copied=int(np.isin(self._rows, rows).sum()) if complete else 0)
-
-    def _measured(self, frame: pd.DataFrame, columns: Columns, rows: npt.NDArray[np.uint64], copied: int) -> Measured:
         numbers = {name: _numbers(values, self._spreads[name]) for name, values in columns.floats.items()}
         categories = {
             name: _categories(texts, self.known[name])
@@ -102,15 +94,13 @@ class Yardstick:
         empty = {name: float(np.isnan(values).mean()) for name, values in columns.floats.items()}
         empty |= {name: float(pd.isna(texts).mean()) for name, texts in columns.names.items()}
         profile = TableProfile(
-            id="",
-            file="",
             rows=len(frame),
             missing=float(np.mean(list(empty.values()))) if empty else 0.0,
             unseen=_share(sum(c.unseen for c in categories.values()), sum(c.known for c in categories.values())),
             outside=_share(sum(n.outside for n in numbers.values()), sum(n.known for n in numbers.values())),
             shift=numbers[shifted].shift if shifted else 0.0,
             shifted=shifted if shifted and numbers[shifted].shift else "",
-            copied=copied,
+            copied=int(np.isin(self._rows, rows).sum()) if complete and not own else 0,
             repeated=len(rows) - len(np.unique(rows)),
             balance=balance,
         )

@@ -37,8 +37,8 @@ class TableProfile(Record):
     one of the table.
     """
 
-    id: str
-    file: str
+    id: str = ""
+    file: str = ""
     rows: int
     missing: float
     unseen: float = 0.0

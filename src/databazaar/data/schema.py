@@ -119,8 +119,10 @@ class Schema:
     def of_columns(cls, target: str, task: TaskKind, fitted: Iterable[Encoder | LeftOut]) -> Schema:
         """The encoding of these columns, of whose target nothing is known yet."""
         columns = list(fitted)
-        kinds = {name: tuple(one for one in columns if isinstance(one, kind)) for name, kind in _COLUMNS.items()}
-        return cls(target, task, **kinds)
+        parts: dict[str, Any] = {
+            name: tuple(column for column in columns if isinstance(column, kind)) for name, kind in _COLUMNS.items()
+        }
+        return cls(target, task, **parts)
 
     def with_target(self, frame: pd.DataFrame, where: str) -> Schema:
         """The same encoding with the hold-out's classes, or the mean and the scale of its numbers."""

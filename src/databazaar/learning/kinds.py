@@ -14,7 +14,6 @@ ModelKind = Literal["linear", "logistic", "mlp", "cnn"]
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 OracleKind = Literal["full-gradient", "stochastic-gradient", "local-sgd"]
-ORACLE_KINDS: tuple[OracleKind, ...] = get_args(OracleKind)
 
 OptimizerKind = Literal["sgd", "adam"]
 OPTIMIZER_KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)

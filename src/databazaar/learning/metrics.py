@@ -33,7 +33,14 @@ BOUNDS = {
 def metrics(task: str, answers: ArrayLike, y: ArrayLike) -> dict[str, float]:
     """Probabilities [n, classes] of a classification, or the numbers [n] of a regression, against what is true.
 
-    Answers that are not all finite have no metrics: each is NaN.
+    AUC is that of the second class where there are two, else the mean over the classes that some rows are of and
+    some are not; NaN where there is no such class. The Brier score is scikit-learn's: with two classes (p − y)² of
+    the second, else the sum over classes. R² is NaN where all of y is one number. Answers that are not all finite have
+    no metrics: each is NaN.
+
+    >>> found = metrics("classification", [[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1, 1])
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'accuracy': 0.75, 'log_loss': 0.646, 'auc': 1.0, 'brier': 0.225}
     """
     return {name: estimate.value for name, estimate in _estimates(task, answers, y).items()}
 
@@ -41,29 +48,6 @@ def metrics(task: str, answers: ArrayLike, y: ArrayLike) -> dict[str, float]:
 def intervals(task: str, answers: ArrayLike, y: ArrayLike) -> dict[str, tuple[float, float]]:
     """95 % intervals of the same metrics: Wilson's for accuracy, DeLong's for AUC, the delta method for the others."""
     return {name: estimate.interval(name) for name, estimate in _estimates(task, answers, y).items()}
-
-
-def classification_metrics(probabilities: ArrayLike, y: ArrayLike) -> dict[str, float]:
-    """Accuracy, log loss, AUC and Brier score of probabilities [n, classes] where y [n] holds places of classes.
-
-    AUC is that of the second class where there are two, else the mean over the classes that some rows are of and
-    some are not; NaN where there is no such class. The Brier score is scikit-learn's: with two classes (p − y)² of
-    the second, else the sum over classes.
-
-    >>> found = classification_metrics([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1, 1])
-    >>> {name: round(value, 3) for name, value in found.items()}
-    {'accuracy': 0.75, 'log_loss': 0.646, 'auc': 1.0, 'brier': 0.225}
-    """
-    return metrics("classification", probabilities, y)
-
-
-def regression_metrics(predictions: ArrayLike, y: ArrayLike) -> dict[str, float]:
-    """Root mean squared error, mean absolute error and R², which is NaN where all of y is one number.
-
-    >>> regression_metrics([1.0, 2.0, 5.0], [1.0, 2.0, 3.0])["r2"]
-    -1.0
-    """
-    return metrics("regression", predictions, y)
 
 
 def softmax(outputs: ArrayLike) -> Numbers:

@@ -16,7 +16,7 @@ from databazaar.learning.inputs import Inputs, NamedInputs
 from databazaar.learning.kinds import FILTER_SIDE, ModelForm, layer_sizes
 from databazaar.learning.seeding import seeded
 from databazaar.learning.travelling import moving_buffers
-from databazaar.vectors import hash_array, pack, unpack
+from databazaar.vectors import hash_array, unpack
 
 
 def build_model(
@@ -205,15 +205,8 @@ def hash_vector(flat: Tensor) -> str:
     return hash_array(flat.detach().cpu().numpy())
 
 
-def model_to_bytes(layout: Layout | None, flat: Tensor) -> bytes:
-    """Named tensors as safetensors; a model that is only a vector is saved as `w`."""
-    flat = flat.detach().cpu().contiguous()
-    named = {"w": flat} if layout is None else layout.unflatten(flat)
-    return pack({name: tensor.numpy() for name, tensor in named.items()})
-
-
 def model_from_bytes(layout: Layout | None, data: bytes) -> Tensor:
-    """The parameter vector that `model_to_bytes` wrote."""
+    """The parameter vector in safetensors: the layout's tensors by name, or a model that is only a vector, as `w`."""
     named = unpack(data)
     names = ("w",) if layout is None else layout.names
     return torch.from_numpy(np.concatenate([named[name].reshape(-1) for name in names]))

@@ -124,9 +124,9 @@ def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) 
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
         path = files.path_of(small.settings, session.get_one(File, job.files["holdout"]))
-        path.write_text(table(79, 60))
+        path.write_bytes(table(79, 60))
         with pytest.raises(InvalidError, match=r"is not what was uploaded any more: upload it again"):
-            jobs.look(session, small["buyer"], small.settings, job.id)
+            jobs.submit(session, small["buyer"], small.settings, job.id)
 
 
 def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from databazaar.config.jobs import Job, job_of
+from databazaar.config.market_file import parse_market
 from databazaar.engines import LoopEngine
 from databazaar.errors import BazaarError
 from databazaar.federation.frames import Channel
@@ -52,7 +53,7 @@ NAMES = ["north", "south", "east", "far"]
 
 @pytest.fixture(scope="module")
 def job(place: Path) -> Job:
-    return job_of(settings_of(NAMES), place)
+    return job_of(parse_market(settings_of(NAMES)), place)
 
 
 def question(job: Job, kind: str = "update", **other: Any) -> bytes:
