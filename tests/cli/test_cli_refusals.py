@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from cli_markets import bazaar, contents, edit, executable, write_market
 
-from databazaar import Arbiter, Progress
-from databazaar.config.jobs import market_job
 from databazaar.ledger.sql import SqlStore
-from databazaar.runs.folder import RunFolder
 
 Spoil = Callable[[Path], object]
 pytestmark = pytest.mark.usefixtures("no_figures_here")
@@ -338,27 +335,6 @@ def test_a_rewritten_digest_is_found_by_the_audit_of_any_run(unfinished: Path) -
     edit(unfinished / "run/run.json", '"title": "Small market"', '"title": "Large market"')
     assert bazaar("audit", "run", cwd=unfinished).code == 1
     assert "because the audit fails" in bazaar("statement", "run", cwd=unfinished).err
-
-
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
-    """Its run.json has no date and fewer settings, and its ledger neither names nor digests."""
-    job = market_job(write_market(tmp_path, budget='"8.00"'))
-    recipe = json.loads(json.dumps({**job.recipe, "title": job.title}))
-    del recipe["market"]["consumer"]
-    folder = RunFolder.create(tmp_path / "run", recipe)
-    kept = {name: value for name, value in folder.recipe.items() if name != "began"}
-    (tmp_path / "run" / "run.json").write_text(json.dumps(kept))
-
-    def stop(progress: Progress) -> None:
-        if progress.round == 2:
-            raise KeyboardInterrupt
-
-    old = Arbiter(job.consumer, job.providers, job.sampler, seed=job.seed, device="cpu", **job.rules())
-    with pytest.raises(KeyboardInterrupt):
-        old.run(RunFolder(tmp_path / "run"), tell=stop)
-    assert bazaar("resume", "run", "--quiet", cwd=tmp_path).code == 0
-    assert bazaar("audit", "run", cwd=tmp_path).code == 0
-    assert RunFolder(tmp_path / "run").report().ledger_head == old.run().ledger_head
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,12 @@ from torch import Tensor, nn
 from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, LocalSGD, LoopEngine, Provider, Uniform, load_run
 from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.learning.losses import cross_entropy
-from databazaar.learning.models import Layout, hash_vector
+from databazaar.learning.models import Layout
 from databazaar.learning.seeding import seeded
 from databazaar.learning.task import Task
 from databazaar.learning.travelling import frozen_digest, lean_copy
-from databazaar.ledger import Ledger
 from databazaar.randomness import oracle_key
 from databazaar.runs.folder import RunFolder
-from databazaar.vectors import layout_digest
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("no_figures_here")
@@ -179,24 +176,6 @@ def test_resuming_with_other_frozen_weights_is_refused(tmp_path: Path) -> None:
     assert (resumed.model_hash, resumed.last_model_hash) == (whole.model_hash, whole.last_model_hash)
 
 
-def test_a_run_of_an_earlier_version_with_frozen_weights_in_its_vector_is_refused(tmp_path: Path) -> None:
-    model = mlp(False, True)
-    arbiter = market(model)
-    everything = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
-    everything += [(name, one) for name, one in model.named_parameters() if not one.requires_grad]
-    terms = replace(
-        arbiter.terms(),
-        frozen="",
-        layout=layout_digest((name, one.shape) for name, one in everything),
-        initial_model=hash_vector(torch.cat([one.detach().reshape(-1) for _, one in everything])),
-    )
-    folder = RunFolder.open_or_create(tmp_path / "run")
-    Ledger(replace(arbiter.rules, terms=terms), folder.store())
-    folder.dispose()
-    with pytest.raises(BazaarError, match=r"by a version before 0\.7\.0, which also sent around what is not trained"):
-        arbiter.run(tmp_path / "run")
-
-
 def test_a_finished_run_is_filled_into_the_same_frozen_weights_alone(tmp_path: Path) -> None:
     arbiter = market(mlp(False, True))
     arbiter.run(tmp_path / "run")
@@ -218,17 +197,3 @@ def test_a_finished_run_is_filled_into_the_same_frozen_weights_alone(tmp_path: P
     found = kept.audit()
     assert not found.ok and "names other frozen weights than the ledger's first entry" in found.message
     kept.dispose()
-
-
-def test_a_model_folder_with_frozen_weights_among_the_others_is_still_read(tmp_path: Path) -> None:
-    """As versions before 0.7.0 wrote them."""
-    from databazaar import load_model
-    from databazaar.runs.model_card import Outline
-    from databazaar.runs.model_folder import write_model
-
-    all_trained = mlp(True, True, seed=1)
-    task = Task(all_trained, cross_entropy)
-    write_model(tmp_path, task.layout.flatten(all_trained).numpy(), Outline.of(task))
-    filled = load_model(tmp_path, mlp(False, True)).model
-    assert filled is not None
-    assert all(torch.equal(one, filled.get_parameter(name)) for name, one in all_trained.named_parameters())

@@ -65,7 +65,7 @@ def test_an_arbiter_writes_its_defence_into_the_terms_and_only_where_it_has_one(
         assert not isinstance(plain.rules.sampler, Arms) and "defence" not in str(plain)
     arbiter = Arbiter(consumer, providers, engine="loop", defence=Defence(owners=True, cap=0.6))
     terms = arbiter.terms()
-    assert terms.format == 4 and terms.rules["defence"] == Defence(owners=True, cap=0.6).settings()
+    assert terms.rules["defence"] == Defence(owners=True, cap=0.6).settings()
     again = RuleBook.of(Terms.from_body(terms.body()))
     assert again.defence == arbiter.rules.defence and again.sampler == arbiter.rules.sampler
     assert "defence" in str(arbiter) and "Arms(" not in str(arbiter)

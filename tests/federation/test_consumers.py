@@ -25,7 +25,6 @@ from databazaar.federation import accountant
 from databazaar.federation.accountant import Accountant, epsilon_of
 from databazaar.federation.exchange import Lost
 from databazaar.federation.failures import Failure, Kind
-from databazaar.federation.messages import EarlierRequest, decode_reply, encode_request
 from databazaar.federation.policy import Policy, RefusedError
 from databazaar.federation.privacy import PrivateUpdates
 from databazaar.federation.recent import Recent
@@ -33,9 +32,8 @@ from databazaar.federation.records import Record, by_consumer, earnings
 from databazaar.federation.table import Data, Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
-from markets import TASK, examples, federated
+from markets import examples, federated
 from questions import HONEST, asked
-from sample_messages import a_request
 from two_banks import two_banks
 
 WORK = (1.0, 0.25, 4)
@@ -240,22 +238,6 @@ def test_a_request_names_consumer_and_contract_and_the_record_keeps_them(tmp_pat
     assert [(one.consumer, one.runs, one.answered) for one in by_consumer(lines)] == [("north", 2, 2), ("", 1, 1)]
     with pytest.raises(BazaarError, match="names of up to 200 signs"):
         federated(["bank1"], LocalTransport({}), consumer="x" * 201)
-
-
-def test_a_market_of_an_earlier_version_gets_an_answer_that_it_can_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    record = Record(tmp_path / "answers.jsonl")
-    worker = ProviderWorker("bank1", examples("bank1"), record=record)
-    header = a_request().model_dump(exclude={"consumer", "contract"}) | {"protocol": 2, "task": TASK}
-    earlier = EarlierRequest.model_validate(header)
-    data = encode_request(a_request()).split(b'{"protocol"')[0][:4]
-    text = earlier.model_dump_json().encode()
-    payload = data + len(text).to_bytes(4, "big") + text
-    reply = decode_reply(worker(payload), a_request(), "bank1", None).reply
-    assert (reply.protocol, reply.status, reply.code) == (2, "refused", "task not allowed")
-    assert "ask its operator to update databazaar" in caplog.text
-    assert [(answer.status, answer.consumer) for answer in record] == [("refused", "")]
 
 
 def test_what_a_provider_says_no_to_is_no_fault_of_its_own() -> None:

@@ -85,16 +85,6 @@ def test_what_is_dropped_is_not_pinned_again_and_leaves_no_room(bank: Path, tmp_
     assert asked(ProviderWorker("bank", Table(bank, Pins(kit, most=9))), variant(4))[1] == "task not allowed"
 
 
-def test_a_kit_of_an_earlier_version_knows_the_task_of_its_schema(tmp_path: Path) -> None:
-    kit = a_kit(tmp_path / "kit")
-    (kit / "schema.json").write_text(variant(1).model_dump_json())
-    assert Pins(kit, most=2).admits(variant(2)) is None and Pins(kit, most=2).admits(variant(2, "salary")) is False
-    (kit / ACCEPTED).write_text(json.dumps({fingerprint(variant(1)): {"since": "2026", "how": "first asked"}}))
-    assert Pins(kit, most=2).admits(variant(2)) is None and Pins(kit).admits(variant(2)) is False
-    (kit / "schema.json").unlink()
-    assert Pins(kit, most=2).admits(variant(2)) is False, "nobody knows what it was about"
-
-
 numbers = st.tuples(st.integers(0, 6), st.sampled_from(["fraud", "salary"]), st.booleans())
 
 

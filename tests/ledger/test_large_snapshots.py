@@ -118,7 +118,7 @@ def test_a_run_goes_on_whichever_way_it_was_begun(
     first: int,
     then: int,
 ) -> None:
-    """Runs of earlier versions have all of it in the database."""
+    """With its arrays in files, or with all of it in the database."""
     path = Path(shutil.copytree(stopped[first], tmp_path / "run"))
     assert bool(files(path)) == (first == IN_FILES)
     assert RunFolder(path).audit().ok

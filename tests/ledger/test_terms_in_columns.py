@@ -26,28 +26,28 @@ ROWS = st.one_of(
 )
 
 
-def obvious(given: list[Any], format: int) -> list[tuple[Any, ...]]:
-    offers = [_offer(one, format) for one in given]
+def obvious(given: list[Any]) -> list[tuple[Any, ...]]:
+    offers = [_offer(one) for one in given]
     return [(one.id, one.owner, one.price, one.most_accesses, one.price_changes) for one in offers]
 
 
-def in_columns(given: list[Any], format: int) -> list[tuple[Any, ...]]:
-    ids, owners, prices, others = _offers(given, format)
+def in_columns(given: list[Any]) -> list[tuple[Any, ...]]:
+    ids, owners, prices, others = _offers(given)
     rest = [others.get(place, Offer("", "", 1)) for place in range(len(ids))]
     columns = zip(ids, owners, prices, rest, strict=True)
     return [(id, owner, price, one.most_accesses, one.price_changes) for id, owner, price, one in columns]
 
 
-@given(st.lists(ROWS, max_size=5), st.sampled_from([1, 2, 3, 4]))
-def test_columns_hold_what_the_offers_hold_and_refuse_what_they_refuse(given: list[Any], format: int) -> None:
+@given(st.lists(ROWS, max_size=5))
+def test_columns_hold_what_the_offers_hold_and_refuse_what_they_refuse(given: list[Any]) -> None:
     try:
-        expected = obvious(given, format)
+        expected = obvious(given)
     except (BazaarError, ValueError, TypeError, KeyError, AttributeError) as reason:
         with pytest.raises(type(reason)) as refused:
-            in_columns(given, format)
+            in_columns(given)
         assert str(refused.value) == str(reason)
     else:
-        assert repr(in_columns(given, format)) == repr(expected)
+        assert repr(in_columns(given)) == repr(expected)
 
 
 def test_terms_are_written_as_they_were_read() -> None:

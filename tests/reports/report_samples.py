@@ -50,9 +50,10 @@ def sample_report(
             if gain is not None and learns:
                 logits[provider] += min(20 * gain / (n * probability), 0.15)
         loss = float(-np.log(utility)) if with_loss else None
-        history.append(Round(number, tuple(drawn), utility, loss))
-        rate = 0.04 if learns else 0.02
+        before, rate = (utility, loss), 0.04 if learns else 0.02
         utility += (0.93 - utility) * rate + float(rng.normal(0, 0.004))
+        reached_loss = float(-np.log(utility)) if with_loss else None
+        history.append(Round(number, tuple(drawn), *before, utility, reached_loss))
         p = np.exp(np.clip(logits, None, 30) - min(logits.max(), 30))
         distributions.append(0.1 / n + 0.9 * p / p.sum())
     spent = int(pay.sum())

@@ -23,7 +23,6 @@ from known_gains import SIX, Seller, arbiter, played
 from own_samplers import Together
 from small_markets import vector_market
 
-OLD = Path(__file__).parents[1] / "ledger" / "format1"
 SAMPLERS: list[Sampler] = [Together(), OSMD(0.6, 0.2), Uniform(), Uniform(replacement=False)]
 
 
@@ -155,20 +154,6 @@ def test_who_is_asked_early_is_not_ahead_for_it() -> None:
         beyond += abs(early.ahead) > 2 * early.ahead_error
         claimed += {early.why.kind, late.why.kind} != {"unclear"}
     assert beyond <= 4 and claimed <= 4, "chance alone exceeds two standard errors once in twenty times"
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in OLD.iterdir()))
-def test_old_and_unfinished_ledgers_tell_it_too(name: str) -> None:
-    report = RunFolder(OLD / name).report()
-    assert len(report.purses) == len(report.rounds) + 1 == len(report.distributions)
-    assert math.isclose(sum(one.share_at_end for one in report.brought), 1.0)
-    for one, line in zip(report.brought, report.payouts, strict=True):
-        assert (one.gain_per_coin is None) == (not line.pay)
-    kinds = {one.why.kind for one in report.brought}
-    if name == "uniform":
-        assert kinds == {"alike"}
-    if name == "nobody-answered":
-        assert kinds <= {"failed", "few"} and "failed" in kinds
 
 
 def test_a_run_that_was_interrupted_tells_what_it_has(tmp_path: Path) -> None:

@@ -194,12 +194,12 @@ def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
     assert "Utility so far" in page.words and "model hash" not in page.pairs
 
 
-def test_a_diverged_run_is_a_bad_end() -> None:
-    report = replace(sample_report(), status="diverged", message="The model has no finite utility.")
+def test_a_run_in_which_nobody_answered_is_a_bad_end() -> None:
+    report = replace(sample_report(), status="nobody answered", message="Nobody gave a valid reply.")
     for ended in (report, replace(report, final_utility=float("nan"), final_loss=float("inf"))):
         page = Page(full_page(ended))
-        assert ("span", "class", "badge bad") in page.attributes and "Diverged" in page.words
-        assert "The model has no finite utility." in page.words and "Refunded" in page.words
+        assert ("span", "class", "badge bad") in page.attributes and "Nobody answered" in page.words
+        assert "Nobody gave a valid reply." in page.words and "Refunded" in page.words
         assert not re.search(r"\b(nan|inf)\b", page.words)
     assert "The model’s utility is no finite number." in page.words
 

@@ -229,28 +229,6 @@ def test_a_model_that_is_a_vector_has_parameters_alone(tmp_path: Path) -> None:
         bought.predict(np.zeros((1, 2)))
 
 
-def test_a_run_of_an_older_version_is_still_read(tmp_path: Path) -> None:
-    """It has the weights of its last model, whatever the best was, and nothing else; its ledger names no market."""
-    run = tmp_path / "run"
-    market_of("logistic", (inputs_for((3,), 20), np.arange(20) % 2)).run(run)
-    old = Path(shutil.copytree(run, tmp_path / "old"))
-    last = old / ("last" if (old / "last").exists() else "model")
-    (last / "model.safetensors").rename(old / "model.safetensors")
-    shutil.rmtree(old / "model")
-    shutil.rmtree(old / "last", ignore_errors=True)
-    summary = json.loads((old / "summary.json").read_text())
-    summary["model_hash"] = RunFolder(run).report().last_model_hash
-    (old / "summary.json").write_text(json.dumps(summary))
-    assert RunFolder(old).audit().ok
-    bought = load_run(old)
-    assert bought.model is None and sorted(bought.parameters) == ["1.bias", "1.weight"]
-    assert bought.report.model_hash == bought.card.model_hash
-    with pytest.raises(BazaarError, match="does not say"):
-        bought.predict(pd.DataFrame())
-    (old / "model.safetensors").write_bytes(b"other")
-    assert "model.safetensors does not hold" in RunFolder(old).audit().message
-
-
 def test_a_run_that_its_consumer_closed_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = inputs_for((3,), 20), np.arange(20) % 2
 

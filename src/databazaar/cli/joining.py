@@ -107,7 +107,6 @@ def privacy(
         raise BazaarError("a callable oracle sees to its own privacy: leave --epsilon-cap out, or give --data")
     accounts = Accounts(users_folder())
     chosen = accounts.choose(source.path, source.file.digest, account)
-    accounts.carry_over(chosen.path, load_kit(kit).folder / "privacy.json")
     made = PrivateUpdates(noise, clip, Accountant(chosen.path, delta, cap, per_consumer))
     for line in filter(None, [chosen.says, f"account {chosen.name}: ε = {made.spent():.3g} of {cap:g} is spent"]):
         say(line, err=True)

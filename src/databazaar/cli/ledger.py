@@ -22,7 +22,7 @@ Url = Annotated[str, typer.Argument(help="The database's URL, as in [ledger] of 
 
 @app.command(epilog=example(f"bazaar ledger init {URL}"))
 def init(url: Url) -> None:
-    """Makes the tables, or brings those of an older version up to date. Their owner does this, once."""
+    """Makes the tables. Their owner does this, once."""
     from databazaar.ledger.database import Database
 
     with Database(url) as database:

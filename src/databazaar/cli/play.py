@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 BAR_WIDTH, NAME_WIDTH = 12, 20
 ENDED_BADLY = 3
-"""The exit code where nobody answered, or the model diverged."""
+"""The exit code where nobody answered."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,6 @@ def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
 
 
 def _leave(report: Report) -> None:
-    if report.status in ("nobody answered", "diverged"):
+    if report.status == "nobody answered":
         say(f"bazaar: {report.message}", err=True)
         raise typer.Exit(ENDED_BADLY)

@@ -130,7 +130,7 @@ def history_in(kept: dict[str, Any], path: Path) -> History:
 
 
 def consumers_in(kept: dict[str, Any], path: Path) -> dict[str, History]:
-    """What was answered to each consumer. An account of an earlier version does not say: all begin at nothing."""
+    """What was answered to each consumer."""
     try:
         return {str(name): _history(history) for name, history in kept.get("consumers", {}).items()}
     except (ValueError, AttributeError, TypeError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.federation.accountant import account_lock, added, history_in, read_account
+from databazaar.federation.accountant import account_lock, read_account
 from databazaar.federation.kits import write_json
 from databazaar.files import alone
 
@@ -61,18 +61,6 @@ class Accounts:
             raise BazaarError(
                 f"{self.folder} cannot be used for privacy accounts ({reason.strerror}): set {PLACE} to another folder"
             ) from None
-
-    def carry_over(self, account: Path, old: Path) -> None:
-        """Adds what a kit of an earlier version kept for itself, once; after a crash on the way rather twice."""
-        if not old.exists():
-            return
-        with account_lock(account):
-            kept = read_account(account)
-            history = history_in(kept, account) if "history" in kept else []
-            for noise, rate, steps in history_in(read_account(old), old):
-                history = added(history, noise, rate, steps)
-            write_json(account, {**kept, "history": history})
-        old.rename(old.with_name(f"{old.stem}.carried-over{old.suffix}"))
 
     def known(self) -> dict[str, dict[str, Any]]:
         """What each account holds, by name."""

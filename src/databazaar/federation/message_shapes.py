@@ -104,17 +104,6 @@ class Request(_Strict):
     task: TaskMessage
 
 
-class EarlierRequest(_Strict):
-    """A request of version 0.6 and before, which names nobody. It is answered with a refusal, in words of its time."""
-
-    protocol: Literal[2]
-    kind: Literal["update", "describe"]
-    run: _Run
-    round: _Round
-    seed: _Seed
-    task: TaskMessage
-
-
 class ReceiptMessage(_Strict):
     """A receipt for its provider to keep (federation/receipts.py): its text, signed by the market's server, with the
     server's certificate in PEM. `round` is how many rounds were settled by then."""

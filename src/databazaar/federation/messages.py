@@ -29,7 +29,6 @@ from databazaar.federation.message_faults import (
 from databazaar.federation.message_shapes import (
     MAX_HEADER,
     Code,
-    EarlierRequest,
     ModelMessage,
     OracleMessage,
     ReceiptMessage,
@@ -49,7 +48,6 @@ __all__ = [
     "Answered",
     "Asked",
     "Code",
-    "EarlierRequest",
     "Heard",
     "ModelMessage",
     "OracleMessage",
@@ -62,7 +60,6 @@ __all__ = [
     "decode_receipt",
     "decode_reply",
     "decode_request",
-    "earlier_request",
     "encode_reply",
     "encode_request",
     "hear_reply",
@@ -113,14 +110,6 @@ def decode_request(data: Body) -> Asked:
     if (params is not None) != (request.kind == "update"):
         raise MessageError(BAD_TENSOR)
     return Asked(request, params)
-
-
-def earlier_request(data: Body) -> EarlierRequest | None:
-    """The request of an earlier version that this is, if it is one."""
-    try:
-        return _header(data, EarlierRequest)[0]
-    except MessageError:
-        return None
 
 
 def is_receipt(data: Body) -> bool:
@@ -200,7 +189,7 @@ def _update(reply: Reply, asked: Request | ReceiptMessage, data: Body, at: int, 
     return update
 
 
-Header = TypeVar("Header", Request, EarlierRequest, Reply, ReceiptMessage)
+Header = TypeVar("Header", Request, Reply, ReceiptMessage)
 
 
 def _message(header: BaseModel) -> bytes:

@@ -83,8 +83,7 @@ class Pins:
             found = json.loads((self.folder / ACCEPTED).read_text())
             return {str(name): dict(known) for name, known in found.items()}
         except FileNotFoundError:
-            kept = self._kept()
-            return {} if kept is None else {fingerprint(kept): {"since": "", "how": "asked", **_task(kept)}}
+            return {}
         except (OSError, ValueError, TypeError, AttributeError):
             raise BazaarError(
                 f"{self.folder / ACCEPTED} cannot be read: remove it, and accept the market's schema again"
@@ -100,10 +99,7 @@ class Pins:
         return None if len(self._found) < self.most and self._is_known_task(schema) else False
 
     def _is_known_task(self, schema: SchemaMessage) -> bool:
-        kept = None if self.folder is None else self._kept()
         tasks = [known for known in self._found.values() if "dropped" not in known]
-        if kept is not None and "dropped" not in self._found.get(fingerprint(kept), {"dropped": ""}):
-            tasks.append(_task(kept))  # a kit of an earlier version says it nowhere else
         return any({**known, **_task(schema)} == known for known in tasks)
 
     def accept(self, schema: SchemaMessage, how: str, by: Asker | None = None) -> None:

@@ -19,11 +19,9 @@ from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.accesses import Accesses
 from databazaar.federation.examples import Examples
-from databazaar.federation.message_faults import MessageError
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import (
     Code,
-    EarlierRequest,
     OracleMessage,
     ReceiptMessage,
     Reply,
@@ -31,7 +29,6 @@ from databazaar.federation.messages import (
     Status,
     decode_receipt,
     decode_request,
-    earlier_request,
     encode_reply,
     is_receipt,
     question_hash,
@@ -126,13 +123,7 @@ class ProviderWorker:
         question = question_hash(payload)  # before an oracle can write into the parameters, which may lie in there
         if is_receipt(payload):
             return self._take_receipt(payload, question)
-        try:
-            request, params = decode_request(payload)
-        except MessageError:
-            if (earlier := earlier_request(payload)) is None:
-                raise
-            log.warning("the market is of an earlier version, and is refused: ask its operator to update databazaar")
-            return self._reply(earlier, question, "refused", "task not allowed", None)
+        request, params = decode_request(payload)
         job = request.contract or request.run
         status: Status = "ok"
         code: Code = ""
@@ -168,7 +159,7 @@ class ProviderWorker:
 
     def _reply(
         self,
-        request: Request | EarlierRequest | ReceiptMessage,
+        request: Request | ReceiptMessage,
         question: str,
         status: Status,
         code: Code,

@@ -21,7 +21,7 @@ class Settlement:
     """How a round ended, draw by draw. `failures[k]` is None where draw k is paid; `gains[k]` is then a number.
 
     `utility` and `loss` are those of the model that the round began with, `reached` and `reached_loss` those of the
-    model that it ended with; `reached` is None where that has no finite utility. `replies[k]` is the hash of the signed
+    model that it ended with; `reached` is None until that is scored. `replies[k]` is the hash of the signed
     reply that draw k is settled by, None where there is none.
 
     With a defence, `held[k]` of what draw k is due is not paid yet, `released` and `returned` are the places of those

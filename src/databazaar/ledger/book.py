@@ -31,7 +31,7 @@ class Book:
     `settled` are the accesses of rounds that have not ended; one that has takes no more reserves.
 
     Beside the money it keeps what stops look at: `utilities` of the model before the first round and after each,
-    `silent` rounds on end, and whether the last round `diverged`.
+    and `silent` rounds on end.
     """
 
     budget: int
@@ -57,7 +57,6 @@ class Book:
     rounds: int = 0
     silent: int = 0
     utilities: list[float] = field(default_factory=list)
-    diverged: bool = False
     closed: bool = False
 
     def copied(self) -> Book:
@@ -189,10 +188,7 @@ class Book:
         body = entry.body
         if not self.utilities:
             self.utilities.append(body["utility"])
-        reached = body.get("reached")
-        if reached is not None:
-            self.utilities.append(reached)
-        self.diverged = "reached" in body and reached is None
+        self.utilities.append(body["reached"])
         self.silent = self.silent + 1 if all(gain is None for gain in body["gains"]) else 0
         self.rounds += 1
         self.settled = {key for key in self.settled if key[0] >= self.rounds}

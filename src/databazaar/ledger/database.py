@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import GENESIS
-from databazaar.ledger.schema import ENTRIES, VERSION, prepare, refuse_newer
+from databazaar.ledger.schema import ENTRIES, VERSION, prepare, refuse_other
 from databazaar.ledger.sql import SqlStore, brief
 
 _LINE = re.compile(r"(\S{1,64}) ([0-9]{1,18}) ([0-9a-f]{64})")
@@ -54,7 +54,7 @@ class Database:
         self._engine.dispose()
 
     def prepare(self) -> int:
-        """Makes the tables, or brings them up to date; their version."""
+        """Makes the tables where there are none; their version."""
         try:
             prepare(self._engine)
         except SQLAlchemyError as reason:
@@ -65,7 +65,7 @@ class Database:
         """The ids of all runs."""
         try:
             with self._engine.connect() as connection:
-                if not refuse_newer(connection):
+                if not refuse_other(connection):
                     raise BazaarError("the database has no ledger's tables: `bazaar ledger init URL` makes them")
                 return list(connection.execute(sa.select(ENTRIES.c.run).distinct().order_by(ENTRIES.c.run)).scalars())
         except SQLAlchemyError as reason:

@@ -11,7 +11,7 @@ from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import GENESIS, Entry, canonical
 from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
-from databazaar.ledger.terms import ABOUT, NOT_AGREED
+from databazaar.ledger.terms import NOT_AGREED
 
 
 class Ledger(Accounts):
@@ -41,16 +41,6 @@ class Ledger(Accounts):
                 raise BazaarError(
                     "this run was begun with other frozen weights (what of a model is not trained): give the model "
                     "that it was begun with, or take a new folder"
-                )
-            if self.terms.frozen and "frozen" not in entry.body:
-                raise BazaarError(
-                    "this run was begun with another model, or by a version before 0.7.0, which also sent around what "
-                    "is not trained: only that version can go on with it; take a new folder"
-                )
-            if entry.body.get("format") == 1:
-                raise BazaarError(
-                    "this run was begun by an earlier version, in ledger format 1: it can be read and audited here, "
-                    "but only that version can go on with it; run it anew"
                 )
             raise BazaarError(
                 "this run was begun with other terms (seed, rules, budget, providers, prices, model, names or data): "
@@ -128,16 +118,15 @@ class Ledger(Accounts):
 
 def differing(body: dict[str, Any], kept: dict[str, Any], but: Container[str] = ()) -> list[str]:
     """What these terms agree on otherwise than the opening entry that was `kept`; all `but` these are compared."""
-    one, other = _agreed(body, kept), _agreed(kept, kept)
+    one, other = _agreed(body), _agreed(kept)
     names = [name for name in {**one, **other} if name not in but]
     return [name for name in names if one.get(name) != other.get(name)]
 
 
-def _agreed(body: dict[str, Any], kept: dict[str, Any]) -> dict[str, str]:
+def _agreed(body: dict[str, Any]) -> dict[str, str]:
     """The terms without the packages that rules come from: how one is installed is no part of an agreement. Nor is
-    what the opening entry that was `kept` does not say of the market itself: earlier versions wrote nothing of it. Nor
-    is where it is played."""
-    body = {n: v for n, v in body.items() if n not in NOT_AGREED and (n in kept or n not in ABOUT)}
+    where it is played."""
+    body = {name: value for name, value in body.items() if name not in NOT_AGREED}
     rules = body.get("rules", {})
     named = {**rules, "stops": list(rules.get("stops", []))}
     plain = {

@@ -12,18 +12,16 @@ import numpy as np
 from databazaar.defence import Findings
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.audit import Audit, BestModel
-from databazaar.ledger.book import NOT_SETTLED, Book
+from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
-from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, Stopped, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, message_of, status_of
 from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
-from databazaar.randomness import draws_stream
 from databazaar.roster import Purse
-from databazaar.samplers.protocol import State
 from databazaar.vectors import hash_array
 
 TOLERANCE = 1e-9
@@ -61,12 +59,9 @@ class Replay:
         self.reserves = 0
         self.settled: list[Entry] = []
         self.freed: list[Entry] = []
-        if self.terms.format == 1:
-            self.drawn, self.stopped = _next_of_format_1(self.rules, self.state, self.book)
-        else:
-            purse = self.rules.purse(self.book)
-            self.stopped = self.rules.stopped(self.book, purse)
-            self.drawn = self.rules.draw(self.state, self.book, purse) if self.stopped is None else None
+        purse = self.rules.purse(self.book)
+        self.stopped = self.rules.stopped(self.book, purse)
+        self.drawn = self.rules.draw(self.state, self.book, purse) if self.stopped is None else None
         self.order = self.drawn.draws.tolist() if self.drawn is not None else []
         ids = self.terms.roster.ids
         self.due = [ids[place] for place in self.order]
@@ -194,12 +189,10 @@ class Replay:
             self._check_freed(entry, kinds)
 
     def _note_best(self, body: dict[str, Any]) -> None:
-        """The first model of the highest utility; in format 1 the ledger does not say what a round has reached."""
-        if self.terms.format == 1:
-            return
+        """The first model of the highest utility."""
         if self.audit.best is None:
             self.audit.best = BestModel(0, body["utility"], body["loss"], self.terms.initial_model)
-        if body["reached"] is not None and body["reached"] > self.audit.best.utility:
+        if body["reached"] > self.audit.best.utility:
             self.audit.best = BestModel(self.audit.rounds + 1, body["reached"], body["reached_loss"], body["model"])
 
     def _check_scores(self, entry: Entry, gains: list[float | None]) -> None:
@@ -213,17 +206,14 @@ class Replay:
         by_provider = dict(zip(self.order, gains, strict=True))
         if gains != [by_provider[provider] for provider in self.order]:
             raise LedgerError(f"{entry}: a provider that was asked once has two different gains")
-        reached = body["utility"] if self.terms.format == 1 else body["reached"]
         last = self.audit.scores
-        before = None if self.terms.format == 1 or last is None else (last.reached, last.reached_loss)
-        if before is not None and (body["utility"], body["loss"]) != before:
+        if last is not None and (body["utility"], body["loss"]) != last.ended:
             raise LedgerError(f"{entry}: begins with another utility or loss than the round before ended with")
-        unmoved = reached is None or all(gain is None for gain in gains)
-        if unmoved and body["model"] != self.audit.model:
+        if all(gain is None for gain in gains) and body["model"] != self.audit.model:
             raise LedgerError(f"{entry}: the model changed in a round that took no step")
 
     def _note_round(self, body: dict[str, Any], drawn: Drawn, settled: Settled) -> None:
-        scores = Scores(body["utility"], body["loss"], body.get("reached"), body.get("reached_loss"))
+        scores = Scores(body["utility"], body["loss"], body["reached"], body["reached_loss"])
         self.audit.scores = scores
         if self.audit.record is not None:
             reasons = [one.body.get("reason") for one in self.settled]
@@ -263,21 +253,20 @@ class Replay:
         spent, budget = self.book.spent, self.terms.budget
         if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
             raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
-        if self.stopped is None and self.terms.format != 1 and claimed["stop"] == BY_CONSUMER._asdict():
+        if self.stopped is None and claimed["stop"] == BY_CONSUMER._asdict():
             self._check_consumers_close(entry)
         if self.stopped is None:
             raise LedgerError(
                 f"{entry}: the run stopped although the budget covers another round, and no other stop had a reason"
             )
         stop = self.stopped._asdict()
-        if self.terms.format != 1 and claimed["stop"] != stop:
+        if claimed["stop"] != stop:
             raise LedgerError(f"{entry}: says it stopped because {claimed['stop']}, but it was {stop}")
         if claimed["status"] != status_of(self.stopped, self.book):
             raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
         if claimed["model"] != self.audit.model:
             raise LedgerError(f"{entry}: names another model than the last round ended with")
-        if self.terms.format != 1:
-            self._check_last_words(entry)
+        self._check_last_words(entry)
         self.audit.closing = dict(claimed)
         if self.audit.record is not None:
             self._note_freed(self.audit.record)
@@ -324,7 +313,7 @@ class Replay:
                 raise ValueError
         except ValueError:
             raise LedgerError("the stored parameters are not those that the last round ended with") from None
-        best = None if self.terms.format == 1 else snapshot.arrays().get("best")
+        best = snapshot.arrays().get("best")
         if best is not None and self.audit.best is not None:
             held = hash_array(best) if len(best) else self.audit.model  # it is kept where it is not the last one
             if held != self.audit.best.model:
@@ -332,11 +321,9 @@ class Replay:
 
     def _is_state(self, stored: Snapshot) -> bool:
         try:
-            old = self.terms.format == 1
-            kept = {"sampler": np.frombuffer(stored.state, dtype=np.float64)} if old else stored.arrays()
+            sampler = stored.arrays().get("sampler")
         except ValueError:
             return False
-        sampler = kept.get("sampler")
         if sampler is None or sampler.shape != self.state.shape:
             return False
         return np.allclose(sampler, self.state, rtol=TOLERANCE, atol=TOLERANCE)
@@ -351,13 +338,3 @@ def _alike(recorded: list[float], replayed: list[float]) -> bool:
 def _endless(rules: RuleBook, round: int) -> Purse:
     """A purse that pays for anybody."""
     return Purse(2**63 - 1, rules.quotes_at(round))
-
-
-def _next_of_format_1(rules: RuleBook, state: State, book: Book) -> tuple[Drawn | None, Stopped | None]:
-    """Format 1: prices play no part in a draw, and the first round whose draws do not fit is the end."""
-    purse = _endless(rules, book.rounds)
-    draws = rules.sampler.draw(state, draws_stream(rules.terms.seed, book.rounds), rules.terms.per_round, purse)
-    drawn = Drawn(draws, rules.sampler.probabilities(state, purse)[draws], purse)
-    if book.silent >= rules.terms.rules["stops"][0]["rounds"]:
-        return drawn, Stopped("patience", "nobody answered")
-    return drawn, Stopped("budget", "the budget is spent") if sum(drawn.quotes) > book.left else None

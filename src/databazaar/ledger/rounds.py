@@ -42,8 +42,8 @@ class Round:
     accesses: tuple[Access, ...]
     utility: float
     loss: float | None
-    reached: float | None = None
-    reached_loss: float | None = None
+    reached: float
+    reached_loss: float | None
 
     @property
     def scores(self) -> Scores:
@@ -55,20 +55,20 @@ class Scores(NamedTuple):
 
     utility: float
     loss: float | None
-    reached: float | None
+    reached: float
     reached_loss: float | None
 
     @property
     def ended(self) -> tuple[float, float | None]:
-        """Utility and loss of the model that the run goes on with: a step that leads nowhere is not taken."""
-        return (self.utility, self.loss) if self.reached is None else (self.reached, self.reached_loss)
+        """Utility and loss of the model that the run goes on with."""
+        return self.reached, self.reached_loss
 
 
 class Rounds(Sequence[Round]):
     """Rounds one after the other. Each is made when it is asked for; what looks at all of them looks at columns.
 
     >>> accesses = Access(0, 3, 0.5, 0.1, 2, None, 2), Access(1, 1, 0.5, None, 0, "late", 4)
-    >>> rounds = Rounds([Round(0, accesses, 0.5, None)])
+    >>> rounds = Rounds([Round(0, accesses, 0.5, None, 0.6, None)])
     >>> rounds[0].accesses[1].failure, rounds.providers.tolist(), rounds.in_rounds(rounds.quoted)
     ('late', [3, 1], [6])
     """

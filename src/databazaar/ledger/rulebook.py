@@ -73,9 +73,6 @@ class Stopped(NamedTuple):
     reason: str
 
 
-DIVERGED = Stopped("divergence", "the model that the last round came to has no finite utility")
-"""The stop that no rule needs to ask for: the step that led there was not taken, and there is nowhere to go on from."""
-
 BY_CONSUMER = Stopped("consumer", "the consumer closed it; nobody is paid for the round that was under way")
 """The only stop that no replay comes to: the consumer may end a run at any time, for whatever is settled by then."""
 
@@ -162,8 +159,6 @@ class RuleBook:
 
     def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
-        if book.diverged:
-            return DIVERGED
         purse, shortens = purse or self.purse(book), bool(getattr(self.sampler, "shortens_rounds", False))
         history = History(book.rounds, book.utilities, book.silent, purse, self.terms.per_round, shortens)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
@@ -266,8 +261,6 @@ def status_of(stopped: Stopped, book: Book) -> str:
     """How a run ended: because nobody answered if its patience ran out, or if no round of it had a valid reply."""
     if stopped == BY_CONSUMER:
         return "settled"
-    if stopped == DIVERGED:
-        return "diverged"
     silent = stopped.kind == "patience" or 0 < book.rounds == book.silent
     return "nobody answered" if silent else "settled"
 
@@ -280,12 +273,7 @@ def message_of(stopped: Stopped, book: Book, currency: Currency) -> str:
         rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
         why = "" if stopped.reason == SPENT else f"; it stopped because {stopped.reason}"
         return f"{rounds} played, {spent} paid, {left} back to the consumer{why}"
-    if status == "nobody answered":
-        return (
-            f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} rounds, "
-            f"and {left} go back to the consumer; the ledger says why each reply failed"
-        )
     return (
-        f"round {book.rounds} came to a model that has no finite utility: the step was not taken, the run stopped, and "
-        f"{left} go back to the consumer; lower the steps, or begin elsewhere"
+        f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} rounds, "
+        f"and {left} go back to the consumer; the ledger says why each reply failed"
     )

@@ -1,8 +1,5 @@
-"""The tables of a ledger in a database: which version they are of, how they are made, and how older ones become new.
-
-Version 1 is what 0.3 and 0.4 have made: entries, snapshots, and triggers that hold everybody to it that entries are
-written once. Version 2 is the same with a table that says which version it is.
-"""
+"""The tables of a ledger in a database: entries, snapshots, triggers that hold everybody to it that entries are written
+once, and a table that says which version all of this is of."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ SNAPSHOTS = sa.Table(
     _meta,
     sa.Column("run", sa.String(64), primary_key=True),
     sa.Column("next_round", sa.BigInteger, nullable=False),
-    sa.Column("sampler", sa.LargeBinary, key="state", nullable=False),  # the name that it has had since format 1
+    sa.Column("sampler", sa.LargeBinary, key="state", nullable=False),
     sa.Column("params", sa.LargeBinary, nullable=False),
 )
 
@@ -82,43 +79,41 @@ SCHEMA = sa.Table("bazaar_schema", _meta, sa.Column("version", sa.Integer, prima
 
 def version_of(connection: sa.Connection) -> int:
     """The version of a database's tables; 0 where it has none."""
-    found = sa.inspect(connection)
-    if found.has_table(SCHEMA.name):
-        return int(connection.execute(sa.select(sa.func.max(SCHEMA.c.version))).scalar() or 0)
-    return 1 if found.has_table(ENTRIES.name) else 0
+    if not sa.inspect(connection).has_table(SCHEMA.name):
+        return 0
+    return int(connection.execute(sa.select(sa.func.max(SCHEMA.c.version))).scalar() or 0)
 
 
-def refuse_newer(connection: sa.Connection) -> int:
-    """The version, which must be one that this program knows."""
+def refuse_other(connection: sa.Connection) -> int:
+    """The version, which must be the one that this program knows, or 0."""
     version = version_of(connection)
-    if version <= VERSION:
+    if version in (0, VERSION):
         return version
     told = (
-        f"the ledger's tables are of version {version}, and this databazaar knows versions up to {VERSION}: "
-        "use the version that made them, or a newer one"
+        f"the ledger's tables are of version {version}, and this databazaar knows version {VERSION}: "
+        "use the databazaar that made them"
     )
     # In a file that somebody may have damaged, nothing but its seal says whether this is true.
     raise (LedgerError if connection.dialect.name == "sqlite" else BazaarError)(told)
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Makes the tables, or brings old ones up to date. Nothing is written, and no right to do so is needed, where they
-    are as they should be. However many processes start at once, one makes them and the others find them made."""
+    """Makes the tables. Nothing is written, and no right to do so is needed, where they are there already. However many
+    processes start at once, one makes them and the others find them made."""
     with engine.connect() as connection:
-        if refuse_newer(connection) == VERSION:
+        if refuse_other(connection):
             return
     try:
         with _alone(engine) as connection:
-            if refuse_newer(connection) < VERSION:
+            if not refuse_other(connection):
                 _meta.create_all(connection)
-                connection.execute(SCHEMA.delete())
                 connection.execute(SCHEMA.insert().values(version=VERSION))
     except ProgrammingError as reason:
         if getattr(reason.orig, "sqlstate", None) != "42501":  # insufficient privilege
             raise
         raise BazaarError(
-            "the ledger's tables are not there or of an older version, and this role may not make them: let their "
-            "owner run `bazaar ledger init URL`"
+            "the ledger's tables are not there, and this role may not make them: let their owner run "
+            "`bazaar ledger init URL`"
         ) from None
 
 

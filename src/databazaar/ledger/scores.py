@@ -11,10 +11,12 @@ ONE = 1.0011
 
 
 def refuse_no_scores(entry: Entry, bounded: bool) -> None:
-    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding."""
+    """Utilities and losses are finite numbers, and a utility in [0, 1] lies there, but for rounding. A round also says
+    what it has reached."""
     body = entry.body
     scores = {name: body[name] for name in SCORES if body.get(name) is not None}
-    if "utility" not in scores or any(type(score) not in (int, float) for score in scores.values()):
+    needed = {"utility", "reached"} if entry.kind == "round" else {"utility"}
+    if not needed <= scores.keys() or any(type(score) not in (int, float) for score in scores.values()):
         raise LedgerError(f"{entry}: a utility or a loss is not a number")
     utilities = [scores[name] for name in ("utility", "reached") if name in scores]
     if bounded and not all(0 <= utility <= ONE for utility in utilities):

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
 from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
-from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_newer
+from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_other
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100
@@ -150,7 +150,7 @@ class SqlStore(Store):
     def _pages(self) -> Iterator[Sequence[Any]]:
         mine = ENTRIES.c.run == self._run
         with self._engine.connect() as connection:
-            refuse_newer(connection)
+            refuse_other(connection)
             end = connection.execute(sa.select(sa.func.max(ENTRIES.c.seq)).where(mine)).scalar()
         if end is None:
             return

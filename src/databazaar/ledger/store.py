@@ -18,9 +18,8 @@ from databazaar.vectors import hash_packed, pack, unpack
 class Snapshot:
     """What the next round starts from: the state of the rules, and the parameters. Replaced every round.
 
-    Both are safetensors (in format 1, the state is the sampler's alone, as plain float64), but for arrays that are
-    `large`: a store that has a folder keeps these in files of their own. The parameters are dropped when the run is
-    closed and its model is saved.
+    Both are safetensors, but for arrays that are `large`: a store that has a folder keeps these in files of their own.
+    The parameters are dropped when the run is closed and its model is saved.
     """
 
     next_round: int

@@ -1,11 +1,6 @@
 """What is agreed before the first round: the first entry of every ledger.
 
-Format 2 holds the settings of every rule, so that a run may stop early and pay less than it reserved. Format 3 is
-written where a provider has a cap or an announced change of price, or the consumer a limit, and says them; versions
-that do not know them then refuse the ledger instead of misreading it. Format 4 is written where the rules have a
-defence, and may have all that format 3 has. Ledgers of format 1, which knew the sampler
-alone, are read as what they were: the mean, one price per access, and a run that ends at the first round whose draws do
-not fit the budget.
+There is one format, 5. A ledger of another one is refused: commit cb2e572 is the last that reads formats 1 to 4.
 """
 
 from __future__ import annotations
@@ -19,13 +14,13 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Roster
 
-FORMAT, FORMAT_WITH_LIMITS, FORMAT_WITH_DEFENCE = 2, 3, 4
-RULES = ("sampler", "aggregator", "payment", "stops", "defence")
+FORMAT = 5
+RULES = ("sampler", "aggregator", "payment", "stops")
+"""What every market has; one with a defence has that, too."""
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
 ABOUT = ("market", "consumer", "data", "layout", "notes", "environment", "holdout", "frozen")
-"""What the terms say of the market itself. Rules do not see it, and ledgers before 0.3.0 do not have it; those before
-0.5.0 have the first three alone, those before 0.6.0 not the last two, and those before 0.7.0 not the last."""
+"""What the terms say of the market itself, where there is something to say. Rules do not see it."""
 NOT_AGREED = ("notes", "environment")
 """What is only said: a run may go on elsewhere, with another version."""
 
@@ -56,7 +51,6 @@ class Terms(Displayed):
     rules: dict[str, Any]
     bounded_utility: bool
     initial_model: str
-    format: int = FORMAT
     market: str = ""
     consumer: str = ""
     data: dict[str, str] = field(default_factory=dict)
@@ -69,10 +63,6 @@ class Terms(Displayed):
     most_per_round: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format == FORMAT and "defence" in self.rules:
-            object.__setattr__(self, "format", FORMAT_WITH_DEFENCE)
-        elif self.format == FORMAT and self.limited:
-            object.__setattr__(self, "format", FORMAT_WITH_LIMITS)
         self._refuse_endless_work()
 
     def _refuse_endless_work(self) -> None:
@@ -99,33 +89,29 @@ class Terms(Displayed):
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
-        """The terms that an opening entry holds, of any format so far."""
+        """The terms that an opening entry holds."""
         try:
-            format = body["format"]
-            if format not in (1, FORMAT, FORMAT_WITH_LIMITS, FORMAT_WITH_DEFENCE) or isinstance(format, bool):
-                raise LedgerError(f"entry 0 (open): ledger format {format} needs another version of databazaar")
-            limits = {name: body[name] for name in LIMITS if name in body and format >= FORMAT_WITH_LIMITS}
+            if body["format"] != FORMAT:
+                raise LedgerError(f"entry 0 (open): ledger format {body['format']} needs another version of databazaar")
+            limits = {name: body[name] for name in LIMITS if name in body}
             _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
-            ids, owners, prices, others = _offers(body["providers"], format)
+            ids, owners, prices, others = _offers(body["providers"])
             numbers = [body["seed"], body["budget"], body["per_round"], *limits.values()]
             numbers.append(body["currency"].get("decimals", 0))
             if any(type(number) is not int for number in numbers) or not {*map(type, prices)} <= {int}:
                 raise LedgerError("entry 0 (open): seed, budget, per_round, limits and prices must be whole numbers")
             if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
-            rules = _rules_of_format_1(body) if format == 1 else body["rules"]
-            if format == FORMAT_WITH_DEFENCE and "defence" not in rules:
-                raise LedgerError(f"entry 0 (open): is of format {format}, but has no defence")
-            terms = cls(
+            rules = body["rules"]
+            return cls(
                 seed=body["seed"],
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
                 roster=Roster.of_columns(ids, owners, prices, others),
-                rules={name: rules[name] for name in RULES[: 5 if format == FORMAT_WITH_DEFENCE else 4]},
+                rules={name: rules[name] for name in (*RULES, *(["defence"] if "defence" in rules else []))},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
-                format=format,
                 market=str(body.get("market", "")),
                 consumer=str(body.get("consumer", "")),
                 layout=str(body.get("layout", "")),
@@ -136,16 +122,13 @@ class Terms(Displayed):
                 frozen=str(body.get("frozen", "")),
                 **limits,
             )
-            if format == FORMAT_WITH_LIMITS and not terms.limited:
-                raise LedgerError(f"entry 0 (open): is of format {format}, but has no cap, change of price or limit")
-            return terms
         except (KeyError, TypeError, ValueError, AttributeError) as reason:
             raise LedgerError(f"entry 0 (open): the terms cannot be read ({reason!r})") from None
 
     def body(self) -> dict[str, Any]:
         """The opening entry's body."""
         return {
-            "format": self.format,
+            "format": FORMAT,
             "seed": self.seed,
             "budget": self.budget,
             **{name: limit for name in LIMITS if (limit := getattr(self, name)) is not None},
@@ -204,14 +187,14 @@ def _written(roster: Roster) -> list[list[Any]]:
     return written
 
 
-def _offers(given: list[Any], format: int) -> tuple[list[str], list[str], list[Any], dict[int, Offer]]:
+def _offers(given: list[Any]) -> tuple[list[str], list[str], list[Any], dict[int, Offer]]:
     """Ids, owners and prices, and those offers that say more, by their places. A million are read in columns; where
     anything is odd each is read by itself, and the first that cannot be says why."""
     if {*map(type, given)} <= {list}:
-        others = {place: _offer(one, format) for place, one in enumerate(given) if len(one) != 3}
+        others = {place: _offer(one) for place, one in enumerate(given) if len(one) != 3}
         ids, owners, prices = ([one[column] for one in given] for column in range(3))
         return _texts(ids), _texts(owners), prices, others
-    offers = [_offer(one, format) for one in given]
+    offers = [_offer(one) for one in given]
     columns = ([getattr(offer, name) for offer in offers] for name in ("id", "owner", "price"))
     return (*columns, {place: offer for place, offer in enumerate(offers) if not offer.plain})  # type: ignore[return-value]
 
@@ -220,19 +203,10 @@ def _texts(words: list[Any]) -> list[str]:
     return words if {*map(type, words)} <= {str} else [str(word) for word in words]
 
 
-def _offer(given: list[Any], format: int) -> Offer:
+def _offer(given: list[Any]) -> Offer:
     id, owner, price, *rest = given
-    if len(rest) > 1 or (rest and format < FORMAT_WITH_LIMITS):
+    if len(rest) > 1:
         raise ValueError(given)
     more = {**rest[0]} if rest else {}
     changes = tuple(PriceChange(from_round, price) for from_round, price in more.pop("price_changes", ()))
     return Offer(str(id), str(owner), price, price_changes=changes, **more)
-
-
-def _rules_of_format_1(body: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sampler": body["sampler"],
-        "aggregator": {"kind": "mean"},
-        "payment": {"kind": "price-per-access"},
-        "stops": [{"kind": "patience", "rounds": body["patience"]}, {"kind": "budget"}],
-    }

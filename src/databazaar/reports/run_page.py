@@ -206,7 +206,7 @@ def best_paid(report: Report) -> Payout | None:
 
 
 def rules(report: Report) -> list[RuleView]:
-    """All rules of the market, each alike whoever wrote it. Reports of old runs know only the sampler."""
+    """All rules of the market, each alike whoever wrote it."""
     given = [(NOUNS[noun], found) for noun in NOUNS for found in _as_list(report.rules.get(noun))]
     return [rule_view(noun, settings) for noun, settings in given]
 

@@ -86,8 +86,6 @@ def _contradictions(folder: RunFolder, audit: Audit, head: str | None) -> Iterat
 
 def _why_summary_differs(folder: RunFolder, audit: Audit) -> Iterator[str]:
     summary, expected = folder.summary(), told_by(audit)
-    if audit.terms is not None and folder.keeps_last(audit.terms.market):
-        expected["model_hash"] = audit.model
     if summary.get("ledger_head") != audit.head:
         yield f"{SUMMARY} names another ledger head than the ledger's own: one of them was changed"
     for name, value in expected.items():
@@ -102,8 +100,7 @@ def _spelled(value: object) -> str:
 
 def _why_models_differ(folder: RunFolder, audit: Audit, terms: Terms) -> Iterator[str]:
     """A file of weights is whole or absent, so where it is there it is right, also before the summary is written."""
-    path, old = folder.path, folder.keeps_last(terms.market)
-    kept = {folder.weights: audit.model if old else audit.delivered}
+    path, kept = folder.path, {folder.weights: audit.delivered}
     if os.path.lexists(path / LAST):
         kept[path / LAST / folder.weights.name] = audit.model
     for weights, model in kept.items():
@@ -120,7 +117,7 @@ def _why_models_differ(folder: RunFolder, audit: Audit, terms: Terms) -> Iterato
             return
         if terms.layout and layout_digest(tensors) != terms.layout:
             yield f"{where} has other names, shapes or another order of tensors than the ledger names: it was changed"
-        if weights.parent != path and (folder.finished or os.path.lexists(weights.parent / CARD)):
+        if folder.finished or os.path.lexists(weights.parent / CARD):
             yield from _why_card_differs(folder, weights.parent, model, tensors, terms.frozen)
 
 

@@ -48,7 +48,7 @@ def _close(replayed: Audit, store: SqlStore) -> None:
     if not replayed.ok or replayed.terms is None or replayed.model is None:
         raise LedgerError(f"the run cannot be closed, because its ledger does not hold: {replayed.message}")
     last = replayed.scores
-    assert last is not None and last.reached is not None  # a round that diverged is written together with the close
+    assert last is not None
     assert replayed.state is not None
     rules = RuleBook.of(replayed.terms)
     returned = rules.returned_at_close(replayed.state)
@@ -59,7 +59,7 @@ def _models(folder: Path, store: SqlStore) -> tuple[NDArray[Any], Outline, NDArr
     """The best model's numbers, what is known beside them, and the last model's: as the last round left them, or as
     they were written before a crash."""
     written, snapshot = (folder / MODEL).parent, store.snapshot()
-    outline, best = Outline(), np.zeros(0)  # of a plain vector, and of a run that an earlier version began
+    outline, best = Outline(), np.zeros(0)  # of a plain vector
     if os.path.lexists(written / CARD):
         best, outline = _written(written, folder)
     elif os.path.lexists(folder / LAYOUT):

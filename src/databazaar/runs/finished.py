@@ -10,9 +10,8 @@ from torch import nn
 
 from databazaar.errors import BazaarError
 from databazaar.runs.folder import RunFolder
-from databazaar.runs.model_card import ModelCard
-from databazaar.runs.model_folder import CARD, StoredModel, read_model, read_weights
-from databazaar.runs.names import MODEL, OLD_MODEL, RUN
+from databazaar.runs.model_folder import CARD, StoredModel, read_model
+from databazaar.runs.names import MODEL, RUN
 from databazaar.runs.report import Report
 from databazaar.runs.trained import TrainedModel, load_model
 
@@ -63,9 +62,6 @@ def load(path: str | Path, model: nn.Module | None = None) -> TrainedModel:
 def _stored(folder: RunFolder) -> StoredModel:
     """The run's model, which must be the one that its summary names."""
     expected = str(folder.summary().get("model_hash"))
-    if folder.weights.name == OLD_MODEL and folder.weights.parent == folder.path:
-        card = ModelCard(model_hash=expected, written="before 0.3.0", by="an older version")
-        return StoredModel(card, read_weights(folder.weights, expected, folder.path), None)
     stored = read_model((folder.path / MODEL).parent, folder.path)
     if stored.card.model_hash != expected:
         raise BazaarError(f"{folder.path}: the model is not the one that the run ended with: it was changed")

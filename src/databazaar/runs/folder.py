@@ -38,7 +38,7 @@ from databazaar.runs.audited import NOTED, noted_digest, seal_of, told_by, with_
 from databazaar.runs.evidence import RunEvidence
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.ledger_url import agreed_url, server_url, without_passwords
-from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, OLD_MODEL, RUN, SUMMARY
+from databazaar.runs.names import BEGUN, LARGEST_WEIGHTS, LAST, LAYOUT, LEDGER, MODEL, RUN, SUMMARY
 from databazaar.runs.notes import Notes
 from databazaar.runs.recipe import readable_recipe
 from databazaar.runs.report import Report
@@ -59,7 +59,7 @@ PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
 EMPTIED = "the ledger of {folder} is empty, though the run had begun: it was emptied, so put the old one back"
 
-__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "OLD_MODEL", "RUN", "SUMMARY", "RunFolder"]
+__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "RUN", "SUMMARY", "RunFolder"]
 
 
 class RunFolder(Notes):
@@ -222,13 +222,8 @@ class RunFolder(Notes):
 
     @property
     def weights(self) -> Path:
-        """The file that the audit checks: in the model's folder, or where older runs have it."""
-        old = self.path / OLD_MODEL
-        return old if os.path.lexists(old) and not os.path.lexists(self.path / MODEL) else self.path / MODEL
-
-    def keeps_last(self, market: str) -> bool:
-        """Runs before 0.3.0 have kept the last model, not the best one, and their ledgers name no market."""
-        return self.weights.parent == self.path and not market
+        """The file of the model's numbers, which the audit checks."""
+        return self.path / MODEL
 
     def tables(self) -> Tables:
         """How the market's text files are written."""
@@ -365,8 +360,6 @@ class RunFolder(Notes):
         notes = [f"{who} says it has spent ε = {e:.3g} of privacy at δ = {d:g}." for who, (e, d) in noted.items()]
         notes += [f"It went on with {environment}." for environment in self.resumed()]
         began = str(self.recipe.get("began", ""))
-        if self.keeps_last(report.market) and self.finished:
-            report = replace(report, model_hash=report.last_model_hash)
         known: dict[str, Any] = {"run": self.id, "began": began, "settled": settled, "worth": self.worth()}
         return replace(report, payouts=payouts, notes=(*report.notes, *notes), **known)
 

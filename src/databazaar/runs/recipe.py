@@ -11,7 +11,7 @@ from databazaar.ledger import Terms
 
 def contradicts(recipe: Mapping[str, Any], terms: Terms) -> bool:
     """Whether a recipe names another market, consumer or data than the terms. What either does not say is no
-    contradiction: earlier versions wrote less into the ledger, and a run from Python has no market.toml."""
+    contradiction: a run from Python has no market.toml."""
     market: Mapping[str, Any] = recipe.get("market", {})
     names = (recipe.get("title"), market.get("market", {}).get("name"))
     if terms.market and any(name not in (None, terms.market) for name in names):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
-Status = Literal["settled", "nobody answered", "diverged", "open"]
+Status = Literal["settled", "nobody answered", "open"]
 """How a run ended; `open` is one that has not."""
 
 

@@ -225,7 +225,7 @@ def load_model(path: str | Path, model: nn.Module | None = None) -> TrainedModel
 
 
 def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
-    """The model with the weights that were written, among which an earlier version has put those not trained too."""
+    """The model with the weights that were written."""
     wanted = Layout.of(model)
     needed = {name: tuple(shape) for name, shape in zip(wanted.names, wanted.shapes, strict=True)}
     has = {name: tuple(tensor.shape) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
@@ -248,6 +248,6 @@ def _filled(model: nn.Module, stored: StoredModel, path: Path) -> nn.Module:
 
 def _needs_module(path: Path) -> str:
     return (
-        f"{path} holds the weights of a model whose architecture is its maker's own, or of an older version: "
+        f"{path} holds the weights of a model whose architecture is its maker's own: "
         "give the torch module too, databazaar.load_run(path, model=…), or use .parameters"
     )
