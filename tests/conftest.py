@@ -22,6 +22,7 @@ from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.valuation.method import METHODS
 from small_markets import MakeMarket, torch_market, vector_market
+from tiers import Tiers
 from undrawn import undraw
 
 collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
@@ -54,8 +55,9 @@ class OnlyExamples:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """As a plugin it is asked about every folder, not about this one alone."""
+    """As plugins they are asked about every folder, not about this one alone."""
     config.pluginmanager.register(OnlyExamples())
+    config.pluginmanager.register(Tiers())
 
 
 def pytest_collection_finish() -> None:

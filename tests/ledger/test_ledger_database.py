@@ -21,6 +21,8 @@ from databazaar.runs.folder import RunFolder
 from postgres import Cutter, Server, running
 from small_markets import MakeMarket
 
+pytestmark = pytest.mark.process
+
 OLD_TABLES = """
 CREATE TABLE bazaar_entries (run VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(8) NOT NULL, round BIGINT,
 draw BIGINT, provider TEXT, amount BIGINT, body TEXT NOT NULL, hash VARCHAR(64) NOT NULL, PRIMARY KEY (run, seq),

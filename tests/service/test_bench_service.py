@@ -20,7 +20,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from small_markets import vector_market
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import SPECS, HubMarket, hub_market, wrong_with_books
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 
 
 class _EnoughError(Exception):
