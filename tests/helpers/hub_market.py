@@ -148,7 +148,7 @@ class Hub:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), sql_faults.VARIABLE: str(self.fault)}
         with log.open("a") as stream:
             command = [sys.executable, str(SCRIPT), json.dumps(given)]
-            self.process = Forked(command, forkserver=True, stdout=subprocess.PIPE, stderr=stream, env=environment)
+            self.process = Forked(command, serves=True, stdout=subprocess.PIPE, stderr=stream, env=environment)
 
     def ready(self) -> bool:
         """Waits until it works; False where it ends before that."""

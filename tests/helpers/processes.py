@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ def shared_zygote() -> Zygote:
 class Forked(subprocess.Popen[Any]):
     """A subprocess.Popen that is forked from a zygote. `args` are those of Python, or a script; there is no shell.
 
-    `forkserver` is for a process that starts others by multiprocessing's server: it has one then, forked too. `more`
-    is for a zygote that has a use for it.
+    With `serves` it is a process that starts others by multiprocessing's server: it has one then, forked too. `more` is
+    for a zygote that has a use for it.
     """
 
     _by_name = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
@@ -71,12 +72,12 @@ class Forked(subprocess.Popen[Any]):
         self,
         args: Sequence[str | Path],
         *,
-        forkserver: bool = False,
+        serves: bool = False,
         zygote: Zygote | None = None,
         more: dict[str, Any] | None = None,
         **given: Any,
     ) -> None:
-        self._zygote, self._more = zygote or shared_zygote(), {"forkserver": forkserver, **(more or {})}
+        self._zygote, self._more = zygote or shared_zygote(), {"serves": serves, **(more or {})}
         super().__init__(args, **given)
 
     def _execute_child(self, *given: Any) -> None:
@@ -146,3 +147,36 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[Any]) -> Non
         assert process.poll() is None, f"{process.args} has ended with {process.returncode}"
         assert time.monotonic() < end, "it did not come to hold"
         time.sleep(0.005)
+
+
+FORKSERVER = """
+import socket, sys
+from multiprocessing import forkserver
+from undrawn import undraw
+undraw()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+print("ready", flush=True)
+forkserver.main(listener.detach(), 0, [])
+"""
+
+
+def fork_the_forkserver() -> None:
+    """The server that multiprocessing starts in this process, when it is first wanted, is forked from the zygote. What
+    it forks in turn, such as a hub's runners, makes reports without drawings."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+
+    def ensure_running() -> None:
+        if server._forkserver_address is None:
+            sys.audit("os.posix_spawn", sys.executable, ["the fork server"], {})
+            address = connection.arbitrary_address("AF_UNIX")
+            search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            pipes["env"] = {**os.environ, "PYTHONPATH": search}
+            process = ensure_running.process = Forked([sys.executable, "-c", FORKSERVER, address], **pipes)  # type: ignore[attr-defined]
+            assert process.stdin is not None and process.stdout is not None and process.stdout.readline() == b"ready\n"
+            process.stdout.close()
+            server._forkserver_address, server._forkserver_alive_fd = address, process.stdin.fileno()
+
+    server.ensure_running = forkserver.ensure_running = ensure_running

@@ -133,7 +133,7 @@ def _program(request: Request, files: Sequence[int], prepare: Callable[[Request]
         warnings.filters.remove(EVERY_WARNING)  # type: ignore[attr-defined]
     subprocess.Popen = ForkedHere  # type: ignore[misc]
     prepare(request)
-    if request["forkserver"]:
+    if request["serves"]:
         _have_forkserver()
     run(request["args"])
 
@@ -223,7 +223,7 @@ class ForkedHere(subprocess.Popen[Any]):
             files = [os.dup(place if file == -1 else file) for place, file in enumerate(stdio)]
             env = dict(named["env"] or os.environ)
             cwd = os.fspath(named["cwd"] or Path.cwd())
-            asked = {"args": args, "cwd": cwd, "env": env, "session": named["start_new_session"], "forkserver": False}
+            asked = {"args": args, "cwd": cwd, "env": env, "session": named["start_new_session"], "serves": False}
             _live(asked, files, lambda _: None)
         self._child_created = True
         self._close_pipe_fds(*(named[n] for n in PIPES))  # type: ignore[attr-defined]

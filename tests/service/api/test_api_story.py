@@ -113,7 +113,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     command += ["--tls-cert", str(cert), "--tls-key", str(key), "--runners", "1"]
     before, os.environ["SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE"), str(cert)
     log = (folder / "log").open("w")
-    hub = Forked([sys.executable, "-m", "databazaar", *command], forkserver=True, stdout=log, stderr=log)
+    hub = Forked([sys.executable, "-m", "databazaar", *command], serves=True, stdout=log, stderr=log)
     try:
         until(lambda: _answers(address) or hub.poll() is not None, patience=120)
         assert hub.poll() is None, (folder / "log").read_text()
