@@ -21,7 +21,9 @@ from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.valuation.method import METHODS
+from processes import fork_the_forkserver
 from small_markets import MakeMarket, torch_market, vector_market
+from tiers import Tiers
 from undrawn import undraw
 
 collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
@@ -38,6 +40,7 @@ pki.KEY_BITS = 2048  # the fewest that we take; those of the shipped size take t
 typer.main.get_command = functools.cache(typer.main.get_command)
 setattr(typer.testing, "_get_command", typer.main.get_command)  # noqa: B010
 
+fork_the_forkserver()
 
 gc.disable()  # until all is loaded, which stays: to look through torch again and again frees nothing
 
@@ -54,8 +57,9 @@ class OnlyExamples:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """As a plugin it is asked about every folder, not about this one alone."""
+    """As plugins they are asked about every folder, not about this one alone."""
     config.pluginmanager.register(OnlyExamples())
+    config.pluginmanager.register(Tiers())
 
 
 def pytest_collection_finish() -> None:

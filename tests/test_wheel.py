@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 EVALUATION = ROOT / "experiments" / "src" / "databazaar_experiments"
 SENTENCE = "`reproduce` is no part of what is installed here: in a clone of databazaar, `pip install -e experiments`"

@@ -15,7 +15,7 @@ from databazaar_experiments.progress import ComputeProgress, Meter, new_shares
 from databazaar_experiments.workers import jobs_for
 from small_runs import SETS, TINY, tiny_plan
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 LONG = {**TINY, "images.rounds": "60"}
 

@@ -18,6 +18,7 @@ from databazaar_experiments.compute import compute, missing
 from databazaar_experiments.parts import find
 from databazaar_experiments.plan import ReproductionPlan
 from databazaar_experiments.progress import ComputeProgress
+from processes import Forked
 from small_runs import SETS, TINY, tiny_plan
 
 
@@ -75,7 +76,7 @@ def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: 
     arguments = ["--what", "revenue", "--dataset", "synthetic", "--protocol", "quick", "--methods", "osmd"]
     command = [sys.executable, "-m", "databazaar_experiments.compute", *arguments, "--seeds", "6", *SETS]
     killed = tmp_path / "killed"
-    with subprocess.Popen(
+    with Forked(
         [*command, "--device", "cpu", "--out", str(killed)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import os
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+import processes
 from databazaar.cli import main
+from processes import BAZAAR
 
-EXECUTABLE = Path(sys.executable).with_name("bazaar")
 PROVIDERS = ("north", "south", "far east")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONWARNINGS": "error"}
 
@@ -60,9 +60,7 @@ def bazaar(*args: str | Path, cwd: Path | None = None) -> Outcome:
 
 def executable(*args: str | Path, cwd: Path | None = None) -> Outcome:
     """The command as a user's shell starts it."""
-    done = subprocess.run(
-        [EXECUTABLE, *map(str, args)], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
-    )
+    done = processes.run([BAZAAR, *map(str, args)], cwd=cwd, env=ENVIRONMENT)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

@@ -8,14 +8,14 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from cli_markets import ENVIRONMENT, EXECUTABLE, PROVIDERS, bazaar, contents, edit, write_market
+from cli_markets import ENVIRONMENT, PROVIDERS, bazaar, contents, edit, write_market
 
 from databazaar.cli.compare import MARKETS
 from databazaar.valuation import METHODS
+from processes import BAZAAR, Forked, wait_until
 
 FILES = {"comparison.html", "comparison.png", "comparison.csv", "comparison.json"}
 
@@ -185,18 +185,16 @@ def test_what_cannot_work_is_refused_before_anything_runs(market: Path, tmp_path
     assert contents(tmp_path) == {}
 
 
+@pytest.mark.process
 def test_interrupted_it_leaves_nothing_behind(market: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [EXECUTABLE, "compare", market, "--methods", "tmc,exact,g-shapley", "--seeds", "500", "--out", "deep/er/out"],
+    process = Forked(
+        [BAZAAR, "compare", market, "--methods", "tmc,exact,g-shapley", "--seeds", "500", "--out", "deep/er/out"],
         cwd=tmp_path,
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(600):
-        if (tmp_path / "deep").exists():
-            break
-        time.sleep(0.05)
+    wait_until((tmp_path / "deep").exists, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130

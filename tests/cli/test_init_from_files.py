@@ -6,7 +6,6 @@ import io
 import os
 import pty
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from databazaar.config.toml_text import quoted
 from databazaar.config.written import FEW_ROWS, pace
 from databazaar.data.tables import SUFFIXES, read_table
 from databazaar.errors import BazaarError
+from processes import Forked
 
 
 def write_tables(folder: Path, *names: str, **columns: Sequence[object]) -> Path:
@@ -266,12 +266,13 @@ def test_an_unsure_target_is_asked_for(tmp_path: Path) -> None:
         guess_target(pd.DataFrame({"label": [1], "class": [1]}), [], "own.csv")
 
 
+@pytest.mark.process
 def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     """A wrong answer is asked again; a number or a name is right."""
     write_tables(tmp_path, "a.csv", "b.csv", p=[0, 1] * 20, q=[1, 0] * 20, r=list(range(40)))
     terminal, other_end = pty.openpty()
     command = [sys.executable, "-m", "databazaar", "init", "."]
-    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=other_end, stdout=-1, stderr=other_end) as done:
+    with Forked(command, cwd=tmp_path, env=ENVIRONMENT, stdin=other_end, stdout=-1, stderr=other_end) as done:
         os.write(terminal, b"z\n2\nq\n")
         assert done.wait(60) == 0
     os.close(other_end)

@@ -12,7 +12,7 @@ from databazaar.engines.ray_engine import RayEngine
 from ray_clusters import running_head
 from ray_markets import model, sellers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 def bought(address: str | None, folder: Path) -> Report:

@@ -56,7 +56,7 @@ from ray_clusters import (
 )
 from ray_markets import OneByOne, model, sellers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 NOBODY = Provider("nobody", oracle=lambda w: w * np.float32(np.nan))
 DEATHS: dict[str, Callable[[], list[int]]] = {"one": this_worker, "both": all_workers}

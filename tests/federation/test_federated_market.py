@@ -27,8 +27,9 @@ from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 from own_samplers import Together
+from processes import Forked
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 BANKS = ["bank1", "bank2", "bank3"]
 EVERYBODY = Uniform(replacement=False)
 
@@ -75,7 +76,7 @@ def test_consumers_over_one_federation_end_as_each_would_alone(federation: Feder
     """Three processes, each with its own arbiter, ask the same banks; nothing but time depends on the others."""
     command = [sys.executable, "-m", "consumer_process", str(federation.market)]
     consumers = {
-        seed: subprocess.Popen(
+        seed: Forked(
             [*command, f"consumer-{seed}", str(seed)],
             stdout=subprocess.PIPE,
             text=True,
@@ -213,7 +214,7 @@ wait = 90.0
 
 
 def bazaar(*arguments: str, where: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return Forked(
         [sys.executable, "-m", "databazaar", *arguments],
         cwd=where,
         stdout=subprocess.PIPE,

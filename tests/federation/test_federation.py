@@ -24,7 +24,7 @@ from databazaar.federation.lanes import Queue
 from databazaar.federation.transport import FlareTransport
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 BANKS = ["bank1", "bank2", "bank3"]
 
 

@@ -24,6 +24,9 @@ from databazaar.federation import server
 from databazaar.federation.records import Record
 from databazaar.federation.transport import FlareTransport
 from loopback import WAIT, Federation, eventually
+from processes import Forked
+
+pytestmark = pytest.mark.process
 
 
 def commands() -> list[list[str]]:
@@ -146,9 +149,7 @@ def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", "run", "--json"]
-    process = subprocess.Popen(
-        [*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    )
+    process = Forked([*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     seen: dict[int, psutil.Process] = {}
 
     def ended() -> bool:
@@ -173,7 +174,7 @@ def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) 
 def test_the_demo_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(
+    process = Forked(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     assert eventually(lambda: len(children_of(process)) >= 2, WAIT)

@@ -15,7 +15,7 @@ from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually, server_log
 from parties import BOUND
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 JOB = "5b1f6f2e-0000-4000-8000-000000000000"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,9 +17,10 @@ from databazaar.federation.payloads import PIECE, Transfer, pieces
 from databazaar.federation.processes import WINDOW
 from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
+from processes import Forked
 from raw_provider import CHUNK, FINAL, RawProvider, ServerMemory, joined
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 SIZE = 48 * PIECE
 BETWEEN = 5 * WINDOW
 """Bytes that whoever passes a large message on may hold, whatever its size: a window on its way in and one on its way
@@ -56,7 +56,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
         command = [sys.executable, "-m", "databazaar.federation.provider", str(kit), "--handler", "parties:handler"]
         environment = {**os.environ, "PYTHONPATH": SEARCH_PATH, "PARTY": "bank1", "NOTES": str(kit / "notes.txt")}
         with (kit / "provider.txt").open("ab") as output:
-            made.processes["bank1"] = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            made.processes["bank1"] = Forked(command, env=environment, stdout=output, stderr=output)
         yield made
     finally:
         made.close()

@@ -28,6 +28,7 @@ from databazaar.service.hub.folders import LOCK
 from databazaar.service.settings import Settings
 from databazaar.service.states import OVER
 from desk_market import DeskMarket, desk_market, table
+from processes import Forked
 
 SCRIPT = Path(__file__).with_name("hub_script.py")
 PLUGIN = Path(__file__).parents[1] / "service/hub/dropping"
@@ -146,9 +147,8 @@ class Hub:
         paths = [str(SCRIPT.parent), str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), sql_faults.VARIABLE: str(self.fault)}
         with log.open("a") as stream:
-            self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), json.dumps(given)], stdout=subprocess.PIPE, stderr=stream, env=environment
-            )
+            command = [sys.executable, str(SCRIPT), json.dumps(given)]
+            self.process = Forked(command, serves=True, stdout=subprocess.PIPE, stderr=stream, env=environment)
 
     def ready(self) -> bool:
         """Waits until it works; False where it ends before that."""

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from databazaar.errors import BazaarError
 from databazaar.runs.folder import RunFolder
+from processes import BAZAAR, Forked, Zygote
 
 HERE = Path(__file__).parents[1] / "hostile" / "faults"
 RUN = ("run", "market.toml", "--out", "run", "--quiet", "--engine", "loop")
@@ -100,13 +100,8 @@ class Stage:
         for place, name in enumerate(("holdout", "a", "b")):
             rows = [f"{(7 * i + place) % 5 - 2},{(3 * i) % 7 - 3},{i % 2}" for i in range(12)]
             (self.market / f"{name}.csv").write_text("\n".join(["x,z,y", *rows]) + "\n")
-        self._process = subprocess.Popen(
-            [sys.executable, HERE / "stage.py", self.market, *(["large"] if large else [])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "LD_PRELOAD": str(library(folder))},
-        )
+        script = [HERE / "stage.py", self.market, "large" if large else "small"]
+        self._zygote = Zygote(*script, env={"LD_PRELOAD": str(library(folder))})
         self.run = self.market / "run"
         assert self._bazaar(RUN, Fault("", 0), 0) == 0, self.said
         self.calls = list(self._journalled())
@@ -114,7 +109,7 @@ class Stage:
         self._clear()
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._zygote.close()
 
     def why_not(self, fault: Fault, call: Call) -> str | None:
         """Plays the market with this fault, then resumes it without; what was not as it must be, or None."""
@@ -166,17 +161,12 @@ class Stage:
         return {"head": summary["ledger_head"], "model": summary["model_hash"], "files": files}
 
     def _bazaar(self, args: Sequence[str], fault: Fault | None = None, nth: int = 0) -> int:
-        request: dict[str, Any] = {"args": args, "cwd": str(self.market), "log": str(self._log)}
-        if fault is not None:
-            request["fault"] = (fault.number, nth, fault.error, str(self._journal))
-        self._ask(**request)
-        return int(self._ask(wait=True))
-
-    def _ask(self, **request: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        armed = None if fault is None else (fault.number, nth, fault.error, str(self._journal))
+        with self._log.open("wb") as log:
+            process = Forked(
+                [BAZAAR, *args], cwd=self.market, stdout=log, stderr=log, zygote=self._zygote, more={"fault": armed}
+            )
+        return process.wait()
 
     def _journalled(self) -> Iterator[Call]:
         for line in self._journal.read_text().splitlines():

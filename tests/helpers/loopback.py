@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from databazaar.federation import onboarding, server
+from processes import Forked
 
 HERE = Path(__file__).parent
 SEARCH_PATH = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -63,7 +64,7 @@ class Federation:
         kit = kit or self.root / name
         command = [sys.executable, "-m", "databazaar.federation.provider", str(kit)]
         with (kit / "provider.txt").open("ab") as output:
-            process = subprocess.Popen(
+            process = Forked(
                 [*command, "--handler", "parties:noting", "--max-bytes", str(MAX_BYTES)],
                 env={**os.environ, "PYTHONPATH": SEARCH_PATH, "PARTY": name, "NOTES": str(kit / "notes.txt")},
                 stdout=output,

@@ -20,6 +20,7 @@ from databazaar.service.database.tables import Job
 from desk_market import DeskMarket, table
 from hub_market import SPEC, HubMarket
 from loopback import WAIT, Federation
+from processes import Forked
 
 COLUMNS = [{"name": name, "kind": "number"} for name in ("distance", "weight", "late")]
 COLUMNS += [{"name": "vehicle", "kind": "category"}]
@@ -50,7 +51,7 @@ class Sites(Federation):
         command = [sys.executable, "-m", "databazaar", "provider", "join", str(kit), "--data", str(kit / "data.csv")]
         accounts = {"DATABAZAAR_ACCOUNTS": str(self.root / "accounts")}
         with (kit / "provider.txt").open("ab") as output:
-            process = subprocess.Popen(
+            process = Forked(
                 [*command, *self._options[name]], env={**os.environ, **accounts}, stdout=output, stderr=output
             )
         self.processes[name] = process

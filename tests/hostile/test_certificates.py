@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -31,7 +30,10 @@ from databazaar.federation.provider import _PROGRAM, market_answers
 from databazaar.federation.tls import client_context, server_context
 from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
+from processes import Forked
 from tls_party import TlsServer, plain_server, talks
+
+pytestmark = pytest.mark.process
 
 KEY = pki.new_key()
 SYSTEM = authority.Authority(*pki.new_authority("public.ca"))
@@ -142,7 +144,7 @@ def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Pat
         point_at(kit, server.port)
         command = [sys.executable, "-m", "databazaar.federation.provider", str(kit), "--handler", "builtins:bytes"]
         with (tmp_path / "said.txt").open("wb") as said:
-            provider = subprocess.Popen(command, env={**os.environ, **environment}, stdout=said, stderr=said)
+            provider = Forked(command, env={**os.environ, **environment}, stdout=said, stderr=said)
         expected = f"WARNING the server at localhost:{server.port} is not the market's (unable to get local issuer"
         try:
             assert eventually(lambda: expected in (tmp_path / "said.txt").read_text(), WAIT)

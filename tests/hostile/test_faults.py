@@ -15,7 +15,7 @@ from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from io_faults import FAULTS, Call, Fault, Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from databazaar.federation.transport import FlareTransport
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 from raw_provider import CHUNK, DATA, FINAL, PING, RawProvider, ServerMemory, joined, sfm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 MB = 1024 * 1024
 
 

@@ -20,7 +20,7 @@ from databazaar.runs.folder import RunFolder
 from loopback import WAIT, Federation, eventually
 from markets import afar, examples, federated
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 BANKS = ["bank1", "bank2"]
 
 

@@ -22,6 +22,8 @@ from databazaar.federation.worker import ProviderWorker
 from loopback import WAIT, Federation, eventually
 from questions import HONEST, a_kit, asked
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

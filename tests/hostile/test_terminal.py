@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from cli_markets import ENVIRONMENT, EXECUTABLE, Outcome, bazaar
+from cli_markets import ENVIRONMENT, Outcome, bazaar
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +22,7 @@ from databazaar import Arbiter, Consumer, Currency, Provider
 from databazaar.cli.screen import OneLine, Screen
 from databazaar.cli.statements import file_names
 from databazaar.config.toml_text import quoted
+from processes import BAZAAR, Forked
 from small_markets import closeness
 
 TITLE = "[/bad] :bomb: [link=http://evil]market[/link]"
@@ -189,13 +190,14 @@ def test_a_log_keeps_each_message_on_its_line() -> None:
     assert written.getvalue() == "WARNING round 3 is refused: class no�2026 INFO connected�[2J\n"
 
 
+@pytest.mark.process
 def test_smileys_and_links_stay_letters_on_a_real_terminal(market: Path) -> None:
     """On a pseudo-terminal rich draws colours and moves the cursor; names bring neither."""
     import pty
 
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [EXECUTABLE, "quote", "market.toml"],
+    process = Forked(
+        [BAZAAR, "quote", "market.toml"],
         cwd=market,
         env={**ENVIRONMENT, "TERM": "xterm"},
         stdout=theirs,
@@ -241,6 +243,7 @@ def test_a_fault_of_ours_still_shows(tmp_path: Path, monkeypatch: pytest.MonkeyP
         bazaar("check", tmp_path / "market.toml")
 
 
+@pytest.mark.process
 def test_ctrl_c_while_the_program_loads_is_one_sentence() -> None:
     """The signal comes with the first import of the commands, before there is anything to say it."""
     code = """

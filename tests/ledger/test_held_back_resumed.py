@@ -29,6 +29,8 @@ from forging import reseal
 from postgres import running
 from small_markets import torch_market
 
+pytestmark = pytest.mark.process
+
 
 def resumed(rules: RuleBook, measure: Measured, store: Store) -> Ledger:
     """A process that goes on with a run where its store says that it is."""

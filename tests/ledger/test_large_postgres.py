@@ -18,7 +18,7 @@ from killed_store import Players, best, model, opened
 from postgres import Cutter, Server, running
 from small_markets import MakeMarket
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

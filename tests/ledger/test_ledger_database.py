@@ -21,6 +21,8 @@ from databazaar.runs.folder import RunFolder
 from postgres import Cutter, Server, running
 from small_markets import MakeMarket
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

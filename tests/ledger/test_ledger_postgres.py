@@ -18,6 +18,8 @@ from databazaar.runs.folder import RunFolder
 from postgres import running
 from small_markets import MakeMarket
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:

@@ -21,6 +21,7 @@ from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
 from databazaar.market.driver import play
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
+from processes import Forked
 from small_markets import MakeMarket
 
 
@@ -208,7 +209,7 @@ except BazaarError as reason:
 def test_two_processes_on_one_run_leave_one_whole_ledger(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     writers = [
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-W", "ignore", "-c", WRITER, str(folder.path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import processes
 from databazaar.data.fraud import write_fraud_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 ACME = Path(__file__).parent / "acme"
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -77,13 +77,7 @@ print(json.dumps(said))
 
 def python(code: str, *arguments: str, acme: bool = True) -> str:
     path = os.pathsep.join([*([str(ACME)] if acme else []), str(HELPERS), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    done = processes.run([sys.executable, "-c", code, *arguments], env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -19,7 +19,7 @@ from databazaar.service.database.upgrading import upgrade
 from databazaar.service.settings import Settings
 from postgres import Server, running
 
-DATABASES = ("sqlite", "postgresql")
+DATABASES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.process))
 MakeUrl = Callable[[str], str]
 
 collect_ignore = ["conftest.py"]

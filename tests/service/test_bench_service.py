@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import doctest
 import json
+import subprocess
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +21,10 @@ from databazaar import Arbiter
 from databazaar.config.playing import Playing
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
+from processes import Forked
 from small_markets import vector_market
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def result(home: Path) -> dict[str, Any]:
     asked = ["--jobs", "2", "--viewers", "4", "--consumers", "2", "--calls", "5", "--shell", "0", "--accesses", "12"]
     asked += ["--cost", "0.5"]
-    return bench_service.measure(bench_service.parsed(asked), home, "")
+    with pytest.MonkeyPatch.context() as patch:
+        start, pipe = partial(Forked, serves=True), subprocess.PIPE
+        for module in (bench_service, service_load):
+            patch.setattr(module, "subprocess", SimpleNamespace(Popen=start, PIPE=pipe))
+        patch.setattr(service_load.Memory, "loaded", lambda self: True)  # what was forked has loaded nothing
+        return bench_service.measure(bench_service.parsed(asked), home, "")
 
 
 def test_every_job_is_settled_and_the_books_hold(result: dict[str, Any], home: Path) -> None:

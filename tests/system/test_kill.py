@@ -9,8 +9,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,68 +21,54 @@ from databazaar.data.fraud import write_fraud_files
 from databazaar.errors import BazaarError
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
+from processes import BAZAAR, Forked
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 ROUNDS = 80
 Moment = Callable[[], bool]
 
 
-class Zygote:
-    """Real processes that run `bazaar`, started within milliseconds."""
+class Commands:
+    """`bazaar` in real processes, one after the other, in one folder."""
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
         self._log = cwd / "log.txt"
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
 
-    def _ask(self, **request: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+    def start(self, *args: str) -> Forked:
+        with self._log.open("wb") as log:
+            return Forked([BAZAAR, *args], cwd=self.cwd, stdout=log, stderr=log)
 
     def run(self, *args: str) -> str:
         """Runs a command to its end, which must be a good one; what it said."""
-        self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
-        code = self._ask(wait=True)
-        assert code == 0, self._log.read_text()
+        assert self.start(*args).wait() == 0, self._log.read_text()
         return self._log.read_text()
 
     def stopped(self, moment: Moment, *args: str, by: signal.Signals = signal.SIGKILL) -> bool:
         """Starts a command and sends a signal when `moment` has come; whether that was before its end."""
-        pid = self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
+        process = self.start(*args)
         while not moment():
-            if (code := self._ask(wait=False)) is not None:
-                assert code == 0, self._log.read_text()
+            if process.poll() is not None:
+                assert process.returncode == 0, self._log.read_text()
                 return False
             time.sleep(0.0005)
-        os.kill(pid, by)
-        code = self._ask(wait=True)
-        assert code in (0, 130, -by), self._log.read_text()
-        self.code = code
-        return bool(code != 0)
+        process.send_signal(by)
+        self.code = process.wait()
+        assert self.code in (0, 130, -by), self._log.read_text()
+        return bool(self.code != 0)
 
     @contextmanager
     def paused(self, moment: Moment, *args: str) -> Iterator[None]:
         """Holds a command where it is when `moment` has come; it goes on to a good end after that."""
-        pid = self._ask(args=args, cwd=str(self.cwd), log=str(self._log))
+        process = self.start(*args)
         while not moment():
             time.sleep(0.0005)
-        os.kill(pid, signal.SIGSTOP)
+        os.kill(process.pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
-        assert self._ask(wait=True) == 0, self._log.read_text()
-
-    def close(self) -> None:
-        self._process.communicate(timeout=60)
+            os.kill(process.pid, signal.SIGCONT)
+        assert process.wait() == 0, self._log.read_text()
 
 
 def after(seconds: float) -> Moment:
@@ -115,23 +99,21 @@ def when_written(path: Path, times: int) -> Moment:
 
 
 @pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    started = Zygote(tmp_path_factory.mktemp("kill"))
-    yield started
-    started.close()
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("kill"))
 
 
 @pytest.fixture(scope="module")
-def whole(zygote: Zygote) -> Path:
+def whole(commands: Commands) -> Path:
     """The run that was never stopped: the example's banks with few rows, and many short rounds."""
-    market = write_fraud_files(zygote.cwd)
+    market = write_fraud_files(commands.cwd)
     text = market.read_text()
     assert "budget = 1000 " in text
     market.write_text(text.replace("budget = 1000 ", f"budget = {5 * ROUNDS} "))
-    for table in zygote.cwd.glob("*.csv"):
+    for table in commands.cwd.glob("*.csv"):
         table.write_text("\n".join(table.read_text().splitlines()[:90]) + "\n")
-    zygote.run("run", "market.toml", "--out", "whole", "--quiet")
-    return zygote.cwd / "whole"
+    commands.run("run", "market.toml", "--out", "whole", "--quiet")
+    return commands.cwd / "whole"
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -177,37 +159,37 @@ def begin_or_resume(run: Path) -> tuple[str, ...]:
     return "run", "market.toml", "--out", run.name, "--quiet"
 
 
-def test_killed_at_random_moments_and_resumed(zygote: Zygote, whole: Path) -> None:
+def test_killed_at_random_moments_and_resumed(commands: Commands, whole: Path) -> None:
     """By the clock, and by the ledger's log, until the run is through; then again, to fourteen kills in all."""
     rng = random.Random(20)
-    (zygote.cwd / ".killed-1.00000000.partial").mkdir()
+    (commands.cwd / ".killed-1.00000000.partial").mkdir()
     kills = 0
     for number in itertools.count(1):
-        run = zygote.cwd / f"killed-{number}"
+        run = commands.cwd / f"killed-{number}"
         log = run / "ledger.sqlite-wal"
         finished = False
         while not finished:
             moment = rng.choice([after(rng.uniform(0.0, 1.0)), when_written(log, rng.randint(1, 30))])
-            finished = not zygote.stopped(moment, *begin_or_resume(run))
+            finished = not commands.stopped(moment, *begin_or_resume(run))
             kills += not finished
             if run.exists():
                 assert_sound(run)
         assert_same(run, whole)
         if kills >= 14:
             break
-    assert (zygote.cwd / ".killed-1.00000000.partial").is_dir()
+    assert (commands.cwd / ".killed-1.00000000.partial").is_dir()
 
 
-def test_killed_while_it_finishes(zygote: Zygote, whole: Path) -> None:
+def test_killed_while_it_finishes(commands: Commands, whole: Path) -> None:
     """At each of the files that a run writes at its end, one after the other."""
-    run = zygote.cwd / "ending"
+    run = commands.cwd / "ending"
     kills = 0
     for name in ("run.json", "model/model.safetensors", "summary.json", "worth.json", "statement.csv"):
         if not (run / name).exists():  # the last kill may have come late, on a busy machine
-            kills += zygote.stopped(when_there(run / name), *begin_or_resume(run))
+            kills += commands.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
     assert kills >= 2
-    zygote.run("resume", run.name, "--quiet")
+    commands.run("resume", run.name, "--quiet")
     assert_same(run, whole)
 
 
@@ -220,22 +202,22 @@ def made(run: Path) -> list[tuple[str, str]]:
     return found
 
 
-def test_killed_before_the_first_entry(zygote: Zygote, whole: Path) -> None:
+def test_killed_before_the_first_entry(commands: Commands, whole: Path) -> None:
     """A run's folder comes with a ledger that already forbids changes; nothing was agreed yet."""
-    run = zygote.cwd / "empty"
+    run = commands.cwd / "empty"
     recipe = json.loads((whole / "run.json").read_text())
     RunFolder.create(run, {key: value for key, value in recipe.items() if key != "id"}, RunFolder(whole).profile())
     with pytest.raises(BazaarError, match="no ledger yet: `bazaar resume"):
         RunFolder(run).audit()
     assert len(made(run)) > 2 and made(run) == made(whole)
-    zygote.run("resume", run.name, "--quiet")
+    commands.run("resume", run.name, "--quiet")
     assert_same(run, whole)
 
 
-def test_a_killed_demo_is_resumed(zygote: Zygote) -> None:
+def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     """In the run, while what it was worth is judged, and while the report is written."""
-    zygote.run("demo", "--budget", "60", "--out", "demo", "--quiet")
-    run = zygote.cwd / "demo-killed"
+    commands.run("demo", "--budget", "60", "--out", "demo", "--quiet")
+    run = commands.cwd / "demo-killed"
     moments: list[Callable[[], Moment]] = [
         lambda: when_there(run),
         lambda: when_written(run / "ledger.sqlite-wal", 4),
@@ -245,31 +227,31 @@ def test_a_killed_demo_is_resumed(zygote: Zygote) -> None:
     kills = 0
     for moment in moments:
         args = ("resume", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
-        kills += zygote.stopped(moment(), *args, "--quiet")
+        kills += commands.stopped(moment(), *args, "--quiet")
     assert kills >= 2
     (run / "worth.json").unlink(missing_ok=True)
-    zygote.run("report", run.name)  # the run is finished, and is reported without what it was worth
-    told = json.loads(zygote.run("resume", run.name, "--json"))
+    commands.run("report", run.name)  # the run is finished, and is reported without what it was worth
+    told = json.loads(commands.run("resume", run.name, "--json"))
     assert told["worth"] == json.loads((run / "worth.json").read_text())
     assert (run / "report.html").exists()
-    assert_same(run, zygote.cwd / "demo")
+    assert_same(run, commands.cwd / "demo")
 
 
-def test_control_c_leaves_a_run_that_can_be_resumed(zygote: Zygote, whole: Path) -> None:
-    run = zygote.cwd / "interrupted"
-    assert zygote.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)
-    assert zygote.code == 130
-    said = (zygote.cwd / "log.txt").read_text().splitlines()
+def test_control_c_leaves_a_run_that_can_be_resumed(commands: Commands, whole: Path) -> None:
+    run = commands.cwd / "interrupted"
+    assert commands.stopped(when_written(run / "ledger.sqlite-wal", 5), *begin_or_resume(run), by=signal.SIGINT)
+    assert commands.code == 130
+    said = (commands.cwd / "log.txt").read_text().splitlines()
     assert len(said) == 1 and said[0].startswith("bazaar: interrupted")
     assert "`bazaar resume interrupted`" in said[0] and "`bazaar close interrupted`" in said[0]
     assert_sound(run)
-    zygote.run("resume", run.name, "--quiet")
+    commands.run("resume", run.name, "--quiet")
     assert_same(run, whole)
 
 
 @pytest.fixture
-def without_tables(zygote: Zygote) -> Iterator[None]:
-    tables = {table: table.read_bytes() for table in zygote.cwd.glob("*.csv")}
+def without_tables(commands: Commands) -> Iterator[None]:
+    tables = {table: table.read_bytes() for table in commands.cwd.glob("*.csv")}
     for table in tables:
         table.rename(table.with_suffix(".away"))
     yield
@@ -278,19 +260,19 @@ def without_tables(zygote: Zygote) -> Iterator[None]:
 
 
 def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
-    zygote: Zygote, whole: Path, request: pytest.FixtureRequest
+    commands: Commands, whole: Path, request: pytest.FixtureRequest
 ) -> None:
     """By `kill -9` in some round, and once more while it closes; the tables are gone by then."""
-    runs = [zygote.cwd / f"closed-{number}" for number in range(3)]
+    runs = [commands.cwd / f"closed-{number}" for number in range(3)]
     for run, commits in zip(runs, (6, 15, 30), strict=True):
-        assert zygote.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
+        assert commands.stopped(when_written(run / "ledger.sqlite-wal", commits), *begin_or_resume(run))
     request.getfixturevalue("without_tables")
     for run, moment in zip(runs, (after(0), when_there(runs[1] / "model/model.safetensors"), after(60)), strict=True):
         before = RunFolder(run).report()
         assert before.rounds and before.held
-        if zygote.stopped(moment, "close", run.name, "--quiet"):
+        if commands.stopped(moment, "close", run.name, "--quiet"):
             assert_sound(run)
-            zygote.run("report" if (run / "summary.json").exists() else "close", run.name)
+            commands.run("report" if (run / "summary.json").exists() else "close", run.name)
         closed = RunFolder(run).report()
         assert closed.closed and closed.spent == before.spent and closed.refunded == closed.budget - closed.spent
         assert RunFolder(run).audit().ok
@@ -299,9 +281,9 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
         assert ("last" in files) == (closed.last_model_hash != closed.model_hash)
 
 
-def test_a_run_that_another_process_plays_is_neither_closed_nor_played(zygote: Zygote, whole: Path) -> None:
-    run = zygote.cwd / "played"
-    with zygote.paused(when_written(run / "ledger.sqlite-wal", 3), *begin_or_resume(run)):
+def test_a_run_that_another_process_plays_is_neither_closed_nor_played(commands: Commands, whole: Path) -> None:
+    run = commands.cwd / "played"
+    with commands.paused(when_written(run / "ledger.sqlite-wal", 3), *begin_or_resume(run)):
         with pytest.raises(BazaarError, match="another process is playing this run"):
             close_run(run)
         assert_sound(run)

@@ -1,4 +1,4 @@
-"""The processes in which I/O fails, forked as tests/system/zygote.py does it, with every figure drawn only once.
+"""The processes in which I/O fails, forked as tests/helpers/zygote.py does it, with every figure drawn only once.
 
 What is tested is what reaches the disk. The market is always the same, and so are its figures: the first process that
 needs one is the zygote itself, and all others write the bytes that it got.
@@ -6,17 +6,19 @@ needs one is the zygote itself, and all others write the bytes that it got.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "system"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
 
-import zygote
 from matplotlib.figure import Figure
 
+import zygote
 from databazaar import reports
 from databazaar.cli.app import main
 from databazaar.ledger import large, sql
@@ -58,11 +60,21 @@ def warm(cwd: str) -> None:
     os.dup2(told, 1)
 
 
+def arm(request: dict[str, Any]) -> None:
+    """Lets a call of this process fail, where that was asked for."""
+    if request["fault"] is not None:
+        what, nth, error, path = request["fault"]
+        journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        ctypes.CDLL(None).faults_arm(os.fsencode(request["cwd"]), what, ctypes.c_long(nth), error, journal)
+
+
 if __name__ == "__main__":
     setattr(report_files, "draw_all", once)  # noqa: B010
     for file in ("as_svg", "as_png"):
         setattr(style, file, from_memory(getattr(style, file)))
     sql.PATIENCE = 3
-    large.LARGE = 1 if "large" in sys.argv[2:] else large.LARGE
+    large.LARGE = 1 if sys.argv[2] == "large" else large.LARGE
+    control = socket.socket(fileno=int(sys.argv[3]))
+    zygote.load()
     warm(sys.argv[1])
-    zygote.serve()
+    zygote.serve(control, arm)

@@ -28,7 +28,10 @@ from databazaar.service import members
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
 from desk_market import table
+from processes import Forked
 from web_server import bound, certificate, until
+
+pytestmark = pytest.mark.process
 
 MARKET = """
 [market]
@@ -110,7 +113,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     command += ["--tls-cert", str(cert), "--tls-key", str(key), "--runners", "1"]
     before, os.environ["SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE"), str(cert)
     log = (folder / "log").open("w")
-    hub = subprocess.Popen([sys.executable, "-m", "databazaar", *command], stdout=log, stderr=log)
+    hub = Forked([sys.executable, "-m", "databazaar", *command], serves=True, stdout=log, stderr=log)
     try:
         until(lambda: _answers(address) or hub.poll() is not None, patience=120)
         assert hub.poll() is None, (folder / "log").read_text()

@@ -17,7 +17,7 @@ from looking import PHONE, Person, assert_accessible
 from page_market import PageMarket, page_market
 from running_hub import RunningHub
 
-pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM]
+pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM, pytest.mark.process]
 OVERRIDE = "\u202eetad\u202c \u2067 right to left"
 
 

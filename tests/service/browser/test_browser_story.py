@@ -19,7 +19,7 @@ from desk_market import table
 from looking import Person
 from running_hub import RunningHub
 
-pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM]
+pytestmark = [pytest.mark.slow, *NEEDS_CHROMIUM, pytest.mark.process]
 PASSWORD = "four words are enough"
 MAY_TAKE_MS = 60_000
 

@@ -11,7 +11,7 @@ from databazaar.service.settings import Settings
 from hub_faults import Point, Stage, points
 from hub_market import PLUGIN, SPECS, hub_market, run_alone
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 FEW = {
     "sqlite": [
         Point("hub", "statement", 30),

@@ -24,7 +24,7 @@ from desk_market import table
 from hub_market import SPECS, HubMarket, hub_market, wrong_with_books
 from played_jobs import play_rounds
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hub_market import PLUGIN, HubMarket, hub, hub_market, wrong_with_books
 from site_faults import KINDS, SitePoint, SiteStage, queued_market, site_points
 from site_market import SITE_SPEC, SITES, Sites, add_consumer, offer_site, run_at_home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 CONSUMERS = {"buyer": 99, "rival": 98, "novel": 97}
 """The seeds of their hold-outs."""
 PRIVATE = "south-private"

@@ -24,7 +24,7 @@ from databazaar.service.states import JobState
 from desk_market import table
 from hub_market import PLUGIN, SPEC, HubMarket, hub_market, outcome_of_run, run_alone, wrong_with_books
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 LONG = {**SPEC, "market": {"budget": "500.00", "per_round": 2, "seed": 6}}
 
 

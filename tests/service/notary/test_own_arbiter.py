@@ -29,7 +29,7 @@ from own_arbiters import (
     started,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 
 
 def hosted(own: OwnMarket, **market: Any) -> RunFolder:

@@ -23,7 +23,7 @@ from own_arbiters import (
     stop_before_asking,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 NOWHERE = Path("nowhere")
 
 

@@ -27,7 +27,7 @@ from own_arbiters import (
     stop_before_asking,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 
 
 def test_who_stops_pays_for_what_was_passed_on(own: OwnMarket, tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""The tiers of the tests: a unit test, as each is that is not marked, starts no process and opens no socket."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Generator
+from multiprocessing import util
+from typing import Any
+
+import pytest
+
+MARKS = ("process", "browser")
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+OPENS = {"socket.connect", "socket.bind"}
+"""Events that Python's own audit tells of. A pair of sockets, as event loops have, is neither bound nor connected."""
+_spawn = util.spawnv_passfds  # type: ignore[attr-defined]
+
+
+class Tiers:
+    """Refuses such a thing to a test without a mark. Threads that were there before the test are not its own."""
+
+    def __init__(self) -> None:
+        self._unit: str | None = None
+        self._others: set[threading.Thread] = set()
+        sys.addaudithook(self._hear)
+        util.spawnv_passfds = self._spawn  # type: ignore[attr-defined]  # multiprocessing starts unheard
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if self._unit is None or event not in STARTS | OPENS:
+            return
+        if event in OPENS and args[0].family == socket.AF_UNIX:
+            return
+        if threading.current_thread() not in self._others:
+            pytest.fail(f"{self._unit} is a unit test, and does {event}{args!r:.200}: mark it with pytest.mark.process")
+
+    def _spawn(self, *args: Any) -> Any:
+        self._hear("os.posix_spawn", args)
+        return _spawn(*args)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        main = threading.main_thread()
+        self._others = {thread for thread in threading.enumerate() if thread is not main}
+        self._unit = None if any(map(item.get_closest_marker, MARKS)) else item.nodeid
+        try:
+            return (yield)
+        finally:
+            self._unit = None
