@@ -56,7 +56,7 @@ class Market:
         )
         arbiter = Arbiter(consumer, providers, sampler, device="cpu", seed=seed)
         run = arbiter.begin(Accounts(arbiter.rules))
-        play([run], arbiter.engine)
+        play(run, arbiter.engine)
         return self.test(run.state.best.params), dict(run.accounts.book.pay)
 
 

@@ -28,6 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 from allocation_markets import logistic, markets
+from databazaar.engines import Engine
+from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
@@ -166,6 +168,7 @@ def bench_images(data: Path, device: str, datasets: Sequence[str], seeds: int, n
     """The paper's budget and settings, samplers as they come; test accuracy of the last model and the delivered one."""
     from databazaar.engines.vectorized import VectorizedEngine
     from databazaar_experiments.images import image_market
+    from databazaar_experiments.lockstep import run_in_lockstep
     from databazaar_experiments.methods import OSMDWithoutReplacement
     from databazaar_experiments.protocol_figures import FIGURES
     from databazaar_experiments.stacks import PAPER_STACKS
@@ -181,21 +184,27 @@ def bench_images(data: Path, device: str, datasets: Sequence[str], seeds: int, n
         samplers = {"tuned osmd": tuned, **UNTUNED}
         for name in names:
             sampler = samplers[name]
-            arbiters = [
-                Arbiter(market.consumer(s), market.providers, sampler, engine=engine, seed=s) for s in range(seeds)
-            ]
-            ears = [_HalfAndEnd(partial(_accuracy, tester)) for _ in arbiters]
-            runs = [a.begin(Accounts(a.rules), ear, evaluator) for a, ear in zip(arbiters, ears, strict=True)]
-            play(runs, engine)
-            found = np.array([ear.ended() for ear in ears])
+            job = partial(_trained, market, sampler, tester)
+            trained = run_in_lockstep([partial(job, seed) for seed in range(seeds)], engine, evaluator)
+            found = np.array([ended for ended, _ in trained])
             groups = np.array(market.groups)
-            pay = np.array([[run.accounts.book.pay.get(p.id, 0) for p in market.providers] for run in runs])
+            pay = np.array([paid for _, paid in trained])
             paid = [float(pay[:, groups == group].mean()) for group in range(4)]
             cells = (
                 f"{what} {written(found[:, i])}"
                 for i, what in enumerate(("half: last", "delivered", "end: last", "delivered"))
             )
             say(f"{dataset:8}{name:11}", *cells, "pay", *(f"{amount:.1f}" for amount in paid))
+
+
+def _trained(
+    market: Any, sampler: Sampler, tester: Evaluator, seed: int, engine: Engine, evaluator: Evaluator
+) -> tuple[Any, list[int]]:
+    arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
+    ear = _HalfAndEnd(partial(_accuracy, tester))
+    run = arbiter.begin(Accounts(arbiter.rules), ear, evaluator)
+    play(run, engine)
+    return ear.ended(), [run.accounts.book.pay.get(p.id, 0) for p in market.providers]
 
 
 def _accuracy(tester: Any, params: torch.Tensor) -> float:
@@ -243,7 +252,7 @@ def bench_tables(seeds: int) -> None:
                     job = replace(market_job(path), seed=seed)
                     arbiter = job.arbiter()
                     run = arbiter.begin(Accounts(arbiter.rules))
-                    play([run], arbiter.engine)
+                    play(run, arbiter.engine)
                     pays.append([run.accounts.book.pay.get(p.id, 0) for p in arbiter.providers])
                 ids = [p.id.lower() for p in arbiter.providers]
             alike = np.asarray(np.corrcoef(pays))[np.triu_indices(seeds, 1)].mean()

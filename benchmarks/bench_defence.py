@@ -29,7 +29,7 @@ def seconds_an_access(defence: str, rounds: int) -> tuple[float, float]:
     arbiter = Arbiter(replace(consumer, budget=10 * rounds), providers, defence=defence)
     run = arbiter.begin(Accounts(arbiter.rules))
     begun = time.perf_counter()
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     seconds = (time.perf_counter() - begun) / (10 * rounds)
     of_providers = (run.state.watch[name] for name in Memory.of({}, 0, 0).arrays() if run.state.watch)
     return seconds, sum(array.nbytes for array in of_providers) / len(providers)

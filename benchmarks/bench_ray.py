@@ -40,10 +40,10 @@ from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
-from databazaar.valuation.combinations import Combinations
+from databazaar.valuation.combinations import score_combinations
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.round_game import along, weights_of
-from databazaar.valuation.scoring import FirstLayer, scorer_of
+from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
 
 CPU = torch.device("cpu")
 
@@ -175,17 +175,14 @@ def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[s
     coefficients = weights_of(along(orders), 0.5, "sum")
     found = list[np.ndarray]()
 
-    def of_a_round() -> Combinations:
-        return Combinations(scorer_of(layer, evaluator, params, updates.clone()), coefficients)
+    def of_a_round() -> Scorer:
+        return scorer_of(layer, evaluator, params, updates.clone())
 
     def here(_: Ask) -> None:
-        request = of_a_round()
-        found.append(request.scorer(request.coefficients))
+        found.append(of_a_round()(coefficients))
 
     def there(_: Ask) -> None:
-        scored = of_a_round().scored_by(engine)
-        assert scored is not None
-        found.append(scored)
+        found.append(score_combinations(engine, of_a_round(), coefficients))
 
     taken = {}
     for count in dict.fromkeys((threads, 1)):

@@ -18,7 +18,7 @@ def test_an_audit_replays_it_and_finds_a_forged_gain(sampler: Sampler) -> None:
     consumer, providers = vector_market(budget=90, prices=[1, 2, 3, 1])
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=4)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok
     at = next(i for i, entry in enumerate(entries) if entry.kind == "round" and entry.round == 2)

@@ -59,7 +59,7 @@ def test_an_invalid_reply_is_not_used_not_paid_and_logged(make_vector_market: Ma
     consumer, providers = make_vector_market((0.0, 0.2, 0.4), budget=30, oracles={1: answer}, utility=picky)
     arbiter = Arbiter(consumer, providers, OSMD(0.5, 0.3), engine="loop", seed=1)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok
     voids = [e for e in entries if e.kind == "void"]
@@ -235,7 +235,7 @@ def test_unequal_prices(
     consumer, providers = make_vector_market((0.0, 0.3, 1.0), budget=budget, per_round=per_round, prices=prices)
     arbiter = Arbiter(consumer, providers, sampler, engine="loop", seed=seed)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     entries = list(ledger.store.entries())
     audit = audit_entries(entries)
     assert audit.ok, audit.first_broken
@@ -318,7 +318,7 @@ def test_the_terms_are_known_beforehand_and_stand_at_the_head_of_the_ledger(
     arbiter = Arbiter(*make_vector_market(owners=["ann", "ann", "bob", "eve"]), engine="loop")
     agreed = arbiter.terms()
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     first = next(iter(ledger.store.entries()))
     assert first.body == agreed.body() and Terms.from_body(first.body) == agreed
 

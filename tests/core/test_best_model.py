@@ -37,7 +37,7 @@ def on_a_curve(curve: Curve) -> Arbiter:
 def played(arbiter: Arbiter) -> tuple[MarketRun, Ledger]:
     ledger = Ledger(arbiter.rules)
     run = arbiter.begin(ledger)
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     return run, ledger
 
 

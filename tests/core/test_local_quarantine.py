@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from databazaar import OSMD, Arbiter, Consumer, Progress, Provider, Report, Uniform
+from databazaar import OSMD, Arbiter, Consumer, LoopEngine, Progress, Provider, Report, Uniform
 from databazaar.engines.quarantine import SET_ASIDE
 from databazaar.ledger import Drawn
 from databazaar.market.methods import MarketMethod
@@ -99,11 +100,12 @@ def test_an_update_that_only_the_market_voids_sets_nobody_aside(tmp_path: Path) 
     assert kept.ledger_head == report.ledger_head
 
 
-def test_every_run_in_lockstep_has_its_own_quarantine() -> None:
-    """Two seeds share an engine; each sets aside by its own ledger."""
+def test_every_run_has_its_own_quarantine() -> None:
+    """Two runs share an engine; each sets aside by its own ledger."""
     consumer, providers, calls = market(range(1000), 20)
-    runs = [MarketMethod(sampler=Uniform(replacement=False), seed=seed, engine="loop", device="cpu") for seed in (1, 2)]
-    MarketMethod.run_seeds(runs, consumer, providers, lambda _: None)
+    engine = LoopEngine(consumer.task, providers, torch.device("cpu"))
+    for seed in (1, 2):
+        MarketMethod(sampler=Uniform(replacement=False), seed=seed, engine=engine).run(consumer, providers)
     alone = market(range(1000), 20)
     everybody(*alone[:2]).run()
     assert calls.count == 2 * alone[2].count

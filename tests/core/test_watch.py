@@ -120,7 +120,7 @@ def digits_market(seed: int = 0) -> MarketRun:
     engine = MixedEngine(consumer.task, providers)
     arbiter = Arbiter(consumer, providers, engine=engine, seed=seed, defence="standard")
     run = arbiter.begin(Accounts(arbiter.rules))
-    play([run], engine)
+    play(run, engine)
     return run
 
 

@@ -22,7 +22,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 def played(consumer: Consumer, providers: list[Provider], defence: str | Defence = "standard") -> MarketRun:
     arbiter = Arbiter(consumer, providers, defence=defence, seed=1, engine="loop")
     run = arbiter.begin(Accounts(arbiter.rules))
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     return run
 
 

@@ -133,7 +133,7 @@ def test_a_single_provider_is_asked_alone_and_as_often_as_it_allows(cap: int | N
     providers[1] = replace(providers[1], most_accesses=cap, price=3, price_changes=[(4, 5), (5, 3)])
     arbiter = Arbiter(consumer, providers, device="cpu")
     run = alternative(arbiter, budget=20 * 3 + 2, per_round=1, only=1)
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     assert run.accounts.book.accesses == {"p1": asked} == run.accounts.book.drawn
     assert run.accounts.book.spent == 3 * asked + 2
 
@@ -146,7 +146,7 @@ def test_alternatives_keep_to_the_caps_and_limits_of_the_market() -> None:
     report = arbiter.run()
     assert report.payouts[1].accesses == 4 and report.payouts[2].accesses == 0
     run = alternative(arbiter, report.spent, consumer.per_round)
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     assert run.accounts.book.drawn["p1"] == 4 and "p2" not in run.accounts.book.drawn
     assert [other.kind for other in judge_purchase(arbiter, report).others] == [OWN, UNIFORM, SINGLE]
 

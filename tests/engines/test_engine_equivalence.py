@@ -160,22 +160,22 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_query_many_equals_separate_queries() -> None:
+def test_query_all_equals_separate_queries() -> None:
     mixed: list[Oracle] = [SGD, FullGradient(), SGD, StochasticGradient(2)]
     task, providers = make("mlp", mixed, [5, 6, 7, 2])
     engine = VectorizedEngine(task, providers, CPU)
     w = start(task)
     asks = [Ask(w, [0, 1, 2], 0, 1), Ask(w * 1.1, [3], 5, 2), Ask(w - 0.1, [2, 0], 1, 1)]
-    for ask, reply in zip(asks, engine.query_many(asks), strict=True):
+    for ask, reply in zip(asks, engine.query_all(asks), strict=True):
         torch.testing.assert_close(reply.updates, engine.query(ask).updates, rtol=1e-5, atol=1e-6)
         assert reply.failures == {}
 
 
-def test_query_many_names_failures_by_ask() -> None:
+def test_query_all_names_failures_by_ask() -> None:
     task, providers = make("linear", [LocalSGD(1e12, 1), LocalSGD(0.1, 1)], [9, 9])
     engine = VectorizedEngine(task, providers, CPU)
     w = start(task)
-    first, second = engine.query_many([Ask(w, [1], 0, 0), Ask(w, [0, 1], 0, 0)])
+    first, second = engine.query_all([Ask(w, [1], 0, 0), Ask(w, [0, 1], 0, 0)])
     assert first.failures == {}
     assert list(second.failures) == [0]
     assert (second.updates[0] == 0).all()
@@ -369,12 +369,12 @@ class MixesAsks(OffByALittle):
     def query(self, ask: Ask) -> Replies:
         return self._inner.query(ask)
 
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         return [self.query(replace(ask, seed=asks[0].seed)) for ask in asks]
 
 
 class AnswersOnce(MixesAsks):
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         return [self.query(asks[0])]
 
 
@@ -387,7 +387,7 @@ class LosesRows(OffByALittle):
 class SumsOnce(MixesAsks):
     """Right for updates, and its sums count only one of the draws of each."""
 
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         return [self.query(ask) for ask in asks]
 
     def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:

@@ -168,7 +168,7 @@ def test_rounds_are_valued_to_the_same_bits_with_any_number_of_workers_whoever_d
 
 
 class NeverInFull(RayEngine):
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         raise AssertionError("updates were asked for")
 
 

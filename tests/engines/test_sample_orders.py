@@ -224,9 +224,9 @@ def test_a_schedule_is_asked_once_a_round_and_fails_its_own_rows_only() -> None:
     engine, loop = VectorizedEngine(task, providers, CPU), LoopEngine(task, providers, CPU)
     schedule.asked.clear()
     asks = [Ask(w, [0, 1, 2], round, seed) for seed in (1, 2) for round in (0, 2)]
-    assert not any(reply.failures for reply in engine.query_many(asks))
+    assert not any(reply.failures for reply in engine.query_all(asks))
     assert schedule.asked == [0, 2]
-    good, bad, also_good = engine.query_many([asks[0], Ask(w, [2, 0], 1, 1), asks[1]])
+    good, bad, also_good = engine.query_all([asks[0], Ask(w, [2, 0], 1, 1), asks[1]])
     assert not good.failures and not also_good.failures
     assert bad.failures == dict.fromkeys((2, 0), "KeyError: 1")
     assert (bad.updates == 0).all()
@@ -247,7 +247,7 @@ def test_nobody_asked_is_nobody_answered() -> None:
     task, providers, w = market(LocalSGD(0.2, 2))
     engine = VectorizedEngine(task, providers, CPU)
     assert engine.updates(w[None][:0], [], []).shape == (0, len(w))
-    nobody, somebody = engine.query_many([Ask(w, [], 0, 0), Ask(w, [1], 0, 0)])
+    nobody, somebody = engine.query_all([Ask(w, [], 0, 0), Ask(w, [1], 0, 0)])
     assert nobody.updates.shape == (0, len(w)) and not nobody.failures
     assert somebody.updates.shape == (1, len(w)) and not somebody.failures
     in_the_loop = LoopEngine(task, providers, CPU).query(Ask(w, [], 0, 0))

@@ -135,7 +135,7 @@ class Simulation:
             self._check_quarantine(quarantine)
             self._check_paid_for(list(self.store.entries()))
 
-        play([arbiter.begin(ledger, check)], engine)
+        play(arbiter.begin(ledger, check), engine)
 
     def _ended(self) -> list[tuple[int, int, str | None]]:
         """How each ask ended, as the ledger tells it, each provider once a round."""

@@ -46,7 +46,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 def entries(make_vector_market: MakeMarket) -> list[Entry]:
     arbiter = Arbiter(*make_vector_market(budget=12), OSMD(0.6, 0.2), engine="loop", seed=8)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     return list(ledger.store.entries())
 
 

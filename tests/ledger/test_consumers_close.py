@@ -334,7 +334,7 @@ def test_a_run_that_had_a_reason_to_end_is_not_the_consumers_to_close(make_vecto
 
     market = arbiter(make_vector_market, stops=[TargetUtility(0.4)])
     ledger = Ledger(market.rules)
-    play([market.begin(ledger)], market.engine)
+    play(market.begin(ledger), market.engine)
     entries = list(ledger.store.entries())
     assert entries[-1].body["stop"]["kind"] == "target-utility"
     body = {**entries[-1].body, "stop": {"kind": "consumer", "reason": "enough"}}

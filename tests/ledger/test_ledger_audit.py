@@ -33,7 +33,7 @@ def played(make_vector_market: MakeMarket) -> tuple[list[Entry], Snapshot]:
     arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
     ledger = Ledger(arbiter.rules)
     run = arbiter.begin(ledger)
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     entries = list(ledger.store.entries())
     assert {e.kind for e in entries} == set(KINDS) - {"release", "return"}
     return entries, run.state.snapshot()
@@ -65,7 +65,7 @@ def test_accounts_that_are_written_nowhere_are_the_same(make_vector_market: Make
     for kept in (Ledger, Accounts):
         arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
         accounts = kept(arbiter.rules)
-        play([arbiter.begin(accounts)], arbiter.engine)
+        play(arbiter.begin(accounts), arbiter.engine)
         books.append(accounts.book)
     assert books[0] == books[1] and books[1].closed and books[1].failures and books[1].pay
 
@@ -400,7 +400,7 @@ def test_a_model_that_changes_in_a_silent_round_is_found(make_vector_market: Mak
     consumer, providers = make_vector_market((0.0,), budget=30, oracles={0: lambda w: w * np.nan})
     arbiter = Arbiter(consumer, providers, engine="loop", patience=3)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     forged = [
         e._replace(body={**e.body, "model": "f" * 64}) if "model" in e.body else e for e in ledger.store.entries()
     ]
@@ -418,7 +418,7 @@ def test_a_state_of_an_earlier_round_is_right_while_a_run_goes_on_and_wrong_once
     arbiter = Arbiter(consumer, providers, OSMD(0.6, 0.2), engine="loop", seed=8)
     states: list[Snapshot] = []
     run = arbiter.begin(Ledger(arbiter.rules), lambda progress: states.append(run.state.snapshot()))
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     assert audit_entries(entries[:-1], states[2]).ok
     assert not audit_entries(entries, states[2]).ok
     assert not audit_entries(entries[:-1], replace(states[2], state=states[3].state)).ok

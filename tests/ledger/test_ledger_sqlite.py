@@ -253,7 +253,7 @@ def test_where_the_disk_is_full_nothing_of_a_step_is_kept_and_the_run_goes_on_la
     assert [entry.kind for entry in store.entries()] == ["open"]
 
     ledger = Ledger(arbiter.rules, store)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     with full_disk(), pytest.raises(LedgerError, match=r"the ledger cannot be sealed .*then resume the run"):
         store.finish()
     assert not folder.finished
@@ -290,7 +290,7 @@ def test_the_end_of_a_run_waits_for_whoever_reads_its_ledger(make_vector_market:
     arbiter = Arbiter(*make_vector_market(), engine="loop")
     folder = RunFolder.create(tmp_path / "run")
     ledger = Ledger(arbiter.rules, folder.store())
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     reader = sqlite3.connect(tmp_path / "run" / "ledger.sqlite", check_same_thread=False)
     reader.execute("BEGIN")
     assert reader.execute("SELECT count(*) FROM bazaar_entries").fetchone() > (0,)
@@ -309,7 +309,7 @@ def test_a_reader_that_does_not_leave_is_named(
     arbiter = Arbiter(*make_vector_market(), engine="loop")
     folder = RunFolder.create(tmp_path / "run")
     ledger = Ledger(arbiter.rules, folder.store())
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     reader = sqlite3.connect(tmp_path / "run" / "ledger.sqlite")
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM bazaar_entries").fetchone()

@@ -30,7 +30,7 @@ def ledger_of(seed: int, *, limits: bool = False) -> list[Entry]:
         providers = [replace(one, most_accesses=4) for one in providers]
     arbiter = Arbiter(consumer, providers, Thrifty() if seed % 2 else OSMD(0.6, 0.2), engine="loop", seed=seed)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     return list(ledger.store.entries())
 
 

@@ -62,7 +62,7 @@ def test_a_round_is_one_transaction(make_vector_market: MakeMarket, tmp_path: Pa
     arbiter = Arbiter(*make_vector_market(), engine="loop")
     ledger = Ledger(arbiter.rules, SqlStore.file(tmp_path / "l.sqlite", "run"))
     said.clear()
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     ledger.store.dispose()
     reserved, round = ["BEGIN", "INSERT", "COMMIT"], ["BEGIN", "INSERT", "UPDATE", "COMMIT"]
     first = ["BEGIN", "INSERT", "UPDATE", "INSERT", "COMMIT"]  # nothing was there yet to be replaced

@@ -78,7 +78,7 @@ def priced(draw: st.DrawFn) -> Setting:
 
 def ledger_of(arbiter: Arbiter) -> list[Entry]:
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     return list(ledger.store.entries())
 
 
@@ -154,7 +154,7 @@ def test_a_run_that_is_killed_in_mid_round_goes_on_to_the_same_hashes(setting: S
         try:
             ledger = Ledger(arbiter.rules, store)
             if not ledger.book.closed:
-                play([arbiter.begin(ledger)], arbiter.engine)
+                play(arbiter.begin(ledger), arbiter.engine)
         except KeyboardInterrupt:
             assert audit_entries(store.entries(), store.snapshot()).ok
     assert list(store.entries()) == undisturbed
@@ -263,7 +263,7 @@ def test_a_run_is_not_taken_up_with_other_caps() -> None:
     store = Mortal(3)
     arbiter = setting.arbiter()
     with pytest.raises(KeyboardInterrupt):
-        play([arbiter.begin(Ledger(arbiter.rules, store))], arbiter.engine)
+        play(arbiter.begin(Ledger(arbiter.rules, store)), arbiter.engine)
     for other in (Setting(), setting._replace(caps=(5, 5, 5, 6)), setting._replace(most_per_round=9)):
         with pytest.raises(BazaarError, match="begun with other terms"):
             Ledger(other.arbiter().rules, store)

@@ -27,7 +27,7 @@ def entries() -> list[Entry]:
     providers[3] = replace(providers[3], price_changes=[(9, 9)])
     arbiter = Arbiter(consumer, providers, Uniform(replacement=False), engine="loop", seed=1)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     found = list(ledger.store.entries())
     prices = {(entry.provider, entry.amount) for entry in found if entry.kind == "post"}
     assert {("p2", 3), ("p2", 7)} <= prices and found[-1].body["spent"] > 50

@@ -97,7 +97,7 @@ def test_a_run_pays_by_its_rule_and_gives_the_rest_back(make_vector_market: Make
     )
     arbiter = Arbiter(consumer, providers, OSMD(0.1, 0.5), engine="loop", payment=IfItHelps(), seed=1)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok, audit_entries(entries).message
     amounts = {(e.kind, e.amount) for e in entries if e.kind in ("reserve", "post")}
@@ -132,7 +132,7 @@ def test_a_price_for_every_row_is_what_an_access_costs(make_vector_market: MakeM
     payment = PricePerRow(rows=(20, 30))
     arbiter = Arbiter(consumer, providers, engine="loop", payment=payment)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     audit = audit_entries(ledger.store.entries())
     assert audit.ok and audit.terms is not None
     assert audit.terms.rules["payment"]["kind"] == "price-per-row"

@@ -34,7 +34,7 @@ from small_markets import MakeMarket
 
 def entries_of(arbiter: Arbiter) -> list[Entry]:
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     return list(ledger.store.entries())
 
 

@@ -327,7 +327,7 @@ def none_at_all(w: np.ndarray) -> np.ndarray:
 def test_an_audit_replays_a_run_and_finds_a_forged_gain() -> None:
     arbiter = Arbiter(*unequal_market(), engine="loop", seed=4)
     ledger = Ledger(arbiter.rules)
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     entries = list(ledger.store.entries())
     assert audit_entries(entries).ok
     rounds = [i for i, entry in enumerate(entries) if entry.kind == "round"]

@@ -6,8 +6,7 @@ import json
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,12 +16,11 @@ import pytest
 from scipy import stats
 from valuation_games import classification_market, regression_market
 
-from databazaar import Ask, BazaarError, Replies, VectorizedEngine, valuation
+from databazaar import BazaarError, valuation
 from databazaar.market.arbiter import theory_sampler
 from databazaar.samplers import SAMPLERS
-from databazaar.valuation import METHODS, BackCheck, Context, MaxPermutations, Method, ValuationResult, compare
+from databazaar.valuation import METHODS, Context, MaxPermutations, Method, ValuationResult, compare
 from databazaar.valuation.comparison import spearman
-from databazaar.valuation.result import Tally
 from small_markets import MakeMarket
 
 FEW: dict[str, dict[str, Any]] = {name: {"stop": MaxPermutations(8)} for name in ("g-shapley", "fedsv", "gtg", "tmc")}
@@ -103,42 +101,6 @@ def test_every_submodule_can_be_reached_by_its_name() -> None:
     for module in pkgutil.iter_modules(valuation.__path__):
         found = import_module(f"databazaar.valuation.{module.name}")
         assert getattr(valuation, module.name) is found
-
-
-def test_seeds_in_lockstep_get_what_each_gets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    consumer, providers = classification_market()
-    names = ("g-shapley", "fedsv", "fedsv-exact", "gtg")
-    stop = {"stop": BackCheck(3, 0.2) | MaxPermutations(20)}
-    calls: list[int] = []
-    query_many = VectorizedEngine.query_many
-
-    def counted(engine: VectorizedEngine, asks: Sequence[Ask]) -> list[Replies]:
-        calls.append(len(asks))
-        return query_many(engine, asks)
-
-    monkeypatch.setattr(VectorizedEngine, "query_many", counted)
-    for floats in (2**26, 1):  # all three seeds at a time, or one after the other
-        monkeypatch.setattr("databazaar.valuation.method.LOCKSTEP_FLOATS", floats)
-        calls.clear()
-        found = compare(consumer, providers, names, seed=4, seeds=3, options=dict.fromkeys(names, stop))
-        assert max(calls) == (3 if floats > 1 else 1)
-        for outcome in found.outcomes:
-            for s, result in zip(found.seeds, outcome.results, strict=True):
-                alone: ValuationResult = METHODS.build({"kind": outcome.method, "seed": s, **stop}).run(
-                    consumer, providers
-                )
-                np.testing.assert_allclose(result.values, alone.values, atol=1e-6)
-                assert replace(result.cost, seconds=0.0) == replace(alone.cost, seconds=0.0)
-                assert (result.method, result.stopped) == (alone.method, alone.stopped)
-            assert len({result.cost.seconds for result in outcome.results}) == 1, "the time is spread evenly"
-
-
-def test_in_lockstep_each_run_gets_its_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit on seconds is for one run, so four runs in lockstep may take four times as long."""
-    clock = iter(range(1000))
-    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
-    alone, one_of_four = Tally(), Tally(4)
-    assert (alone.now().seconds, one_of_four.now().seconds, one_of_four.now().seconds) == (2.0, 0.5, 0.75)
 
 
 @dataclass(frozen=True, kw_only=True)

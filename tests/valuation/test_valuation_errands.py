@@ -14,7 +14,7 @@ from databazaar import Ask, Consumer, Engine, LoopEngine, Provider, Replies
 from databazaar.engines.errands import Errand, Start, Vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare
-from databazaar.valuation.combinations import Block, Combinations, block_size
+from databazaar.valuation.combinations import Block, block_size, score_combinations
 from databazaar.valuation.comparison import Comparison
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, scorer_of
 from small_markets import torch_market
@@ -92,6 +92,6 @@ def test_few_cheap_models_and_utilities_of_a_users_own_are_scored_here() -> None
     assert many > 1000
     own = replace(consumer, utility=lambda model: 0.5)
     engine = Errands(own, providers)
-    scored = Combinations(PlainScorer(own.evaluator(CPU), *round_of(own, 4)), np.ones((2, 4)))
-    assert Combinations.answer([scored], engine, own.evaluator(CPU))[0].tolist() == [0.5, 0.5]
+    scored = score_combinations(engine, PlainScorer(own.evaluator(CPU), *round_of(own, 4)), np.ones((2, 4)))
+    assert scored.tolist() == [0.5, 0.5]
     assert engine.run == []

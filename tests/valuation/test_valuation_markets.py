@@ -205,7 +205,7 @@ def test_a_layer_too_large_to_keep_is_scored_plainly(monkeypatch: pytest.MonkeyP
     market = classification_market()
     kept = fed_shapley(*market, exact=True, rounds=2)
     monkeypatch.setattr("databazaar.valuation.scoring.KEPT_FLOATS", 100)
-    monkeypatch.setattr(PrefixScorer, "together", None)
+    monkeypatch.setattr(PrefixScorer, "__call__", None)
     np.testing.assert_allclose(fed_shapley(*market, exact=True, rounds=2).values, kept.values, atol=1e-5)
 
 

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from databazaar.engines import VectorizedEngine
+from databazaar.engines import Engine, VectorizedEngine
+from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.driver import play
@@ -24,10 +25,11 @@ from databazaar.samplers.protocol import Draws, State, Vector, refuse_too_many
 from databazaar.valuation.context import Context
 from databazaar.valuation.federated import FedShapley
 from databazaar.valuation.gradient import GShapley
-from databazaar.valuation.lockstep import run_in_lockstep
+from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, ValuationResult
 from databazaar.valuation.stopping import BackCheck, GhorbaniZou, MaxPermutations, Rule
 from databazaar_experiments.images import ImageMarket
+from databazaar_experiments.lockstep import run_in_lockstep
 from databazaar_experiments.mixture import MixtureMarket
 from databazaar_experiments.stacks import PAPER_STACKS
 from databazaar_experiments.stacks.cnn import evaluator_for
@@ -119,20 +121,20 @@ def _train(
 ) -> Measurement:
     """OSMD or uniform sampling: all seeds train in lockstep."""
     sampler, measure = _sampler(method, market), _measure(market, engine.device)
-    consumers = [market.consumer(seed) for seed in seeds]
-    arbiters = [
-        Arbiter(consumer, market.providers, sampler, engine=engine, seed=seed)
-        for consumer, seed in zip(consumers, seeds, strict=True)
-    ]
-    curves = [_Curve(market, measure, arbiter.parameters.to(engine.device)) for arbiter in arbiters]
-    curves[-1].on_share = on_share  # all seeds are in the same round
-    evaluator = evaluator_for(consumers[0], engine.device)
-    runs = [
-        arbiter.begin(Accounts(arbiter.rules), curve, evaluator)
-        for arbiter, curve in zip(arbiters, curves, strict=True)
-    ]
-    play(runs, engine)
-    pay = [[run.accounts.book.pay.get(provider.id, 0) for provider in market.providers] for run in runs]
+    last = len(seeds) - 1
+
+    def train(place: int, seed: int, engine: Engine, evaluator: Evaluator) -> tuple[list[int], _Curve]:
+        arbiter = Arbiter(market.consumer(seed), market.providers, sampler, engine=engine, seed=seed)
+        curve = _Curve(market, measure, arbiter.parameters.to(engine.device))
+        if place == last:  # all seeds are in the same round
+            curve.on_share = on_share
+        run = arbiter.begin(Accounts(arbiter.rules), curve, evaluator)
+        play(run, engine)
+        return [run.accounts.book.pay.get(provider.id, 0) for provider in market.providers], curve
+
+    evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
+    trained = run_in_lockstep([partial(train, *each) for each in enumerate(seeds)], engine, evaluator)
+    pay, curves = zip(*trained, strict=True)
     values = np.array([curve.values for curve in curves])
     return Measurement(list(seeds), np.array(pay, dtype=float), np.array(curves[0].rounds), values)
 
@@ -197,35 +199,33 @@ def _g_shapley(
     market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
 ) -> list[ValuationResult]:
     """The permutations of all seeds advance in lockstep; a seed that has stopped leaves the stack."""
-    contexts = _contexts(market, seeds, engine, on_share)
     batch = min(100, max(20, GPU_ROWS // len(seeds))) if engine.device.type == "cuda" else 25
     rule, first = _g_rule(market.settings), market.settings.g_credits_first
-    runs = [
-        GShapley(stop=rule, credit_first=first, seed=seed, batch=batch).steps(context)
-        for seed, context in zip(seeds, contexts, strict=True)
-    ]
-    return run_in_lockstep(runs, engine, contexts[0].evaluator)
+    methods = [GShapley(stop=rule, credit_first=first, seed=seed, batch=batch) for seed in seeds]
+    return _valued(methods, market, engine, on_share)
 
 
 def _fed_shapley(
     market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare
 ) -> list[ValuationResult]:
-    """All seeds train in lockstep, and their rounds' coalitions are scored in lockstep."""
+    """All seeds train in lockstep."""
     settings = market.settings
     stop = BackCheck(settings.fed_back_check, settings.fed_tolerance) | MaxPermutations(settings.fed_max_permutations)
-    contexts = _contexts(market, seeds, engine, on_share)
-    runs = [FedShapley(stop=stop, seed=seed).steps(context) for seed, context in zip(seeds, contexts, strict=True)]
-    return run_in_lockstep(runs, engine, contexts[0].evaluator)
+    return _valued([FedShapley(stop=stop, seed=seed) for seed in seeds], market, engine, on_share)
 
 
-def _contexts(market: PaperMarket, seeds: Sequence[int], engine: VectorizedEngine, on_share: OnShare) -> list[Context]:
-    """A context for every seed. They share the evaluator, which is the same for all."""
-    evaluator = evaluator_for(market.consumer(seeds[0]), engine.device)
-    providers, on_seed_share = tuple(market.providers), _mean_share(len(seeds), on_share)
-    return [
-        Context(market.consumer(seed), providers, engine, evaluator, Tally(), partial(on_seed_share, place))
-        for place, seed in enumerate(seeds)
-    ]
+def _valued(
+    methods: Sequence[Method], market: PaperMarket, engine: VectorizedEngine, on_share: OnShare
+) -> list[ValuationResult]:
+    """Runs of a method with several seeds. They share the evaluator, which is the same for all."""
+    providers, on_seed_share = tuple(market.providers), _mean_share(len(methods), on_share)
+
+    def value(place: int, method: Method, engine: Engine, evaluator: Evaluator) -> ValuationResult:
+        consumer, progress = market.consumer(method.seed), partial(on_seed_share, place)
+        return method.value(Context(consumer, providers, engine, evaluator, Tally(), progress))
+
+    evaluator = evaluator_for(market.consumer(methods[0].seed), engine.device)
+    return run_in_lockstep([partial(value, *each) for each in enumerate(methods)], engine, evaluator)
 
 
 def _mean_share(seeds: int, on_share: OnShare) -> Callable[[int, float], None]:

@@ -9,7 +9,7 @@ import torch
 
 from databazaar.conformance import require
 from databazaar.engines.loop import LoopEngine
-from databazaar.engines.protocol import Ask, Beginning, Engine, Replies
+from databazaar.engines.protocol import Ask, Beginning, Engine, Replies, query_all
 from databazaar.engines.room import Room
 from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.task import Task
@@ -47,7 +47,7 @@ def check_engine(
         same = torch.equal(room.rows(len(everybody)), got.updates.cpu())
         require(same, "an engine that spares memory must put the updates where the ask has room for them")
     together = [Ask(start * (1 + 0.01 * i), ask.providers, 3 - i, seed=5 + i) for i, ask in enumerate(asks)]
-    replies = engine.query_many([_on(engine.device, ask) for ask in together])
+    replies = query_all(engine, [_on(engine.device, ask) for ask in together])
     require(len(replies) == len(together), f"{len(together)} asks must get as many replies, not {len(replies)}")
     for ask, got in zip(together, replies, strict=True):
         _compare(ask, got, reference, providers, tolerance)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -57,6 +57,15 @@ class Errand(Protocol):
 
     def run(self, engine: Engine, evaluator: Evaluator, start: Start) -> Vector:
         """Those numbers."""
+
+
+@runtime_checkable
+class RunsErrands(Protocol):
+    """An engine that has others to run errands."""
+
+    def errands(self, evaluator: Evaluator, start: Start, errands: Sequence[Errand]) -> list[Vector] | None:
+        """What each errand of a valuation finds, all of one kind; None where nobody can run these: then the valuation
+        works it out by itself."""
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,7 @@ from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from databazaar.engines.errands import Errand, Start
     from databazaar.engines.sums import Sought, Summed
-    from databazaar.learning.utilities import Evaluator
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
@@ -140,21 +136,10 @@ class Engine(Protocol):
         market's from then on: it may write to them."""
         ...
 
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
-        """Several runs' asks, answered in their order; an engine that can computes them as one stack."""
-        return [self.query(ask) for ask in asks]
-
     def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
         """The sum of each ask's updates and what they are worth, where the updates themselves need not be here; None
-        where this engine has no such way, or no update was valid: then the market asks with `query_many`."""
+        where this engine has no such way, or no update was valid: then the market asks with `query`."""
         return [None] * len(sought)
-
-    def errands(
-        self, evaluator: Evaluator, start: Start, errands: Sequence[Errand]
-    ) -> list[NDArray[np.float64]] | None:
-        """What each errand of a valuation finds, all of one kind, by whoever runs them for this engine; None where
-        nobody does: then the valuation works it out by itself, with `query_many`."""
-        return None
 
     def begin(self, beginning: Beginning) -> None:
         """Told once before the first ask of a run that is kept, and again when it is resumed."""
@@ -168,6 +153,19 @@ class Engine(Protocol):
     def close(self) -> None:
         """Lets go of whatever the engine holds."""
         return None
+
+
+@runtime_checkable
+class QueriesAll(Protocol):
+    """An engine that computes several asks as one stack."""
+
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
+        """The replies to each, in their order: what `query` would give, up to float tolerance."""
+
+
+def query_all(engine: Engine, asks: Sequence[Ask]) -> list[Replies]:
+    """The replies to several asks, in their order."""
+    return engine.query_all(asks) if isinstance(engine, QueriesAll) else [engine.query(ask) for ask in asks]
 
 
 def why_invalid(update: Any, params: Tensor) -> str | None:

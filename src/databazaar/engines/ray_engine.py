@@ -79,9 +79,9 @@ class RayEngine(Engine):
         self._closed = False
 
     def query(self, ask: Ask) -> Replies:
-        return self.query_many([ask])[0]
+        return self.query_all([ask])[0]
 
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         """All providers of all asks are one heap of work, that whoever is free takes from."""
         vectors: dict[int, Tensor] = {id(ask.params): ask.params.detach() for ask in asks}
         places = {key: place for place, key in enumerate(vectors)}

@@ -165,10 +165,10 @@ class VectorizedEngine(Engine):
             yield chunk, int(sizes[chunk].max()) if on_cpu else None
 
     def query(self, ask: Ask) -> Replies:
-        return self.query_many([ask])[0]
+        return self.query_all([ask])[0]
 
-    def query_many(self, asks: Sequence[Ask]) -> list[Replies]:
-        """Several runs' asks in one stack: how experiments train all their seeds side by side."""
+    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
+        """Several asks in one stack."""
         if any(len(ask.params) > LARGE or ask.room is not None for ask in asks):
             return [self._one_by_one(ask) for ask in asks]
         counts = [len(ask.providers) for ask in asks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,32 +73,11 @@ class Evaluator:
         losses, hits = torch.stack(self._measure(stack)).cpu().numpy()
         return self.scores(losses, hits)
 
-    def score_many(self, stacks: Sequence[Tensor]) -> list[Scores]:
-        """Several stacks in one pass, each with its own scores."""
-        if len(stacks) == 1:
-            return [self.score(stacks[0])]
-        scores = self.score(torch.cat(list(stacks)))
-        ends = np.cumsum([len(stack) for stack in stacks])[:-1]
-        utilities = np.split(scores.utility, ends)
-        losses = np.split(scores.loss, ends) if scores.loss is not None else [None] * len(stacks)
-        return [Scores(utility, loss) for utility, loss in zip(utilities, losses, strict=True)]
-
     def score_parts(self, parts: Iterable[Tensor]) -> Scores:
         """Stacks that are formed one after the other, of which no two are held at once."""
         found = list(map(self.score, parts))  # a loop's variable would hold the last one while the next is formed
         losses = [one.loss for one in found if one.loss is not None]
         return Scores(np.concatenate([one.utility for one in found]), np.concatenate(losses) if losses else None)
-
-    def utilities(self, stack: Tensor) -> Tensor:
-        """The utilities alone, on the stack's device: nobody waits for them there."""
-        if callable(self._utility):
-            return torch.from_numpy(self.score(stack).utility).to(stack.device)
-        losses, hits = self._measure(stack)
-        if self._utility == "accuracy":
-            return hits
-        return (
-            torch.exp(-losses.masked_fill(losses < BELOW_ZERO, torch.nan)) if self._utility == "exp-loss" else -losses
-        )
 
     @property
     def _chunk(self) -> int:

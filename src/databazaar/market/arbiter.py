@@ -109,7 +109,7 @@ class Arbiter(Displayed):
             engine = make_engine(engine, consumer.task.copied(), self.providers, device)
         elif not isinstance(engine, Engine):
             raise BazaarError(
-                f"engine {type(engine).__name__} lacks query, query_many, begin or close: "
+                f"engine {type(engine).__name__} lacks query, begin or close: "
                 "inherit from databazaar.Engine and write query"
             )
         self.engine = engine
@@ -143,10 +143,8 @@ class Arbiter(Displayed):
     def begin(
         self, accounts: Accounts, on_round: OnRound | None = None, evaluator: Evaluator | None = None
     ) -> MarketRun:
-        """The run that these accounts are kept for, where its ledger's last committed round left it.
-
-        Runs that share an evaluator, because their consumers judge alike, are scored in one pass.
-        """
+        """The run that these accounts are kept for, where its ledger's last committed round left it. Runs whose
+        consumers judge alike may share an evaluator."""
         evaluator = evaluator or self.consumer.evaluator(self.engine.device)
         params = self.consumer.initial_parameters().to(self.engine.device)
         snapshot = accounts.store.snapshot() if isinstance(accounts, Ledger) else None
@@ -247,7 +245,7 @@ class Arbiter(Displayed):
 
     def _play(self, ledger: Ledger, told: Callbacks, room: Room | None = None) -> None:
         run = replace(self.begin(ledger, told.hears_rounds), room=room)
-        play([run], self.engine)
+        play(run, self.engine)
         self._reached = _models(run.state)
 
     def _facts(self) -> dict[str, str]:

@@ -64,7 +64,7 @@ def attacked_arbiter(
 def play_attacked(arbiter: Arbiter, attackers: Sequence[str]) -> Attacked:
     """Plays the market that `attacked_arbiter` made."""
     run = arbiter.begin(Accounts(arbiter.rules))
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     ids = arbiter.rules.terms.roster.ids
     return Attacked(
         pay=dict(run.accounts.book.pay),

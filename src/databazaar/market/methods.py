@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +20,7 @@ from databazaar.payments import Payment
 from databazaar.runs.from_ledger import report_from
 from databazaar.samplers import Sampler, Thrifty, Uniform
 from databazaar.stops import Stop
-from databazaar.valuation.method import Done, Method, spread_evenly
+from databazaar.valuation.method import Method
 from databazaar.valuation.result import Tally, Trained, ValuationResult
 
 
@@ -40,7 +38,15 @@ class MarketMethod(Method):
     paid_by_access: ClassVar[bool] = True
 
     def run(self, consumer: Consumer, providers: Sequence[Provider]) -> ValuationResult:
-        return self.run_seeds([self], consumer, providers, lambda run: None)[0]
+        self.validate(consumer, providers)
+        tally, arbiter = Tally(), self.arbiter(consumer, providers, self.engine)
+        run = arbiter.begin(Ledger(arbiter.rules))
+        try:
+            play(run, arbiter.engine)
+        finally:
+            if isinstance(self.engine, str):
+                arbiter.close()
+        return _valued(self.kind, run, tally)
 
     def arbiter(self, consumer: Consumer, providers: Sequence[Provider], engine: str | Engine) -> Arbiter:
         return Arbiter(
@@ -57,31 +63,10 @@ class MarketMethod(Method):
             defence=self.defence,
         )
 
-    @classmethod
-    def run_seeds(
-        cls, runs: Sequence[Self], consumer: Consumer, providers: Sequence[Provider], done: Done
-    ) -> list[ValuationResult]:
-        """All seeds in lockstep on one engine. The time that it takes is spread evenly over them."""
-        began = time.perf_counter()
-        with ExitStack() as stack:
-            engine, evaluator, played = runs[0].engine, None, []
-            for run in runs:
-                run.validate(consumer, providers)
-                arbiter = run.arbiter(consumer, providers, engine)
-                if isinstance(engine, str):
-                    engine = arbiter.engine
-                    stack.callback(engine.close)
-                evaluator = evaluator or consumer.evaluator(engine.device)
-                played.append(arbiter.begin(Ledger(arbiter.rules), evaluator=evaluator))
-            play(played, arbiter.engine)
-        for run in runs:
-            done(run)
-        return spread_evenly([_valued(cls.kind, one) for one in played], time.perf_counter() - began)
 
-
-def _valued(method: str, played: MarketRun) -> ValuationResult:
+def _valued(method: str, played: MarketRun, tally: Tally) -> ValuationResult:
     assert isinstance(played.accounts, Ledger)
-    report, tally = report_from(audit_entries(played.accounts.store.entries())), Tally()
+    report = report_from(audit_entries(played.accounts.store.entries()))
     models = 2 if report.gains == "shapley" else 1  # that are scored for each provider asked (market/round.py)
     for one in report.rounds:
         asked = len({access.provider for access in one.accesses})

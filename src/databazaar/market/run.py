@@ -62,7 +62,7 @@ OwnUpdate = Callable[[Tensor, int], Tensor]
 class MarketRun:
     """A run under way. `state` is what its next round starts from; everything else stays as it is.
 
-    A driver plays it round by round, alone or with others in lockstep (market/driver.py): `draw`, then `ask`, `hear`,
+    It is played round by round (market/driver.py): `draw`, then `ask`, `hear`,
     `propose`, then `conclude`, then `settle`; and in the end, `close`.
     """
 

@@ -8,7 +8,6 @@ utility, the round is played with its updates, which tell whose doing it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,18 +40,15 @@ class ProposedSum(Proposed):
         return stepped(move.state.params, part, total, total), move.state.aggregator
 
 
-def from_sums(going: Sequence[MarketRun], drawn: Sequence[Drawn], engine: Engine) -> list[Concluded | None]:
-    """What each round comes to, where it can be told without its updates; else None, and nothing is changed."""
-    sought = {
-        place: seek(run, own)
-        for place, (run, own) in enumerate(zip(going, drawn, strict=True))
-        if allows_sums(run) and not engine.remote
-    }
-    found: list[Concluded | None] = [None] * len(going)
-    for (place, asked), summed in zip(sought.items(), engine.sums(list(sought.values())), strict=True):
-        if summed is not None and is_ordinary(asked, summed, going[place].state.utility):
-            found[place] = _conclude(going[place], drawn[place], asked, summed)
-    return found
+def from_sums(run: MarketRun, drawn: Drawn, engine: Engine) -> Concluded | None:
+    """What a round comes to, where it can be told without its updates; else None, and nothing is changed."""
+    if not allows_sums(run) or engine.remote:
+        return None
+    sought = seek(run, drawn)
+    (summed,) = engine.sums([sought])
+    if summed is None or not is_ordinary(sought, summed, run.state.utility):
+        return None
+    return _conclude(run, drawn, sought, summed)
 
 
 def allows_sums(run: MarketRun) -> bool:

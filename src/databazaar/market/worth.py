@@ -84,7 +84,7 @@ def own_rows_alone(consumer: Consumer) -> Tensor:
 
 
 def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) -> list[Judged]:
-    """The alternatives that have to be played: all in lockstep, for as many rounds as the market took."""
+    """The alternatives that have to be played, for as many rounds as the market took."""
     rounds, per_round = len(report.rounds), report.per_round
     tried = sorted(range(len(report.payouts)), key=lambda i: (-report.payouts[i].pay, i))[:SINGLES]
     rules = arbiter.rules
@@ -93,7 +93,8 @@ def _played(arbiter: Arbiter, report: Report, bought: _Answers, scale: float) ->
         for place in tried:
             cost = sum(int(rules.quotes_at(round)[place]) for round in range(rounds))
             runs.append(alternative(arbiter, max(cost, int(rules.quotes_at(0).min())), 1, only=place))
-    play(runs, arbiter.engine)
+    for run in runs:
+        play(run, arbiter.engine)
     answers = [_Answers.of(arbiter.consumer, run.state.best.params, scale) for run in runs]
     judged = [bought.beside(UNIFORM, answers[0])]
     if len(runs) > 1:

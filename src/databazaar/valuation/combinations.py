@@ -1,4 +1,4 @@
-"""Requests for the utilities of a round's models w + Σ_i c_i g_i, scored here or by whoever the engine has for it.
+"""The utilities of a round's models w + Σ_i c_i g_i, scored here or by whoever the engine has for it.
 
 Elsewhere the rows of coefficients go in blocks, each to one worker: w and the updates g are sent once for a round, and
 utilities alone come back. How the rows are cut depends on what a model costs and on nothing else, so the bits are the
@@ -7,16 +7,14 @@ same with any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.engines import Engine
-from databazaar.engines.errands import Start
+from databazaar.engines.errands import RunsErrands, Start
 from databazaar.learning.utilities import Evaluator
-from databazaar.valuation.lockstep import Request
 from databazaar.valuation.scoring import FirstLayer, Scorer, Weights, scorer_of
 
 WORTH_A_TRIP = 2**30
@@ -29,38 +27,15 @@ BLOCK = 2**29
 """Multiplications of one block, about: some 30 ms, where a call takes some 3."""
 
 
-@dataclass(frozen=True, eq=False)
-class Combinations(Request):
-    """A request for the utilities of w + Σ_i c_i g_i. Several runs' requests are answered in one go."""
-
-    scorer: Scorer
-    coefficients: Weights
-
-    @staticmethod
-    def answer(requests: Sequence[Combinations], engine: Engine, evaluator: Evaluator) -> list[NDArray[np.float64]]:
-        answers: dict[int, NDArray[np.float64]] = {}
-        kinds: dict[tuple[type, int], list[int]] = {}
-        for place, request in enumerate(requests):
-            found = request.scored_by(engine)
-            if found is not None:
-                answers[place] = found
-            else:
-                kinds.setdefault((type(request.scorer), id(request.scorer.evaluator)), []).append(place)
-        for (kind, _), places in kinds.items():
-            alike = [requests[place] for place in places]
-            scorers, coefficients = [each.scorer for each in alike], [each.coefficients for each in alike]
-            scored = kind.together(scorers, coefficients)  # type: ignore[attr-defined]
-            answers.update(zip(places, scored, strict=True))
-        return [answers[place] for place in range(len(requests))]
-
-    def scored_by(self, engine: Engine) -> NDArray[np.float64] | None:
-        """The same from whoever the engine has for it; None where it has nobody, or it is not worth the trip."""
-        size = block_size(self.scorer, len(self.coefficients))
-        if size is None:
-            return None
-        parts = [self.coefficients[first : first + size] for first in range(0, len(self.coefficients), size)]
-        found = engine.errands(self.scorer.evaluator, self.scorer.start, [Block(part) for part in parts])
-        return None if found is None else np.concatenate(found)
+def score_combinations(engine: Engine, scorer: Scorer, coefficients: Weights) -> NDArray[np.float64]:
+    """The utilities of w + Σ_i c_i g_i: by whoever the engine has for it, or here, where it has nobody or it is not
+    worth the trip."""
+    size = block_size(scorer, len(coefficients))
+    if size is None or not isinstance(engine, RunsErrands):
+        return scorer(coefficients)
+    blocks = [Block(coefficients[first : first + size]) for first in range(0, len(coefficients), size)]
+    found = engine.errands(scorer.evaluator, scorer.start, blocks)
+    return scorer(coefficients) if found is None else np.concatenate(found)
 
 
 def block_size(scorer: Scorer, rows: int) -> int | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.engines import Engine
+from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
@@ -113,14 +114,25 @@ def compare(
         runs[0].validate(consumer, providers)
     ids = tuple(provider.id for provider in providers)
     outcomes = []
-    for name, runs in zip(methods, planned, strict=True):
-        results = runs[0].run_seeds(runs, consumer, providers, lambda run: progress(run.kind, run.seed))
+    with ExitStack() as stack:
+        if isinstance(engine, str):  # one for all runs that name no other
+            made = make_engine(engine, consumer.task.copied(), providers, device)
+            stack.callback(made.close)
+            planned = [[replace(run, engine=made) if run.engine == engine else run for run in runs] for runs in planned]
+        found = [[_run(run, consumer, providers, progress) for run in runs] for runs in planned]
+    for name, runs, results in zip(methods, planned, found, strict=True):
         paid = np.array([_pay(runs[0], result, consumer.budget, mode) for result in results], dtype=np.int64)
         outcomes.append(
             MethodOutcome(name, tuple(results), paid, stability(ids, paid) if seeds >= FEWEST_SEEDS else None)
         )
     means = np.array([outcome.payouts.mean(0) for outcome in outcomes])
     return Comparison(ids, int(consumer.budget), mode, every_seed, tuple(outcomes), spearman(means))
+
+
+def _run(run: Method, consumer: Consumer, providers: Sequence[Provider], progress: Progress) -> ValuationResult:
+    result = run.run(consumer, providers)
+    progress(run.kind, run.seed)
+    return result
 
 
 def _refuse_names(methods: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Mean
-from databazaar.engines import Ask, Engine, Replies, make_engine
+from databazaar.engines import Ask, Engine, Replies, make_engine, query_all
 from databazaar.errors import BazaarError
 from databazaar.learning.task import step_at
 from databazaar.learning.utilities import Evaluator
@@ -76,7 +76,7 @@ class Context:
     def ask(self, asks: Sequence[Ask]) -> list[Replies]:
         """Answers in the order of the asks, computed as one stack where the engine can."""
         self.tally.oracle_calls += sum(len(ask.providers) for ask in asks)
-        return self.engine.query_many(asks)
+        return query_all(self.engine, asks)
 
     def score(self, stack: Tensor) -> NDArray[np.float64]:
         """The utility of every row."""

@@ -19,7 +19,7 @@ from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.valuation.context import Context
-from databazaar.valuation.games import Asking, Game
+from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.training_game import training_game
@@ -60,15 +60,10 @@ def shapley_exact(game: Game) -> ValuationResult:
     >>> shapley_exact(glove).values.round(3)
     array([0.667, 0.167, 0.167])
     """
-    return game.answer(asking_exact(game))
-
-
-def asking_exact(game: Game) -> Asking[ValuationResult]:
-    """`shapley_exact`, with the coalitions that it needs yielded."""
     n = len(game.players)
     few_enough(n)
     start = game.tally.now()
-    values = shapley_from_table((yield from game.asking_table()))
+    values = shapley_from_table(game.table())
     cost = game.tally.now() - start
     return ValuationResult("exact", game.players, values, np.zeros(n), f"all {2**n:,} coalitions", cost)
 

@@ -13,9 +13,9 @@ Standard errors are those of sampling permutations, given how the training went.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -28,12 +28,11 @@ from databazaar.randomness import draws_stream
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import Uniform
 from databazaar.valuation.context import Context
-from databazaar.valuation.exact import MOST_PLAYERS, asking_exact, few_enough
-from databazaar.valuation.games import Asking, Coalitions, Game, all_coalitions
+from databazaar.valuation.exact import MOST_PLAYERS, few_enough, shapley_exact
+from databazaar.valuation.games import Coalitions, Game, all_coalitions
 from databazaar.valuation.history import History, Vector
-from databazaar.valuation.lockstep import Request, Steps
-from databazaar.valuation.method import SteppedMethod, as_function
-from databazaar.valuation.monte_carlo import asking_permutations
+from databazaar.valuation.method import Method, as_function
+from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle, first_block
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.round_game import Aggregate, Opening, RoundGame, all_are_cheap, along, singles
@@ -45,13 +44,14 @@ STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundByRound(SteppedMethod):
+class RoundByRound(Method):
     """FedAvg with uniform sampling, in which every round's game is valued and the values add up.
 
     `stop` ends the sampling of a round and begins anew in each; `limit` may end the whole, after any round. Without
-    `rounds` there are as many as the budget pays for.
+    `rounds` there are as many as the budget pays for. `batch` is how many permutations are worked out at a time.
     """
 
+    batch: int = 10
     stop: Rule = STOP
     limit: Rule | None = None
     rounds: int | None = None
@@ -62,7 +62,7 @@ class RoundByRound(SteppedMethod):
         if self.aggregate not in ("sum", "mean"):
             raise BazaarError(f'aggregate {self.aggregate!r} is unknown: use "sum" or "mean"')
 
-    def value_round(self, game: Game, t: int) -> Asking[ValuationResult]:
+    def value_round(self, game: Game, t: int) -> ValuationResult:
         """The values of a round's players in the game between them."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class RoundByRound(SteppedMethod):
         """Coalitions to be scored as soon as the updates are there, at `cost` floats a model."""
         return singles(players)
 
-    def steps(self, context: Context) -> Steps:
+    def value(self, context: Context) -> ValuationResult:
         values, variances = np.zeros((2, len(context.providers)))
         w, layer = context.start(), FirstLayer.of(context.evaluator)
         permutations, purse = 0, context.consumer.budget
@@ -83,7 +83,7 @@ class RoundByRound(SteppedMethod):
                 break
             if self.rounds is None:
                 purse -= price
-            round_game, result = yield from self._round(context, layer, w, asked, t)
+            round_game, result = self._round(context, layer, w, asked, t)
             if round_game is not None and result is not None:
                 values[round_game.members] += result.values
                 variances[round_game.members] += result.standard_errors**2
@@ -100,19 +100,14 @@ class RoundByRound(SteppedMethod):
 
     def _round(
         self, context: Context, layer: FirstLayer | None, w: Tensor, asked: list[int], t: int
-    ) -> Generator[Ask | Request, Any, tuple[RoundGame | None, ValuationResult | None]]:
+    ) -> tuple[RoundGame | None, ValuationResult | None]:
         """The round's game and its players' values; None where nobody gave an update that can be used."""
-        context.tally.oracle_calls += len(asked)
-        replies = yield Ask(w, asked, t, self.seed)
+        (replies,) = context.ask([Ask(w, asked, t, self.seed)])
         opening = Opening.of(context, layer, w, replies, asked, context.step(t), self.aggregate)
         if opening is None:
             return None, None
-        coalitions = self.ahead(len(opening.rows), opening.scorer.cost, t)
-        round_game = opening.game((yield opening.request(coalitions)), coalitions)
-        if round_game is None:
-            return None, None
-        result = yield from round_game.answered(self.value_round(round_game.game, t))
-        return round_game, result
+        round_game = opening.game(self.ahead(len(opening.rows), opening.scorer.cost, t))
+        return round_game, None if round_game is None else self.value_round(round_game.game, t)
 
     def _limit_reached(
         self, context: Context, values: Vector, errors: Vector, permutations: int, rounds: int
@@ -149,11 +144,11 @@ class FedShapley(RoundByRound):
                 f"{consumer.per_round}: it takes at most {MOST_PLAYERS}, so use fedsv instead"
             )
 
-    def value_round(self, game: Game, t: int) -> Asking[ValuationResult]:
+    def value_round(self, game: Game, t: int) -> ValuationResult:
         if self.exact:
-            return asking_exact(game)
+            return shapley_exact(game)
         orders = self._orders(len(game.players), t)
-        return asking_permutations(game, self.stop, orders, batch=self.batch, lead=self._lead())
+        return shapley_monte_carlo(game, self.stop, shuffle=orders, batch=self.batch, lead=self._lead())
 
     def ahead(self, players: int, cost: float, t: int) -> Coalitions:
         """All coalitions where they are needed or cost next to nothing, else those of the first permutations."""

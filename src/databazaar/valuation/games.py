@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,6 @@ Coalitions = NDArray[np.bool_]
 Vector = NDArray[np.float64]
 Keys = NDArray[Any]
 Worth = Callable[[Coalitions], Vector]
-
-T = TypeVar("T")
-Asking = Generator[Coalitions, Vector, T]
-"""A computation on a game that yields the coalitions it needs, none twice, and is sent their worths."""
 
 TABLE_PLAYERS = 16
 """Up to so many players, worths stand in a table of 2ⁿ places; beyond, in a dictionary."""
@@ -49,43 +45,25 @@ class Game:
         self._known = KnownTable(len(players)) if len(players) <= TABLE_PLAYERS else KnownDictionary()
 
     def value(self, coalitions: Coalitions) -> Vector:
-        return self.answer(self.asking(coalitions))
-
-    def asking(self, coalitions: Coalitions) -> Asking[Vector]:
-        """`value`, with the coalitions that are not known yet yielded to whoever works them out."""
         keys = self._known.keys(coalitions)
         fresh = self._known.first_unknown(keys)
         if len(fresh):
-            self._known.put(keys[fresh], self.checked(coalitions[fresh], (yield coalitions[fresh])))
+            self._known.put(keys[fresh], self._work_out(coalitions[fresh]))
         return self._known.get(keys)
 
-    def asking_along(self, orders: NDArray[np.int64]) -> Asking[Vector]:
+    def value_along(self, orders: NDArray[np.int64]) -> Vector:
         """The worths of nobody, of each order's first player, of its first two, …: [P, n + 1] for orders [P, n]."""
         count, n = orders.shape
         if isinstance(self._known, KnownTable):  # the coalitions themselves need not be written out
             keys = np.zeros((count, n + 1), dtype=np.int64)
             np.cumsum(1 << orders, axis=1, out=keys[:, 1:])
-            worths = self._known.get(keys)
-            unknown = np.isnan(worths)
+            unknown = np.isnan(self._known.get(keys))
             if unknown.any():
                 fresh = np.unique(keys[unknown])
-                coalitions = all_coalitions(n)[fresh]
-                self._known.put(fresh, self.checked(coalitions, (yield coalitions)))
-                worths = self._known.get(keys)
-            return worths
+                self._known.put(fresh, self._work_out(all_coalitions(n)[fresh]))
+            return self._known.get(keys)
         joined = np.argsort(orders, axis=1)[:, None, :] < np.arange(n + 1)[:, None]
-        return (yield from self.asking(joined.reshape(-1, n))).reshape(count, n + 1)
-
-    def answer(self, asking: Asking[T]) -> T:
-        """Works out what a computation asks for, to its end."""
-        worths: Any = None
-        while True:
-            try:
-                coalitions = asking.send(worths)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            worths = self._work_out(coalitions)
+        return self.value(joined.reshape(-1, n)).reshape(count, n + 1)
 
     def know(self, coalitions: Coalitions, worths: Vector) -> None:
         """Takes worths that were worked out, and counted, elsewhere. One that is not finite is not known."""
@@ -96,9 +74,10 @@ class Game:
 
     def _work_out(self, coalitions: Coalitions) -> Vector:
         parts = [coalitions[start : start + self._batch] for start in range(0, len(coalitions), self._batch)]
-        return np.concatenate([np.asarray(self._worth(part), dtype=np.float64) for part in parts])
+        worths = np.concatenate([np.asarray(self._worth(part), dtype=np.float64) for part in parts])
+        return self._checked(coalitions, worths)
 
-    def checked(self, coalitions: Coalitions, worths: Vector) -> Vector:
+    def _checked(self, coalitions: Coalitions, worths: Vector) -> Vector:
         """Counts worths that were worked out, and refuses them where one is not a finite number."""
         if worths.shape != (len(coalitions),):
             raise BazaarError(f"the game's worth must be one number per coalition, not of shape {worths.shape}")
@@ -112,12 +91,10 @@ class Game:
         self.tally.utility_evaluations += len(coalitions)
         return worths
 
-    def asking_table(self) -> Asking[Vector]:
+    def table(self) -> Vector:
         """The worths of all 2ⁿ coalitions; player i belongs to coalition number c where bit i of c is set."""
         coalitions = all_coalitions(len(self.players))
-        if self._known:
-            return (yield from self.asking(coalitions))
-        return self.checked(coalitions, (yield coalitions))
+        return self.value(coalitions) if self._known else self._work_out(coalitions)
 
     @property
     def everybody(self) -> Coalitions:

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from databazaar.errors import BazaarError
 from databazaar.randomness import stream
 from databazaar.valuation.federated import RoundByRound
-from databazaar.valuation.games import Asking, Game
+from databazaar.valuation.games import Game
 from databazaar.valuation.method import as_function
-from databazaar.valuation.monte_carlo import asking_permutations
+from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.result import Cost, ValuationResult
 from databazaar.valuation.round_game import Aggregate
 
@@ -45,14 +45,15 @@ class GTGShapley(RoundByRound):
             if not tolerance >= 0:
                 raise BazaarError(f"{name} = {tolerance} must be zero or more: zero turns that truncation off")
 
-    def value_round(self, game: Game, t: int) -> Asking[ValuationResult]:
+    def value_round(self, game: Game, t: int) -> ValuationResult:
         n = len(game.players)
-        before, after = yield from game.asking(np.concatenate([game.nobody, game.everybody]))
+        before, after = game.value(np.concatenate([game.nobody, game.everybody]))
         if abs(after - before) < self.between_rounds:
             return ValuationResult("gtg", game.players, np.zeros(n), np.zeros(n), "the round moved nothing", Cost())
         shuffle = GuidedShuffle(n, self.seed, f"gtg round {t}")
-        sampled = asking_permutations(game, self.stop, shuffle, self.within_round, batch=self.batch, check_every=n)
-        return (yield from sampled)
+        return shapley_monte_carlo(
+            game, self.stop, truncation=self.within_round, shuffle=shuffle, batch=self.batch, check_every=n
+        )
 
 
 gtg_shapley = as_function(GTGShapley, "gtg_shapley")

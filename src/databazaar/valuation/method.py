@@ -9,7 +9,6 @@ A method from another package is a subclass of `Method` with a `kind`, declared 
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, ParamSpec, Protocol, Self
@@ -20,16 +19,10 @@ from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.registry import Registry
 from databazaar.valuation.context import Context
-from databazaar.valuation.lockstep import Steps, run_in_lockstep
-from databazaar.valuation.result import Tally, ValuationResult
+from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.stopping import Rule
 
 P = ParamSpec("P")
-Done = Callable[[Any], None]
-"""Called with each run of a method when it is done."""
-
-LOCKSTEP_FLOATS = 2**26
-"""So many seeds go in lockstep that models and activations of a step stay under this many floats (256 MiB)."""
 
 METHODS = Registry(
     "method",
@@ -78,17 +71,6 @@ class Method:
     def value(self, context: Context) -> ValuationResult:
         raise NotImplementedError
 
-    @classmethod
-    def run_seeds(
-        cls, runs: Sequence[Self], consumer: Consumer, providers: Sequence[Provider], done: Done
-    ) -> list[ValuationResult]:
-        """The same method with several seeds: one after the other, or in lockstep where a method can do that."""
-        results = []
-        for run in runs:
-            results.append(run.run(consumer, providers))
-            done(run)
-        return results
-
     def validate(self, consumer: Consumer, providers: Sequence[Provider]) -> None:
         """Refuses a market on which it cannot work, before anything is run."""
         if self.draws_without_replacement and consumer.per_round > len(providers) > 0:
@@ -104,51 +86,6 @@ class Method:
         own: Rule | None = getattr(self, self.limit_argument)
         changed: dict[str, Any] = {self.limit_argument: limit if own is None else own | limit}
         return replace(self, **changed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteppedMethod(Method):
-    """A method whose runs with several seeds can go in lockstep: write `steps`.
-
-    `batch` is how many permutations are worked out at a time.
-    """
-
-    batch: int = 10
-
-    def steps(self, context: Context) -> Steps:
-        """The valuation as a generator, which yields what it needs: see lockstep.py."""
-        raise NotImplementedError
-
-    def value(self, context: Context) -> ValuationResult:
-        return run_in_lockstep([self.steps(context)], context.engine, context.evaluator)[0]
-
-    @classmethod
-    def run_seeds(
-        cls, runs: Sequence[Self], consumer: Consumer, providers: Sequence[Provider], done: Done
-    ) -> list[ValuationResult]:
-        """As many seeds at a time as fit. The time that it takes is spread evenly over them."""
-        if len(runs) == 1:
-            return super().run_seeds(runs, consumer, providers, done)
-        began = time.perf_counter()
-        results: list[ValuationResult] = []
-        with Context.open(consumer, providers, runs[0].engine, runs[0].device) as context:
-            models = max(runs[0].batch, consumer.per_round + 1)
-            floats = models * (len(consumer.initial_parameters()) + context.evaluator.floats_per_model)
-            size = max(1, int(LOCKSTEP_FLOATS // floats))
-            for first in range(0, len(runs), size):
-                group = runs[first : first + size]
-                contexts = [replace(context, tally=Tally(len(group))) for _ in group]
-                steps = [run.steps(own) for run, own in zip(group, contexts, strict=True)]
-                results += run_in_lockstep(steps, context.engine, context.evaluator)
-                for run in group:
-                    done(run)
-        return spread_evenly(results, time.perf_counter() - began)
-
-
-def spread_evenly(results: Sequence[ValuationResult], seconds: float) -> list[ValuationResult]:
-    """The results of runs in lockstep, each with its share of the time that all took."""
-    share = seconds / len(results)
-    return [replace(result, cost=replace(result.cost, seconds=share)) for result in results]
 
 
 class MethodCall(Protocol[P]):

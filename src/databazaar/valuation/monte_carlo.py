@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.valuation.context import Context
-from databazaar.valuation.games import Asking, Game
+from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
 from databazaar.valuation.result import ValuationResult
@@ -60,51 +60,37 @@ def shapley_monte_carlo(
     truncation: float | None = None,
     shuffle: Callable[[int], NDArray[np.int64]] | None = None,
     batch: int = 10,
+    lead: int = 0,
     check_every: int = 1,
 ) -> ValuationResult:
-    """Permutation sampling on any game; `batch` permutations are worked out at a time. No truncation by default.
+    """Permutation sampling on any game; `batch` permutations are worked out at a time, or in the first block `lead`,
+    where that is more. No truncation by default.
 
     >>> game = Game(["a", "b"], lambda s: s @ np.array([2.0, 3.0]))
     >>> shapley_monte_carlo(game, MaxPermutations(3)).values
     array([2., 3.])
     """
-    sampled = asking_permutations(
-        game, stop, shuffle or Shuffle(len(game.players), seed), truncation, batch=batch, check_every=check_every
-    )
-    return game.answer(sampled)
-
-
-def asking_permutations(
-    game: Game,
-    stop: Rule,
-    shuffle: Callable[[int], NDArray[np.int64]],
-    truncation: float | None = None,
-    *,
-    batch: int = 10,
-    lead: int = 0,
-    check_every: int = 1,
-) -> Asking[ValuationResult]:
-    """`shapley_monte_carlo`, with the coalitions that it needs yielded; the first block has `lead` permutations."""
+    shuffle = shuffle or Shuffle(len(game.players), seed)
     if truncation is not None and not truncation >= 0:
         raise BazaarError(f"truncation = {truncation} must be zero or more: it is a share of the whole's worth")
     start = game.tally.now()
     averaging = Averaging(shuffle, len(game.players), stop, game.tally, batch=batch, lead=lead, check_every=check_every)
     while averaging.stopped is None:
         orders = averaging.orders()
-        averaging.add(credit_in_order(orders, (yield from asking_along(game, orders, truncation))))
+        averaging.add(credit_in_order(orders, worths_along(game, orders, truncation)))
     running = averaging.running
     cost = game.tally.now(running.count) - start
     return ValuationResult("monte-carlo", game.players, running.mean, running.standard_errors, averaging.stopped, cost)
 
 
-def asking_along(game: Game, orders: Orders, truncation: float | None = None) -> Asking[Vector]:
+def worths_along(game: Game, orders: Orders, truncation: float | None = None) -> Vector:
     """The worth of nobody, of the first player, of the first two, …: [P, n + 1] for orders [P, n]."""
     if truncation is None:
-        return (yield from game.asking_along(orders))
+        return game.value_along(orders)
     count, n = orders.shape
     worths = np.empty((count, n + 1))
-    worths[:, 0] = nothing = (yield from game.asking(game.nobody))[0]
-    whole = (yield from game.asking(game.everybody))[0]
+    worths[:, 0] = nothing = game.value(game.nobody)[0]
+    whole = game.value(game.everybody)[0]
     close = truncation * abs(whole - nothing)
     members = np.zeros((count, n), dtype=bool)
     for j in range(n):
@@ -112,5 +98,5 @@ def asking_along(game: Game, orders: Orders, truncation: float | None = None) ->
         going = np.abs(whole - worths[:, j]) >= close
         worths[:, j + 1] = worths[:, j]
         if going.any():
-            worths[going, j + 1] = yield from game.asking(members[going])
+            worths[going, j + 1] = game.value(members[going])
     return worths

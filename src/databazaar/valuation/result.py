@@ -38,18 +38,17 @@ class Cost:
 
 
 class Tally:
-    """A clock and counters, which only grow, for one run. Of `runs` in lockstep, each gets its part of the time."""
+    """A clock and counters, which only grow, for one run."""
 
-    def __init__(self, runs: int = 1) -> None:
+    def __init__(self) -> None:
         self._began = time.perf_counter()
-        self._runs = runs
         self.oracle_calls = 0
         self.utility_evaluations = 0
         self.trainings = 0
 
     def now(self, permutations: int = 0) -> Cost:
         """All that was spent so far; permutations are counted by whoever samples them."""
-        seconds = (time.perf_counter() - self._began) / self._runs
+        seconds = time.perf_counter() - self._began
         return Cost(self.oracle_calls, self.utility_evaluations, self.trainings, permutations, seconds)
 
 

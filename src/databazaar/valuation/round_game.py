@@ -1,11 +1,10 @@
-"""The game that federated methods value in every round, and the requests for what its coalitions are worth."""
+"""The game that federated methods value in every round, and what its coalitions are worth."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +12,17 @@ from torch import Tensor
 
 from databazaar.engines import Replies
 from databazaar.errors import BazaarError
-from databazaar.valuation.combinations import Combinations
+from databazaar.valuation.combinations import score_combinations
 from databazaar.valuation.context import Context
-from databazaar.valuation.games import TABLE_PLAYERS, Asking, Coalitions, Game, all_coalitions, is_everything
+from databazaar.valuation.games import TABLE_PLAYERS, Coalitions, Game, all_coalitions, is_everything
 from databazaar.valuation.permutations import Orders
 from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
 
 Vector = NDArray[np.float64]
 Aggregate = Literal["sum", "mean"]
-T = TypeVar("T")
+
+AT_ONCE = 2**31
+"""A scorer parts coalitions by itself."""
 
 MOST_BITS = 62
 """So many players make a number of a coalition."""
@@ -61,11 +62,12 @@ class Opening:
         scorer = scorer_of(layer, context.evaluator, w, updates)
         return cls(context, scorer, updates, asked, rows, step, aggregate)
 
-    def request(self, coalitions: Coalitions) -> Combinations:
-        return Combinations(self.scorer, weights_of(coalitions, self.step, self.aggregate))
+    def score(self, coalitions: Coalitions) -> Vector:
+        return score_combinations(self.context.engine, self.scorer, weights_of(coalitions, self.step, self.aggregate))
 
-    def game(self, worths: Vector, coalitions: Coalitions) -> RoundGame | None:
-        """The game between those who can play, with the worths of these coalitions; None where nobody can."""
+    def game(self, coalitions: Coalitions) -> RoundGame | None:
+        """The game between those who can play, in which these coalitions are known; None where nobody can."""
+        worths = self.score(coalitions)
         self.context.tally.utility_evaluations += len(worths)
         n = len(self.rows)
         nothing, *alone = worths[_rows_of_singles(coalitions)]
@@ -79,38 +81,24 @@ class Opening:
             coalitions, worths = coalitions[among][:, players], worths[among]
         members = [self.asked[self.rows[i]] for i in players]
         ids = self.context.ids
-        round_game = RoundGame(
-            self, Game([ids[i] for i in members], _nobody_asks, tally=self.context.tally), members, players
-        )
-        round_game.game.know(coalitions, worths)
-        return round_game
+
+        def worth(some: Coalitions) -> Vector:
+            everybody = np.zeros((len(some), n), dtype=bool)
+            everybody[:, players] = some
+            return self.score(everybody)
+
+        game = Game([ids[i] for i in members], worth, batch=AT_ONCE, tally=self.context.tally)
+        game.know(coalitions, worths)
+        return RoundGame(game, members, _chosen(self.updates, players.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
 class RoundGame:
-    """The game between the providers of one round: who they are in the market, and which of the updates are theirs."""
+    """The game between the providers of one round: who they are in the market, and their updates."""
 
-    opening: Opening
     game: Game
     members: list[int]
-    players: NDArray[np.int64]
-
-    @property
-    def updates(self) -> Tensor:
-        return _chosen(self.opening.updates, self.players.tolist())
-
-    def answered(self, asking: Asking[T]) -> Generator[Combinations, Vector, T]:
-        """A computation on the game, with requests for models in place of coalitions."""
-        worths: Any = None
-        while True:
-            try:
-                coalitions = asking.send(worths)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            everybody = np.zeros((len(coalitions), len(self.opening.rows)), dtype=bool)
-            everybody[:, self.players] = coalitions
-            worths = yield self.opening.request(everybody)
+    updates: Tensor
 
 
 def all_are_cheap(players: int, cost: float) -> bool:
@@ -162,7 +150,3 @@ def _all_weights(players: int, step: float, aggregate: Aggregate) -> Vector:
 
 def _chosen(updates: Tensor, rows: list[int]) -> Tensor:
     return updates if len(rows) == len(updates) else updates[rows]
-
-
-def _nobody_asks(coalitions: Coalitions) -> Vector:
-    raise AssertionError("a round's coalitions are scored by whoever runs the valuation")

@@ -2,14 +2,12 @@
 
 `PlainScorer` forms every model and scores it. `PrefixScorer` uses that a first linear layer is linear in its weights,
 X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done once, and a model's first layer costs
-one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance,
-and both score several runs, each with its own w and g, as one stack.
+one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -61,10 +59,6 @@ class Scorer(Protocol):
     def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
         """One utility per row."""
 
-    @staticmethod
-    def together(scorers: Sequence[Any], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
-        """What several scorers of this kind, with one evaluator, say to their own coefficients, in one go."""
-
 
 class PlainScorer:
     """Forms every model: right for any model and any utility."""
@@ -79,23 +73,10 @@ class PlainScorer:
         self._updates = updates
 
     def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        return self.together([self], [coefficients])[0]
-
-    @staticmethod
-    def together(scorers: Sequence[PlainScorer], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
-        """Models are formed run by run and scored together, as many as fit."""
-        found: list[NDArray[np.float64]] = []
-        waiting: list[Tensor] = []
-        most = max(1, PLAIN_FLOATS // len(scorers[0]._params))
-        for scorer, rows in zip(scorers, coefficients, strict=True):
-            weights = torch.from_numpy(rows).to(scorer._updates)
-            for part in torch.split(weights, most):
-                if waiting and sum(map(len, waiting)) + len(part) > most:
-                    found.append(scorer.evaluator.score(torch.cat(waiting)).utility)
-                    waiting = []
-                waiting.append(torch.addmm(scorer._params, part, scorer._updates))
-        found.append(scorers[0].evaluator.score(torch.cat(waiting)).utility)
-        return _split(np.concatenate(found), coefficients)
+        weights = torch.from_numpy(coefficients).to(self._updates)
+        parts = torch.split(weights, max(1, PLAIN_FLOATS // len(self._params)))
+        models = (torch.addmm(self._params, part, self._updates) for part in parts)
+        return np.concatenate([self.evaluator.score(stack).utility for stack in models])
 
 
 class FirstLayer:
@@ -161,30 +142,30 @@ class PrefixScorer:
         self._params, self._updates = params, updates
         self._moves: Tensor | None = None
 
-    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        return self.together([self], [coefficients])[0]
-
-    @staticmethod
     @torch.no_grad()
-    def together(scorers: Sequence[PrefixScorer], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
-        """Runs of equally many updates are stacked, as many as fit; what the device found is fetched once."""
-        layer = scorers[0]._layer
+    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
+        layer = self._layer
+        if self._moves is None:
+            self._moves = layer.activations(torch.cat([self._params[None], self._updates]))
         limit = CHUNK_FLOATS if layer.x.device.type == "cpu" else DEVICE_FLOATS
-        judged: dict[int, Tensor] = {}
-        for places in _alike(scorers, coefficients, limit):
-            group = [scorers[place] for place in places]
-            rows = [coefficients[place] for place in places]
-            _multiply(layer, group)
-            if len(group) == 1:
-                size = min(len(rows[0]), max(1, limit // layer.width))
-                parts = [rows[0][start : start + size] for start in range(0, len(rows[0]), size)]
-                buffer = group[0]._params.new_empty(1, size, layer.width)
-                judged[places[0]] = torch.cat([_judge(layer, group, [part], buffer)[0] for part in parts], 1)
-            else:
-                judged.update(zip(places, _judge(layer, group, rows), strict=True))
-        ordered = torch.cat([judged[place] for place in range(len(scorers))], 1)
-        losses, hits = (ordered / len(layer.x)).cpu().numpy()
-        return _split(layer.evaluator.scores(losses, hits).utility, coefficients)
+        size = min(len(coefficients), max(1, limit // layer.width))
+        buffer = self._params.new_empty(size, layer.width)
+        parts = [coefficients[start : start + size] for start in range(0, len(coefficients), size)]
+        judged = torch.cat([self._judge(part, self._moves, buffer) for part in parts], 1)
+        losses, hits = (judged / len(layer.x)).cpu().numpy()
+        return layer.evaluator.scores(losses, hits).utility
+
+    def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> Tensor:
+        """Summed losses and right answers [2, m] of these models. The buffer is for the first layer's activations."""
+        layer, count = self._layer, len(coefficients)
+        weights = torch.from_numpy(_with_start(coefficients)).to(moves)
+        z = torch.mm(weights, moves, out=buffer[:count]).view(count, *layer.x.shape[:-1], -1)
+        starts, updates = layer.rest(self._params), layer.rest(self._updates)
+        w = {
+            name: torch.addmm(start.flatten(), weights[:, 1:], updates[name].flatten(1)).view(count, *start.shape)
+            for name, start in starts.items()
+        }
+        return torch.stack(layer.evaluator.judge(layer.outputs(w, z), layer.y))
 
 
 def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> Scorer:
@@ -194,71 +175,8 @@ def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, up
     return PlainScorer(evaluator, params, updates)
 
 
-def _alike(scorers: Sequence[PrefixScorer], coefficients: Sequence[Weights], limit: int) -> Iterator[list[int]]:
-    """Places of runs that can be stacked: equally many updates, and padded to the longest, not more than fits."""
-    by_updates: dict[int, list[int]] = {}
-    for place, scorer in enumerate(scorers):
-        by_updates.setdefault(len(scorer._updates), []).append(place)
-    for updates, places in by_updates.items():
-        most = max(updates + 1, *(len(coefficients[place]) for place in places))
-        size = max(1, limit // (most * scorers[0]._layer.width))
-        yield from (places[start : start + size] for start in range(0, len(places), size))
-
-
-def _multiply(layer: FirstLayer, scorers: Sequence[PrefixScorer]) -> None:
-    """The products with the hold-out, for those that do not have them yet."""
-    new = [scorer for scorer in scorers if scorer._moves is None]
-    if not new:
-        return
-    everything = torch.cat([part for scorer in new for part in (scorer._params[None], scorer._updates)])
-    moves = layer.activations(everything)  # the first of each run is the start itself
-    for scorer, own in zip(new, torch.split(moves, [1 + len(scorer._updates) for scorer in new]), strict=True):
-        scorer._moves = own
-
-
-def _judge(
-    layer: FirstLayer,
-    scorers: Sequence[PrefixScorer],
-    coefficients: Sequence[Weights],
-    buffer: Tensor | None = None,
-) -> list[Tensor]:
-    """Summed losses and right answers [2, m] of each run's models. A buffer is for the first layer's activations."""
-    runs, most = len(scorers), max(map(len, coefficients))
-    moves = _stacked([scorer._moves for scorer in scorers if scorer._moves is not None])
-    if all(rows is coefficients[0] for rows in coefficients):
-        weights = torch.from_numpy(_with_start(coefficients[0])).to(moves).expand(runs, -1, -1)
-    else:
-        padded = np.zeros((runs, most, coefficients[0].shape[1] + 1), dtype=np.float32)
-        for run, rows in zip(padded, coefficients, strict=True):
-            run[: len(rows)] = _with_start(rows)
-        weights = torch.from_numpy(padded).to(moves)
-    z = torch.bmm(weights, moves, out=None if buffer is None else buffer[:, :most]).view(
-        runs * most, *layer.x.shape[:-1], -1
-    )
-    starts = [layer.rest(scorer._params) for scorer in scorers]
-    updates = [layer.rest(scorer._updates) for scorer in scorers]
-    w = {}
-    for name in layer.above.values():
-        start = _stacked([parts[name] for parts in starts])
-        changes = _stacked([parts[name] for parts in updates]).flatten(2)
-        w[name] = torch.baddbmm(start.flatten(1)[:, None], weights[:, :, 1:], changes).view(-1, *start.shape[1:])
-    losses, hits = layer.evaluator.judge(layer.outputs(w, z), layer.y)
-    found = torch.stack([losses, hits]).view(2, runs, most)
-    return [found[:, run, : len(rows)] for run, rows in enumerate(coefficients)]
-
-
-def _stacked(tensors: Sequence[Tensor]) -> Tensor:
-    """As torch.stack, without a copy where there is one alone."""
-    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
-
-
 def _with_start(coefficients: Weights) -> NDArray[np.float32]:
     """Coefficients of the start, which are 1, before those of the updates."""
     weights = np.ones((len(coefficients), coefficients.shape[1] + 1), dtype=np.float32)
     weights[:, 1:] = coefficients
     return weights
-
-
-def _split(values: NDArray[np.float64], coefficients: Sequence[Weights]) -> list[NDArray[np.float64]]:
-    ends = np.cumsum([len(rows) for rows in coefficients]).tolist()
-    return [values[end - len(rows) : end] for end, rows in zip(ends, coefficients, strict=True)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask
-from databazaar.engines.errands import Start, Training
+from databazaar.engines.errands import RunsErrands, Start, Training
 from databazaar.errors import BazaarError
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Coalitions, Game
@@ -40,6 +40,8 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
 
 def trained_elsewhere(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> NDArray[np.float64] | None:
     """What they are worth, each trained by somebody whom the engine has for it; None where it has nobody."""
+    if not isinstance(context.engine, RunsErrands):
+        return None
     steps = [context.step(t) for t in range(rounds)]
     trainings = [Training(np.flatnonzero(row).tolist(), steps, seed) for row in coalitions]
     found = context.engine.errands(context.evaluator, Start(context.start()), trainings)

@@ -43,7 +43,7 @@ def steps() -> Steps:
     ledger, written = Ledger(arbiter.rules), list[list[Entry]]()
     written.append(list(ledger.store.entries()))
     ledger.on_written = lambda entries: written.append(list(entries))
-    play([arbiter.begin(ledger)], arbiter.engine)
+    play(arbiter.begin(ledger), arbiter.engine)
     reasons = {entry.body.get("reason") for step in written for entry in step if entry.kind == "void"}
     assert "set aside after repeated failures" in reasons and len(reasons) == 2 and len(written) > 6
     return written
