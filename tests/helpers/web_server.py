@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import FastAPI
 
 from databazaar.service.http.connections import server_of
+from databazaar.service.settings import Settings
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def bound(port: int = 0) -> Iterator[tuple[socket.socket, str]]:
 @contextmanager
 def serving(app: FastAPI, listening: socket.socket) -> Iterator[None]:
     """While the block runs the app answers there. Streams that are open at its end are cut."""
-    server = server_of(app, app.state.web.settings, timeout_graceful_shutdown=0)
+    server = server_of(app, Settings(Path()), timeout_graceful_shutdown=0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started)
