@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import FastAPI
+
+from databazaar.service.http.connections import server_of
+from databazaar.service.settings import Settings
 
 
 @contextmanager
@@ -30,8 +32,7 @@ def bound(port: int = 0) -> Iterator[tuple[socket.socket, str]]:
 @contextmanager
 def serving(app: FastAPI, listening: socket.socket) -> Iterator[None]:
     """While the block runs the app answers there. Streams that are open at its end are cut."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=0)
-    server = uvicorn.Server(config)
+    server = server_of(app, Settings(Path()), timeout_graceful_shutdown=0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started)

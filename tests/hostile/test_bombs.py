@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import resource
 import subprocess
 import sys
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from databazaar.data.formats import refuse_many_cells
 from databazaar.data.parquet import needed, read_parquet
 from databazaar.data.room import memory
 from databazaar.data.tables import TableFormat, read_table
@@ -57,6 +60,59 @@ def test_a_long_text_in_every_row(tmp_path: Path) -> None:
     assert "takes 18.6 GiB once it is read, more than the" in refused(path)
     fewer = repeated(["x" * 1_000_000], 3, tmp_path / "fewer.parquet")
     assert read_table(fewer).frame["a"].str.len().tolist() == [1_000_000] * 3
+
+
+def test_a_long_category_in_every_row(tmp_path: Path) -> None:
+    """Pandas keeps a category once, and `fit_column` gives every row its own."""
+    for values in (["x" * 1_000_000], [b"x" * 1_000_000]):
+        path = tmp_path / "t.parquet"
+        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(values))
+        pq.write_table(pa.table({"a": column}), path)
+        assert path.stat().st_size < 200_000 and pa.types.is_dictionary(pq.read_schema(path).field("a").type)
+        with pytest.raises(BazaarError, match=r"takes 18\.6 GiB once it is read, more than the 1\.0 GiB"):
+            read_parquet(path, room=2**30)
+
+
+@pytest.mark.parametrize("type", [pa.string_view(), pa.large_string(), pa.binary_view(), pa.large_binary()])
+def test_a_long_text_of_any_type_in_every_row(type: pa.DataType, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    value = "x" * 100_000
+    pq.write_table(pa.table({"a": pa.array([value if "string" in str(type) else value.encode()] * 200, type)}), path)
+    assert path.stat().st_size < 200_000
+    with pytest.raises(BazaarError, match="split it or leave columns out"):
+        read_parquet(path, room=15_000_000)
+    assert read_parquet(path, room=25_000_000)[0]["a"].str.len().eq(100_000).all()
+
+
+def test_long_texts_that_no_row_has(tmp_path: Path) -> None:
+    """The file writes them down, compressed, and they are read before a row is looked at."""
+    path = tmp_path / "t.parquet"
+    column = pa.DictionaryArray.from_arrays(pa.array([1] * 3), pa.array(["x" * 30_000_000, "y"]))
+    pq.write_table(pa.table({"a": column}), path, compression="zstd")
+    assert path.stat().st_size < 200_000
+    with pytest.raises(BazaarError, match="split it or leave columns out"):
+        read_parquet(path, room=2**24)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([dt.date(2024, 1, 1)] * 1000),
+        pa.array([dt.time(12)] * 1000),
+        pa.array([Decimal("1.5")] * 1000, pa.decimal128(5, 2)),
+        pa.array([{"x": 1, "y": 2}] * 1000),
+        pa.array([[]] * 1000, pa.list_(pa.int64())),
+        pa.array([[{"x": "yes"}]] * 1000),
+        pa.array([[("k", 1)]] * 1000, pa.map_(pa.string(), pa.int64())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_what_becomes_an_object_counts_as_one(column: pa.Array, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": column}), path)
+    frame = read_parquet(path)[0]
+    taken = frame["a"].memory_usage(deep=True)
+    assert taken <= needed(pq.read_metadata(path))
 
 
 def test_more_rows_than_memory_holds(tmp_path: Path) -> None:
@@ -114,6 +170,23 @@ def test_a_gzip_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"a,b\n") + part * 64)
     assert path.stat().st_size < 2_000_000
     assert "unpacked, the file takes 0.5 GiB once it is read" in refused(path)
+
+
+def test_short_lines_under_a_long_header(tmp_path: Path) -> None:
+    """Each of them, of two bytes, is a row of 20,000 fields."""
+    path = tmp_path / "t.csv"
+    path.write_text(",".join(f"c{place}" for place in range(20_000)) + "\n" + "1\n" * 100_000)
+    assert path.stat().st_size < 400_000
+    assert "takes 59.6 GiB once it is read" in refused(path)
+
+
+def test_line_breaks_in_quotes_are_no_rows() -> None:
+    rows = b'1,"%b"\n' % (b"\n" * 100) * 10
+    refuse_many_cells(b"a,b\n" + rows, 2, ",", '"', room=10_000)
+    with pytest.raises(BazaarError, match="split it or leave columns out"):
+        refuse_many_cells(b"a,b\n" + rows.replace(b'"', b""), 2, ",", '"', room=10_000)
+    with pytest.raises(BazaarError, match="split it or leave columns out"):
+        refuse_many_cells(b"a,b\n" + b'1,x"\n\n\n\n"\n' * 300, 2, ",", '"', room=10_000)
 
 
 def test_a_file_that_is_larger_than_memory(tmp_path: Path) -> None:

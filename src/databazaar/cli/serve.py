@@ -71,6 +71,10 @@ def serve(
         int | None, typer.Option(min=0, help="Jobs at once. Default: one for each core.", show_default=False)
     ] = None,
     quota: Annotated[float, typer.Option(min=0, help="GiB of files that an organisation may keep.")] = 10.0,
+    table_memory: Annotated[
+        float, typer.Option(min=0.25, help="GiB that one uploaded table may take while it is read; 3 are at once.")
+    ] = 2.0,
+    connections: Annotated[int, typer.Option(min=10, help="Connections at once; 200 from one address.")] = 1000,
     keep_days: Annotated[
         int | None,
         typer.Option(
@@ -110,6 +114,8 @@ def serve(
             federation=None if federation is None else federation.absolute(),
             cash=cash,
             quota=int(quota * 2**30),
+            table_memory=int(table_memory * 2**30),
+            connections=connections,
             keep_days=keep_days,
             oidc_issuer=oidc_issuer or "",
             oidc_client=oidc_client or "",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from databazaar.service.settings import Settings
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-PATIENCE = 10
-"""Seconds that requests under way have when the hub stops."""
 
 
 class Tls(NamedTuple):
@@ -104,11 +102,10 @@ def serve(
     settings: Settings, database: Database, listening: socket.socket, tls: Tls | None, proxy: str | None, demo: bool
 ) -> None:
     """Until SIGTERM or Ctrl-C. Runs go on where they were when the hub is started again."""
-    import uvicorn
-
     from databazaar.service import home, members
     from databazaar.service.demo import make_demo
     from databazaar.service.http.app import create_app
+    from databazaar.service.http.connections import Listener, server_of
     from databazaar.service.http.logs import write_logs
     from databazaar.service.hub.alone import Alone
 
@@ -120,24 +117,15 @@ def serve(
     home.bind(settings, database)
     write_logs()
     app = create_app(settings, database, supervise=settings.runners > 0)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=proxy is not None,
-        forwarded_allow_ips=proxy or "",
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else tls.key,
-        timeout_graceful_shutdown=PATIENCE,
-    )
+    secured = {} if tls is None else {"ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
+    server = server_of(app, settings, proxy, **secured)
     say(f"{market.name} is at {settings.address}")
     for one in links:
         say(f"  {one.who}: {one.link}")
-    server = uvicorn.Server(config)
     app.state.web.tailers.ending = lambda: server.should_exit  # streams would be waited for
     try:
-        server.run(sockets=[listening])
+        with Listener(listening, settings, proxy) as bounded:
+            server.run(sockets=[bounded])
     except InterruptedByUser:
         later = "the demo is over" if demo else "what runs goes on when the hub is started again"
         say(f"stopped; {later}", err=True)

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from databazaar.data.room import refuse_too_large, table_room
 from databazaar.errors import BazaarError
 
 SEPARATORS = ("\t", ";", "|", ",")
@@ -16,6 +17,8 @@ SAMPLE = 128 * 1024
 """The bytes that are looked at, or more where the header is longer."""
 LONGEST_LINE = 64 * 2**20
 """A file whose header is longer than this is none of ours: that would be millions of columns."""
+_CELL = 32
+"""The bytes that pandas takes for a field while it reads a text: where it is, and its value."""
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _EXCEL_LINE = re.compile(rb"sep=(.)\r?\n")
 _NUMBER = re.compile(r"[+-]?\d+([.,])(\d+)")
@@ -62,12 +65,27 @@ def find_out(raw: bytes, format: TableFormat, usual: str) -> Found:
     records = _records(sample, separator, quote)
     decimal = format.decimal or _decimal(records[1:] or _values_after(text, separator, quote), separator)
     header = [name.strip() for name in records[0]] if records else []
+    refuse_many_cells(text, len(header), separator, quote)
     if len(text) > SAMPLE:
         lines = text[-SAMPLE:].decode("utf-8", "replace").rstrip().split("\n")
         records += _records(lines[-1], separator, quote) if len(lines) > 1 else []
     if any(len(record) < len(header) for record in records):
         notes += ("it has lines with fewer fields than the header, as where it was cut off: these count as missing",)
     return Found(text, header, separator, decimal, quote, notes)
+
+
+def refuse_many_cells(text: bytes, columns: int, separator: str, quote: str, room: int | None = None) -> None:
+    """Refuses a text whose table has no room: a line that lacks fields, of two bytes perhaps, becomes a row of all
+    columns. Line breaks inside quotes end no row, and are looked for only where there are too many."""
+    room = table_room() if room is None else room
+    if _cells(text, columns, separator) * _CELL > room:
+        quoted = rb"(?<![^\n\r %b])%b[^%b]*%b" % tuple(map(re.escape, map(str.encode, (separator, *quote * 3))))
+        refuse_too_large(_cells(re.sub(quoted, b"", text), columns, separator) * _CELL, room)
+
+
+def _cells(text: bytes, columns: int, separator: str) -> int:
+    rows = max(text.count(b"\n"), text.count(b"\r")) + 1
+    return max(rows * columns, rows + text.count(separator.encode()))
 
 
 def _as_utf8(raw: bytes, encoding: str | None) -> tuple[bytes, tuple[str, ...]]:

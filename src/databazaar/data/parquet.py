@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 
 from databazaar.data.room import refuse_too_large, table_room
 
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-_TEXT = 16
-"""The bytes of a text beside its letters."""
-_INNER = 64
-"""The bytes of a value inside a list, which becomes an object of its own."""
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+_NUMBER, _TEXT, _OBJECT = 8, 16, 128
+"""The bytes of a number; of a text beside its letters; and of a value that becomes a Python object, such as a date, a
+decimal, or a value inside a list."""
 
 
 def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tuple[pd.DataFrame, list[str]]:
@@ -30,9 +29,13 @@ def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tup
         names = [str(name) for name in schema.names]
         if len(set(names)) < len(names):
             return pd.DataFrame(), names
-        refuse_too_large(needed(file.metadata), room)
+        least = needed(file.metadata)
+        refuse_too_large(least, room)
         texts = [field.name for field in schema if _is_text(field.type)]
-    frame = _spelled_out(pq.read_table(source, read_dictionary=texts), texts, room).to_pandas()
+        categories = [field.name for field in schema if _is_category(field.type)]
+    table = pq.read_table(source, read_dictionary=texts)
+    refuse_too_large(least + _letters(table, texts + categories), room)
+    frame = _spelled_out(table, texts).to_pandas()
     index = frame.index
     counts = index.nlevels == 1 and index.name is None and pd.api.types.is_integer_dtype(index.dtype)
     frame = frame.reset_index(drop=counts)
@@ -40,31 +43,51 @@ def read_parquet(source: Path | pa.BufferReader, room: int | None = None) -> tup
 
 
 def needed(metadata: pq.FileMetaData) -> int:
-    """The bytes that a file's values take in memory at the least, from what it says of itself. Texts count without
-    their letters where they are in columns of their own; inside lists, where each may be as long as all of them."""
+    """The bytes that a file's values take in memory at the least, from what it says of itself. A text or category in a
+    column of its own counts without its letters, but for those that the file writes down; inside a list each may be as
+    long as all of them."""
+    fields = [_stored(field.type) for field in metadata.schema.to_arrow_schema()]
+    types = [type for type in fields for _ in range(_leaves(type))]
     size = 0
-    for group in range(metadata.num_row_groups):
-        for place in range(metadata.row_group(group).num_columns):
-            column, form = metadata.row_group(group).column(place), metadata.schema.column(place)
-            values = max(column.num_values, metadata.row_group(group).num_rows)
-            if form.max_repetition_level:
-                letters = column.total_uncompressed_size if column.physical_type == "BYTE_ARRAY" else 0
-                size += values * (_INNER + letters)
-            elif column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-                size += values * (_TEXT + max(form.length, 0))
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for place in range(group.num_columns):
+            column, form = group.column(place), metadata.schema.column(place)
+            type = types[place] if len(types) == group.num_columns else None  # a file may contradict itself
+            rows, values = group.num_rows, max(column.num_values, group.num_rows)
+            letters = column.total_uncompressed_size if column.physical_type == "BYTE_ARRAY" else max(form.length, 0)
+            if type is None or type.num_fields:
+                size += (rows + values) * _OBJECT + values * letters
+            elif _is_text(type) or _is_category(type):
+                size += values * _TEXT + letters
+            elif pa.types.is_primitive(type) and not (pa.types.is_date(type) or pa.types.is_time(type)):
+                size += values * _NUMBER
             else:
-                size += values * _WIDTHS.get(column.physical_type, _TEXT)
+                size += values * (_OBJECT + letters)
     return size
 
 
-def _spelled_out(table: pa.Table, texts: list[str], room: int) -> pa.Table:
-    """Texts were read as numbers of words in a list; here each row gets its own, if there is room for all."""
+def _leaves(type: pa.DataType) -> int:
+    """The columns of the file that make one column of the table."""
+    return sum(_leaves(_stored(type.field(place).type)) for place in range(type.num_fields)) or 1
+
+
+def _stored(type: pa.DataType) -> pa.DataType:
+    """What an extension of Arrow's types, such as an interval, is stored as."""
+    return type.storage_type if isinstance(type, pa.BaseExtensionType) else type
+
+
+def _letters(table: pa.Table, names: list[str]) -> int:
+    """The letters that these columns have once every row has its own; here they are numbers of words in a list."""
     size = 0
-    for name in texts:
+    for name in names:
         for chunk in table.column(name).chunks:
             lengths = pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
             size += int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
-    refuse_too_large(size, room)
+    return size
+
+
+def _spelled_out(table: pa.Table, texts: list[str]) -> pa.Table:
+    """Each row gets its own text. Categories stay as they are, and are spelled out where they are used."""
     for name in texts:
         place, column = table.schema.get_field_index(name), table.column(name)
         table = table.set_column(place, name, column.cast(column.type.value_type))
@@ -72,4 +95,8 @@ def _spelled_out(table: pa.Table, texts: list[str], room: int) -> pa.Table:
 
 
 def _is_text(type: pa.DataType) -> bool:
-    return any(check(type) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    return any(getattr(pa.types, f"is_{kind}")(type) for kind in _TEXTS)
+
+
+def _is_category(type: pa.DataType) -> bool:
+    return pa.types.is_dictionary(type) and _is_text(type.value_type)

@@ -18,7 +18,10 @@ class Settings:
     how many seconds a consumer's own arbiter may be silent before the hub closes its run, and `own_begin` for how many
     it may put off opening it before the job is refunded. With `oidc_issuer`, people may also sign in at that identity
     provider. `quota` is how many bytes of files an organisation may keep, `keep_days` after how many days the files of
-    a job that is over are deleted; None keeps them until their owner deletes them.
+    a job that is over are deleted; None keeps them until their owner deletes them. A table is read in a process that
+    may take `table_memory` bytes and `table_seconds` of a processor. `uploads` is how many large bodies an organisation
+    may send at once. `connections` is how many there are at the most, `connections_of_one` from one address, and
+    `head_seconds` how long a request's head may take.
     """
 
     home: Path
@@ -35,6 +38,12 @@ class Settings:
     most_upload: int = 256 * 2**20
     most_body: int = 2**20
     quota: int = 10 * 2**30
+    table_memory: int = 2 * 2**30
+    table_seconds: int = 120
+    uploads: int = 4
+    connections: int = 1000
+    connections_of_one: int = 200
+    head_seconds: float = 10.0
     keep_days: int | None = None
     cash: str = "manual"
     private_webhooks: bool = False

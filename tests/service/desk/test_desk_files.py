@@ -6,20 +6,27 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import stat
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar.service import files, outlines
+import table_work
+from databazaar.service import files, outlines, reading
 from databazaar.service.errors import InvalidError, TooManyError
 from desk_market import DeskMarket, table
+from web_server import until
 
 
 def parquet(content: bytes) -> bytes:
@@ -45,7 +52,12 @@ def test_a_table_is_kept_under_its_hash_whatever_it_is_called(small: DeskMarket)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for folder in (path.parent, small.settings.files, small.settings.home):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert [column["name"] for column in files.columns_of(path)] == ["distance", "weight", "vehicle", "late"]
+        assert [column["name"] for column in files.outline(small.settings, path).columns] == [
+            "distance",
+            "weight",
+            "vehicle",
+            "late",
+        ]
     assert len(kept_in(small)) == 3
 
 
@@ -106,7 +118,7 @@ def test_the_outline_of_a_table_holds_no_value(small: DeskMarket) -> None:
     with small.database.begin() as session:
         file_id = small.upload(session, "north", f"city,pay,born,who,gone,odd\n{rows}\n1,2,x,3,,\n".encode())
         path = files.path_of(small.settings, files.own_file(session, small["north"], file_id))
-    outline = files.outline(path)
+    outline = files.outline(small.settings, path)
     assert outline.rows == 401
     kinds = {column["name"]: column["kind"] for column in outline.columns}
     assert kinds == {
@@ -139,33 +151,75 @@ def test_a_table_is_read_once_for_all_who_ask(small: DeskMarket, monkeypatch: py
     assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in outlines._known
 
 
-def test_only_a_few_tables_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlines, "PATIENCE", 0.0)
-    path, held, go = tmp_path / "t.csv", threading.Semaphore(0), threading.Event()
+def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PATIENCE", 0.0)
+    path, settings = tmp_path / "t.csv", small.settings
     path.write_bytes(table(1))
+    with ThreadPoolExecutor(3) as pool:
+        for waiting, whose in enumerate(("a", "a", "b"), 1):
+            pool.submit(reading.read_apart, settings, table_work.wait_for_it, path, whose=whose)
+            until(lambda waiting=waiting: len(list(tmp_path.glob("there-*"))) == waiting)  # type: ignore[misc]
+        for whose, words in {
+            "a": "2 tables of yours are being read",
+            "b": "as many tables at once",
+            "c": "as many",
+        }.items():
+            with pytest.raises(TooManyError, match=words):
+                files.outline(settings, path, whose=whose)
+        (tmp_path / "go").touch()
+    assert files.outline(settings, path, whose="a").rows == 60 and not reading._reading
 
-    def slow(path: Path, name: str) -> pd.DataFrame:
-        held.release()
-        go.wait()
-        return pd.DataFrame({"a": [1]})
 
-    with monkeypatch.context() as patch:
-        patch.setattr(outlines, "_readable", slow)
-        threads = [threading.Thread(target=files.outline, args=(path, "", whose)) for whose in ("a", "a", "b")]
-        for thread in threads:
-            thread.start()
-            held.acquire()
-    for whose, words in {
-        "a": "2 tables of yours are being read",
-        "b": "as many tables at once",
-        "c": "as many",
-    }.items():
-        with pytest.raises(TooManyError, match=words):
-            files.outline(path, "", whose)
-    go.set()
-    for thread in threads:
-        thread.join()
-    assert files.outline(path, "", "a").rows == 60 and not outlines._reading
+MORE_THAN_IT_HAS = "t.csv: the file takes more than the 0.1 GiB of memory or the 1 seconds that the hub has"
+HOSTILE: dict[Callable[[Path], object], str] = {
+    table_work.spin: MORE_THAN_IT_HAS,
+    table_work.crash: MORE_THAN_IT_HAS,
+    table_work.fill_memory: MORE_THAN_IT_HAS,
+    table_work.speak_at_length: MORE_THAN_IT_HAS,
+    table_work.fail: "t.csv: the file cannot be read (RecursionError): correct it or save it again",
+}
+
+
+@pytest.mark.parametrize("work", HOSTILE, ids=lambda work: work.__name__)
+def test_a_file_that_ends_its_reader_does_not_end_the_hub(work: Callable[[Path], object], small: DeskMarket) -> None:
+    bounded = replace(small.settings, table_memory=2**27, table_seconds=1)
+    with pytest.raises(InvalidError, match=re.escape(HOSTILE[work])) as refused:
+        reading.read_apart(bounded, work, Path("digest.csv"), name="t.csv")
+    assert "a value" not in str(refused.value) and not reading._reading
+    with small.database.begin() as session:
+        assert files.keep(session, small["north"], bounded, "t.csv", io.BytesIO(table(1))).size == len(table(1))
+
+
+def peak(reset: bool = False) -> int:
+    """The most KiB of memory that this process has had, since it was last reset."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+
+def test_a_table_that_expands_is_not_kept_and_adds_nothing_to_the_hub(small: DeskMarket) -> None:
+    """Each of these took gigabytes in the process that serves."""
+    category, out = (
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 10**6])),
+        io.BytesIO(),
+    )
+    pq.write_table(pa.table({"a": category}), out)
+    different = "\n".join(f"{number:x}" for number in range(2**20 - 100))
+    hostile = {
+        out.getvalue(): "takes 18.6 GiB once it is read",
+        gzip.compress(b"a,b\n" + b"1,2\n" * 2**22, 9): "unpacked, the file takes 0.0 GiB once it is read",
+        b"a\n" + different.encode(): "takes more than the 0.1 GiB of memory",
+    }
+    bounded = replace(small.settings, table_memory=2**26)
+    before = peak(reset=True)
+    for content, words in hostile.items():
+        with (
+            pytest.raises(InvalidError, match=rf"t\.parquet: .*{words}.*: split it"),
+            small.database.begin() as session,
+        ):
+            files.keep(session, small["north"], bounded, "t.parquet", io.BytesIO(content))
+    assert kept_in(small) == []
+    assert peak() - before < 32 * 1024
 
 
 def test_a_table_has_no_more_columns_than_an_offer_may_have(small: DeskMarket) -> None:

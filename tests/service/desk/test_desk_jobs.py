@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from databazaar.config import market_tables
 from databazaar.config.market_file import load_market, parse_market
-from databazaar.data.tables import TableFile, TableFormat, read_table
 from databazaar.defence import Defence
 from databazaar.service import cash, contracts, files, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, JobEvent
-from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, TooManyError
+from databazaar.service.jobs import fitting
 from databazaar.service.lives import enter_contract
 from databazaar.service.notary.about import about_job
+from databazaar.service.reading import EndedError, read_apart
+from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
 from desk_market import SPEC, DeskMarket, table
 
@@ -118,14 +119,15 @@ def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: Desk
 def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
     small: DeskMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `look` found, `submit` has; a draft of another organisation is none of the caller's to look at."""
+    """What `look` found, good or bad, `submit` has; a draft of another organisation is none of the caller's to look
+    at."""
     read: list[Path] = []
 
-    def counted(path: Path, format: TableFormat) -> TableFile:
+    def counted(settings: Settings, work: Any, path: Path, *more: Any, **named: Any) -> Any:
         read.append(path)
-        return read_table(path, format)
+        return read_apart(settings, work, path, *more, **named)
 
-    monkeypatch.setattr(market_tables, "read_table", counted)
+    monkeypatch.setattr(fitting, "read_apart", counted)
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(77, 60))})
@@ -136,7 +138,30 @@ def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
         assert len(read) == 1
         assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
         jobs.look(session, small["buyer"], small.settings, job.id)
-    assert len(read) == 1
+        assert len(read) == 1
+        odd = small.upload(session, "buyer", b"distance,late\n1,yes\n2,yes\n")
+        job = drafted(small, session, "north-sales", files={"holdout": odd})
+        jobs.look(session, small["buyer"], small.settings, job.id)
+        with pytest.raises(InvalidError, match=r"table\.csv: .*'late'"):
+            jobs.submit(session, small["buyer"], small.settings, job.id)
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("why", [TooManyError, EndedError])
+def test_a_hold_out_that_cannot_be_read_now_holds_nobody_up(
+    why: type[Exception], small: DeskMarket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`look` says so: `submit` would try again, with a lock."""
+
+    def busy(*_: Any, **__: Any) -> Any:
+        raise why("try again")
+
+    monkeypatch.setattr(fitting, "read_apart", busy)
+    with small.database.begin() as session:
+        small.offer(session, "north", 1)
+        job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
+        with pytest.raises(why):
+            jobs.look(session, small["buyer"], small.settings, job.id)
 
 
 def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) -> None:

@@ -147,6 +147,9 @@ DEEDS: dict[str, Deed] = {
     ),
     "members.sign_out": Deed(lambda w, s, c: members.sign_out(s, c), "buyer", None),
     "files.keep": Deed(_upload, "north", None, wrong="hub", lacking="offers"),
+    "files.room_left": Deed(
+        lambda w, s, c: files.room_left(s, c, w.settings), "north", None, wrong="hub", lacking="offers"
+    ),
     "files.own_file": Deed(
         lambda w, s, c: files.own_file(s, c, w.ids["holdout"]), "buyer", "rival", MissingError, "hub", MissingError
     ),

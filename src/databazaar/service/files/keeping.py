@@ -43,7 +43,7 @@ def keep(session: Session, caller: Caller, settings: Settings, name: str, stream
         table = draft.rename(draft.with_name(f"{draft.name}{suffix}"))
         draft = table
         kept = settings.file(digest, suffix)
-        shape = None if kept.exists() else outline(table, shown, caller.organisation_id)
+        shape = None if kept.exists() else outline(settings, table, shown, caller.organisation_id)
         _make_room(session, caller, settings, digest, size)
         if not kept.exists():
             kept.parent.mkdir(mode=0o700, exist_ok=True)
@@ -75,7 +75,16 @@ def _make_room(session: Session, caller: Caller, settings: Settings, digest: str
     theirs = File.organisation_id == caller.organisation_id, File.digest == digest, File.deleted_at.is_(None)
     if session.scalar(select(exists().where(*theirs))):
         return
-    left = settings.quota - room_taken(session, caller.organisation_id)
+    refuse_over_quota(settings, room_left(session, caller, settings), size)
+
+
+def room_left(session: Session, caller: Caller, settings: Settings) -> int:
+    """The bytes that an uploader may still add; refused to others."""
+    require_uploader(caller)
+    return settings.quota - room_taken(session, caller.organisation_id)
+
+
+def refuse_over_quota(settings: Settings, left: int, size: int) -> None:
     if size > left:
         raise ConflictError(
             f"your organisation may keep {settings.quota:,} bytes here, and {max(0, left):,} are left for these "

@@ -114,6 +114,6 @@ def path_of(settings: Settings, file: File) -> Path:
 def outline_of(settings: Settings, file: File) -> Outline:
     """What is shown of a kept table, which is read once for all who ask."""
     path = path_of(settings, file)
-    found = outline(path, file.name, file.organisation_id)
+    found = outline(settings, path, file.name, file.organisation_id)
     remember(path, found)
     return found

@@ -23,6 +23,7 @@ from databazaar.service.http.security import OwnRequests, SecureAnswers
 from databazaar.service.http.security_bodies import BoundedBodies
 from databazaar.service.http.security_limits import Limits
 from databazaar.service.http.tailing import Tailers
+from databazaar.service.hub import children
 from databazaar.service.notary.deeds import Notaries
 from databazaar.service.settings import Settings
 
@@ -59,7 +60,7 @@ def create_app(
         app.include_router(security_oidc.router)
     pages.include(app)
     # the last one added is asked first
-    app.add_middleware(BoundedBodies, settings=settings)
+    app.add_middleware(BoundedBodies, web=web)
     app.add_middleware(OwnRequests, settings=settings)
     app.add_middleware(LoggedRequests, web=web)
     app.add_middleware(SecureAnswers, settings=settings)
@@ -73,6 +74,7 @@ def _operation(route: APIRoute) -> str:
 @asynccontextmanager
 async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
     """What goes on beside the requests."""
+    await run_in_threadpool(children.get_ready)
     if supervise:
         from databazaar.service.hub.supervisor import Supervisor
 

@@ -74,7 +74,7 @@ async def caller_of(request: Request, web: InWeb, _: Annotated[object, Depends(b
     except UnknownCallerError:
         web.limits.strangers.take(address_of(request))
         raise
-    request.state.organisation = caller.slug
+    request.state.organisation, request.state.caller = caller.slug, caller
     if credentials.kind == "session" and request.method not in SAFE:
         await require_csrf(request, credentials.secret)
     return caller

@@ -106,11 +106,15 @@ def household(host: str) -> str:
     """
     >>> household("192.0.2.7"), household("2001:db8:1:2:3:4:5:6"), household("testclient")
     ('192.0.2.7', '2001:db8:1:2::/64', 'testclient')
+    >>> household("::ffff:192.0.2.7")  # what a socket for both says of IPv4
+    '192.0.2.7'
     """
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
-    if address.version == 4:
+    if isinstance(address, ipaddress.IPv4Address):
         return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, 64), strict=False))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from databazaar.service.settings import Settings
 
@@ -16,11 +20,11 @@ LOADED = [
     "databazaar.config.check",
     "databazaar.config.playing",
     "databazaar.engines.stacked",
-    "databazaar.engines.stacked",
     "databazaar.reports.written",
     "databazaar.runs.closing",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settler",
+    "databazaar.service.jobs.fitting",
     "databazaar.service.notary.answering",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
@@ -33,6 +37,29 @@ LOADED = [
 
 Work = Callable[[Settings, str], None]
 """What a process does for a job; it ends with an exit code."""
+_processes = threading.Lock()
+"""multiprocessing looks at all children when it starts one; two threads that look at once can spoil an exit code."""
+
+
+def get_ready() -> None:
+    """Starts the server that forks, so that it has loaded everything when the first process is wanted."""
+    _context()
+    forkserver.ensure_running()
+
+
+def start(work: Callable[..., None], given: tuple[Any, ...], name: str) -> BaseProcess:
+    """A process that does this work, forked from the server: the hub itself has threads, and is never forked."""
+    process = _context().Process(target=work, args=given, name=name, daemon=True)
+    with _processes:
+        process.start()
+    return process
+
+
+def _context() -> ForkServerContext:
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own maps a gigabyte that it may never use
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED)
+    return context
 
 
 @dataclass(frozen=True)
@@ -56,8 +83,6 @@ class Children:
 
     def __init__(self, name: str, settings: Settings, work: Work) -> None:
         self._name, self._settings, self._work = name, settings, work
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(LOADED)
         self._alive: dict[str, Child] = {}
 
     def __len__(self) -> int:
@@ -74,19 +99,14 @@ class Children:
     def sentinels(self) -> list[int]:
         return [child.process.sentinel for child in self._alive.values()]
 
-    def get_ready(self) -> None:
-        """Starts the server that forks them, so that it has loaded everything when the first is wanted."""
-        forkserver.ensure_running()
-
     def start(self, job_id: str, rounds: int = 0) -> None:
-        name, args = f"{self._name}-{job_id}", (self._settings, job_id)
-        process = self._context.Process(target=self._work, args=args, name=name, daemon=True)
-        process.start()
+        process = start(self._work, (self._settings, job_id), f"{self._name}-{job_id}")
         self._alive[job_id] = Child(job_id, process, rounds)
 
     def over(self) -> list[Child]:
         """Those that have ended; each stays until it is forgotten."""
-        return [child for child in self._alive.values() if not child.process.is_alive()]
+        with _processes:
+            return [child for child in self._alive.values() if not child.process.is_alive()]
 
     def forget(self, child: Child) -> None:
         child.process.close()

@@ -92,7 +92,6 @@ class Supervisor:
         except BaseException:
             self._alone.release()
             raise
-        self._runners.get_ready()
         self._thread.start()
         self._sweeper.start()
 

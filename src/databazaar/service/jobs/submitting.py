@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -16,17 +15,15 @@ from databazaar.service import contracts
 from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job, Organisation
-from databazaar.service.errors import ConflictError, InvalidError, ServiceError
+from databazaar.service.errors import ConflictError, InvalidError, ServiceError, TooManyError
 from databazaar.service.jobs.composing import MarketOf, market_of
-from databazaar.service.jobs.fitting import check_tables
+from databazaar.service.jobs.fitting import Fitted, check_tables
 from databazaar.service.jobs.looking import held_job, job_to_change
 from databazaar.service.jobs.own_mode import refuse_unverifiable
 from databazaar.service.lives import enter
+from databazaar.service.reading import EndedError
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
-
-if TYPE_CHECKING:
-    from databazaar.data.schema import Schema
 
 
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
@@ -34,8 +31,12 @@ def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> N
     What is wrong with them is for `submit` to say."""
     job = job_to_change(session, caller, job_id)
     if job.state == JobState.DRAFT:
-        with suppress(ServiceError):
+        try:
             check(session, settings, job)
+        except (EndedError, TooManyError):  # `submit` would read it again, while others wait
+            raise
+        except ServiceError:
+            pass
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
@@ -43,15 +44,15 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
-    market, schema = _checked(session, settings, job)
+    market, fitted = _checked(session, settings, job)
     uploads.hold(session, [file.id for file in market.links.values()])
     job.budget = market.parsed.budget_minor
     enter(session, job, JobState.SUBMITTED)
     consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed, job.mode)
-    if schema is not None:
-        needs = replace(needs, columns=list(schema.columns))
+    if fitted is not None:
+        needs = replace(needs, columns=fitted.columns)
         if market.parsed.engine.kind == "federated":
-            needs = replace(needs, fingerprint=_keep_schema(settings, job, schema))
+            needs = replace(needs, fingerprint=_keep_schema(settings, job, fitted.schema))
     job.needs = asdict(needs)
     for seller in market.sellers:
         contracts.request(session, job, consumer, seller.offer, needs)
@@ -64,7 +65,7 @@ def check(session: Session, settings: Settings, job: Job) -> MarketOf:
     return _checked(session, settings, job)[0]
 
 
-def _checked(session: Session, settings: Settings, job: Job) -> tuple[MarketOf, Schema | None]:
+def _checked(session: Session, settings: Settings, job: Job) -> tuple[MarketOf, Fitted | None]:
     market = market_of(session, settings, job)
     if job.mode == "own":
         refuse_unverifiable(market.parsed)
@@ -79,12 +80,12 @@ def needs_of(market: MarketFile, mode: str) -> contracts.Needs:
     return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named, defence=market.defence.kind)
 
 
-def _keep_schema(settings: Settings, job: Job, schema: Schema) -> str:
+def _keep_schema(settings: Settings, job: Job, schema: dict[str, Any]) -> str:
     """Keeps what sites will be asked by, so that they can look at it; its fingerprint."""
     from databazaar.federation.pins import fingerprint
 
     try:
-        message = SchemaMessage.model_validate(schema.to_dict())
+        message = SchemaMessage.model_validate(schema)
     except ValidationError as refused:
         what = refused.errors(include_url=False, include_input=False)[0]["loc"][0]
         raise InvalidError(

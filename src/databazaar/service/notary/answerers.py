@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import socket
 import threading
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from typing import Any
 
 from databazaar.federation.frames import Channel, ClosedError, Header
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.hub.children import LOADED
+from databazaar.service.hub.children import start
 from databazaar.service.notary.turns import Turns
 
 STARTS_WITHIN, GRACE, PATIENCE = 120.0, 330.0, 10.0
@@ -39,14 +38,11 @@ class Answerer:
     """One process, and the way to talk to it: for one thread at a time."""
 
     def __init__(self, about: Mapping[str, Any], max_bytes: int) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(LOADED)
         folder = Path(about["folder"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         here, there = socket.socketpair()
         with there:
-            self._process = context.Process(target=answer_on, args=(there, folder), daemon=True)
-            self._process.start()
+            self._process = start(answer_on, (there, folder), f"answerer-{folder.name}")
         self._channel = Channel(here, max_bytes)
         self._call(dict(about), within=STARTS_WITHIN)
 

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from databazaar.service.errors import ServiceError
 from databazaar.service.http.api.calls import Asking, Call
 from databazaar.service.http.api.shapes import Asked, Shown
-from databazaar.service.http.security_bodies import takes_uploads
+from databazaar.service.http.security_bodies import takes_messages
 from databazaar.service.notary.deeds import Notaries, Standing
 from databazaar.service.notary.lines import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
@@ -88,7 +88,7 @@ async def _sent(request: Request, call: Asking) -> SendEntries:
 
 
 @router.post("/jobs/{job_id}/entries", response_model=StandingShown, openapi_extra=ENTRIES)
-@takes_uploads
+@takes_messages
 def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> StandingShown:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
@@ -99,7 +99,7 @@ def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], cal
 
 
 @router.post("/jobs/{job_id}/ask", response_class=Response, openapi_extra=BYTES)
-@takes_uploads
+@takes_messages
 async def ask(
     job_id: str,
     request: Request,

@@ -1,0 +1,119 @@
+"""Tables of other parties are read in a process of their own, with a limit of memory and of time.
+
+A hostile file ends that process and not the hub. What was found comes back as JSON; nothing is unpickled here. Only a
+few tables are read at a time, and of each organisation fewer still.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from databazaar.errors import BazaarError
+from databazaar.service.errors import InvalidError, TooManyError
+from databazaar.service.hub.children import start
+from databazaar.service.settings import Settings
+
+AT_ONCE, AT_ONCE_OF_ONE, PATIENCE = 3, 2, 60.0
+SLOWEST = 10
+"""How many seconds of the clock a second of a processor may take, before the process is given up."""
+LONGEST = 32 * 2**20
+"""The most bytes of JSON that are taken from a process."""
+_places = threading.BoundedSemaphore(AT_ONCE)
+_lock = threading.Lock()
+_reading: Counter[str] = Counter()
+log = logging.getLogger(__name__)
+
+Work = Callable[..., Any]
+"""Reads a table, given its path and more, and returns what JSON can hold."""
+
+
+class EndedError(InvalidError):
+    """A table was not read to its end: the process had no memory or time for it."""
+
+
+def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str = "", whose: str = "") -> Any:
+    """What `work(path, *more)` returns, as JSON gives it back. A file that cannot be read is refused in one sentence,
+    under the `name` that it came with. `whose` is the organisation that waits."""
+    name = name or path.name
+    with _turn(whose):
+        told = _answer(settings, work, path, *more)
+    if "found" in told:
+        return told["found"]
+    if "refused" in told:
+        raise InvalidError(str(told["refused"]).replace(str(path), name))
+    if "failed" in told:
+        log.warning("a table of %s could not be read: %s", whose or "nobody", told["failed"])
+        raise InvalidError(f"{name}: the file cannot be read ({told['failed']}): correct it or save it again")
+    raise EndedError(
+        f"{name}: the file takes more than the {settings.table_memory / 2**30:,.1f} GiB of memory or the "
+        f"{settings.table_seconds} seconds that the hub has for reading a table: split it or leave columns out"
+    )
+
+
+def _answer(settings: Settings, work: Work, path: Path, *more: Any) -> dict[str, Any]:
+    """What the process says; nothing where it was ended."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    limits = settings.table_memory, settings.table_seconds
+    with here:
+        with there:
+            process = start(_work, (there, limits, work, path, *more), f"table-{path.name[:16]}")
+        try:
+            if here.poll(settings.table_seconds * SLOWEST):
+                return dict(json.loads(here.recv_bytes(LONGEST)))
+        except (EOFError, OSError):  # it was ended, or says too much
+            pass
+        finally:
+            process.kill()
+            process.join()
+    return {}
+
+
+def _work(there: Connection, limits: tuple[int, int], work: Work, path: Path, *more: Any) -> None:
+    """What the process does."""
+    import pyarrow as pa
+
+    from databazaar.data.room import limit_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the hub decides
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    limit_process(*limits)
+    try:
+        told = json.dumps({"found": work(path, *more)})
+    except BazaarError as refused:
+        told = json.dumps({"refused": str(refused)})
+    except MemoryError:
+        told = json.dumps({})
+    except Exception as error:  # whatever a library says of a file that it does not understand
+        told = json.dumps({"failed": type(error).__name__})
+    there.send_bytes(told.encode())
+
+
+@contextmanager
+def _turn(whose: str) -> Iterator[None]:
+    with _lock:
+        if _reading[whose] >= AT_ONCE_OF_ONE:
+            raise TooManyError(f"{AT_ONCE_OF_ONE} tables of yours are being read: try again when they are done")
+        _reading[whose] += 1
+    try:
+        if not _places.acquire(timeout=PATIENCE):
+            raise TooManyError("the hub reads as many tables at once as it can: try again in a minute")
+        try:
+            yield
+        finally:
+            _places.release()
+    finally:
+        with _lock:
+            _reading[whose] -= 1
+            if not _reading[whose]:
+                del _reading[whose]
