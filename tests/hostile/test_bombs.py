@@ -51,6 +51,7 @@ def repeated(values: list[Any], rows: int, path: Path) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_a_long_text_in_every_row(tmp_path: Path) -> None:
     path = repeated(["x" * 1_000_000], 20_000, tmp_path / "t.parquet")
     assert path.stat().st_size < 200_000
@@ -108,6 +109,7 @@ def test_a_table_is_what_pandas_reads(texts: list[str | None], numbers: list[int
         path.unlink(missing_ok=True)
 
 
+@pytest.mark.process
 def test_a_gzip_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     part = gzip.compress(b"1,2\n" * 2**22, 9)
@@ -116,6 +118,7 @@ def test_a_gzip_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     assert "unpacked, the file takes 0.5 GiB once it is read" in refused(path)
 
 
+@pytest.mark.process
 def test_a_file_that_is_larger_than_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("wb") as file:
