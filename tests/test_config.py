@@ -373,6 +373,7 @@ def test_a_file_that_is_no_market(tmp_path: Path, content: bytes | None, parts: 
         assert part in str(caught.value)
 
 
+@pytest.mark.process
 def test_importing_the_configuration_needs_no_pandas_and_no_torch() -> None:
     code = "import sys, databazaar.config.market_file; print({'pandas', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

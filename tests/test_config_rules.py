@@ -201,6 +201,7 @@ def test_a_mistake_in_a_packages_rule_gets_one_sentence(sections: dict[str, Any]
         assert word in text
 
 
+@pytest.mark.process
 def test_a_package_is_loaded_only_where_its_kind_is_named(tmp_path: Path) -> None:
     install(tmp_path)
     code = f"""

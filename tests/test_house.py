@@ -41,6 +41,7 @@ def test_the_package_carries_its_files(path: str) -> None:
     assert resources.files("databazaar").joinpath(path).is_file()
 
 
+@pytest.mark.process
 def test_nothing_keeps_the_packages_files_out_of_the_wheel() -> None:
     """Hatchling takes the whole of src/databazaar except what git ignores."""
     done = subprocess.run(
@@ -74,6 +75,7 @@ def test_the_licence_is_apache_2_in_full() -> None:
     assert all(f"\n   {number}. " in licence for number in range(1, 10))
 
 
+@pytest.mark.process
 def test_the_readmes_python_runs(tmp_path: Path) -> None:
     """Each block by itself, in an empty folder, in a fresh process with warnings as errors."""
     assert BLOCKS or "Arbiter" not in README, "README.md speaks of Arbiter without a ```python block"
@@ -122,6 +124,7 @@ def test_no_committed_file_names_a_registry_or_this_machine() -> None:
         assert not re.search(r"index-url|find-links|/root/|/work/", text) and str(Path.home()) not in text, path
 
 
+@pytest.mark.process
 def test_the_makes_help_lists_what_the_readme_promises() -> None:
     told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("demo", "test", "lint", "docs", "bench", "clean"):
@@ -141,6 +144,7 @@ def test_the_places_that_no_test_runs_are_there() -> None:
 
 
 @pytest.mark.parametrize(("function", "status"), [("need_packages", 0), ("of_no_such_name", 1)])
+@pytest.mark.process
 def test_a_gap_must_be_named(function: str, status: int, tmp_path: Path) -> None:
     regions = {"": {"missing_lines": []}, function: {"missing_lines": [7, 8]}}
     report = tmp_path / "coverage.json"

@@ -25,6 +25,8 @@ from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator, Utility
 from databazaar_experiments.stacks.cnn import Form, FusedCNN, FusedEvaluator, FusedOutputs, Launch, evaluator_for, suits
 
+pytestmark = pytest.mark.process
+
 CPU = torch.device("cpu")
 SIDE = 14
 ROOM = 227 * 1024

@@ -71,6 +71,7 @@ def test_an_interruption_keeps_what_is_finished(tmp_path: Path, monkeypatch: pyt
     assert len(run.parts) == 2 and run.seconds > 0, "the time of an interrupted run counts too"
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_whole_parts_and_the_rest_is_computed(tmp_path: Path) -> None:
     plan = tiny_plan("revenue", seeds=6, methods=("osmd",))
     arguments = ["--what", "revenue", "--dataset", "synthetic", "--protocol", "quick", "--methods", "osmd"]

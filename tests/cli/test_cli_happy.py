@@ -296,6 +296,7 @@ def test_a_market_in_which_every_update_explodes_ends_cleanly_with_exit_code_3(t
     assert reasons == {"the update holds NaN or infinity", "set aside after repeated failures"}
 
 
+@pytest.mark.process
 def test_the_real_executable_runs_audits_and_finds_a_flipped_byte(tmp_path: Path) -> None:
     write_market(tmp_path, budget='"8.00"')
     done = executable("run", "market.toml", "--out", "run", "--json", cwd=tmp_path)

@@ -373,6 +373,7 @@ def test_wrong_usage_exits_with_2_and_no_traceback(tmp_path: Path, args: tuple[s
     assert contents(tmp_path) == {}
 
 
+@pytest.mark.process
 def test_the_real_executable_refuses_the_same_way(tmp_path: Path) -> None:
     assert "market.toml: the file does not exist" in executable("run", "market.toml", cwd=tmp_path).complaint
     assert contents(tmp_path) == {}

@@ -188,6 +188,7 @@ def test_a_regression_is_exported_in_its_own_units(runs: Path, tmp_path: Path) -
     np.testing.assert_allclose(numbers[:, 0], bought.predict(new)["prediction"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.process
 def test_a_model_leaves_the_house_as_onnx_and_answers_alike(runs: Path, tmp_path: Path) -> None:
     """In a process of its own, where nothing that torch's exporter says may reach the user."""
     run = Path(shutil.copytree(runs / "classification/run", tmp_path / "run"))

@@ -43,6 +43,7 @@ def test_every_oracle_is_built_with_the_settings_that_it_has_a_use_for() -> None
     assert made == [FullGradient(), StochasticGradient(5), LocalSGD(0.2, 5, 3, 0.4)]
 
 
+@pytest.mark.process
 def test_the_kinds_are_known_without_torch() -> None:
     code = "import sys, databazaar.learning.kinds; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ASKED = 4
 MANY, LIMIT = 8, 5
 MARKET = f"""

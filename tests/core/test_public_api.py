@@ -90,6 +90,7 @@ def test_public_names_are_pinned() -> None:
     assert {*NAMES, *OPTIONAL} <= set(dir(databazaar))
 
 
+@pytest.mark.process
 def test_every_name_but_the_estimators_is_had_without_the_extras() -> None:
     said = run_python(
         """
@@ -112,6 +113,7 @@ def run_python(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.process
 def test_the_core_imports_with_torch_and_numpy_alone() -> None:
     """Names that torch itself brings along are not ours to forbid."""
     listed = "print(*sorted({name.split('.')[0] for name in sys.modules}))"
@@ -121,6 +123,7 @@ def test_the_core_imports_with_torch_and_numpy_alone() -> None:
     assert not (ours - bare) & set(LATER)
 
 
+@pytest.mark.process
 def test_a_run_in_memory_needs_nothing_else_either() -> None:
     run_python(
         f"""
@@ -137,6 +140,7 @@ assert report.spent == 8
 
 
 @pytest.mark.parametrize("module", ["ledger", "ledger.sql", "samplers", "payments", "stops", "aggregators", "registry"])
+@pytest.mark.process
 def test_a_ledger_and_its_rules_are_read_without_torch(module: str) -> None:
     run_python(
         f"""
@@ -147,6 +151,7 @@ import databazaar.{module}
     )
 
 
+@pytest.mark.process
 def test_a_run_is_audited_and_reported_without_torch(tmp_path: Path) -> None:
     consumer = Consumer(np.zeros(2), budget=6, per_round=2, utility=lambda w: float(w.sum()))
     Arbiter(consumer, [Provider("p", oracle=lambda w: w + 1)], engine="loop").run(tmp_path / "run")

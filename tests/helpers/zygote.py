@@ -24,8 +24,9 @@ import tempfile
 import threading
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -224,9 +225,18 @@ class ForkedHere(subprocess.Popen[Any]):
             env = dict(named["env"] or os.environ)
             cwd = os.fspath(named["cwd"] or Path.cwd())
             asked = {"args": args, "cwd": cwd, "env": env, "session": named["start_new_session"], "serves": False}
-            _live(asked, files, lambda _: None)
+            _live(asked, files, _forget_the_parent)
         self._child_created = True
         self._close_pipe_fds(*(named[n] for n in PIPES))  # type: ignore[attr-defined]
+
+
+def _forget_the_parent(_: Request) -> None:
+    """What the parent clears at its end, such as its temporary folders, is not this process's to clear."""
+    finalize: Any = weakref.finalize
+    finalize._registry.clear()
+    finalize._registered_with_atexit = False
+    atexit._clear()
+    atexit.register(util._exit_function)  # type: ignore[attr-defined]
 
 
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")

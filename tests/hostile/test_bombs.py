@@ -54,6 +54,7 @@ def repeated(values: list[Any], rows: int, path: Path) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_a_long_text_in_every_row(tmp_path: Path) -> None:
     path = repeated(["x" * 1_000_000], 20_000, tmp_path / "t.parquet")
     assert path.stat().st_size < 200_000
@@ -164,6 +165,7 @@ def test_a_table_is_what_pandas_reads(texts: list[str | None], numbers: list[int
         path.unlink(missing_ok=True)
 
 
+@pytest.mark.process
 def test_a_gzip_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     part = gzip.compress(b"1,2\n" * 2**22, 9)
@@ -189,6 +191,7 @@ def test_line_breaks_in_quotes_are_no_rows() -> None:
         refuse_many_cells(b"a,b\n" + b'1,x"\n\n\n\n"\n' * 300, 2, ",", '"', room=10_000)
 
 
+@pytest.mark.process
 def test_a_file_that_is_larger_than_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("wb") as file:

@@ -167,6 +167,7 @@ def connected(server: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("command", ["audit", "report", "statement", "resume", "close"])
+@pytest.mark.process
 def test_no_command_connects_to_a_database_that_only_the_folder_names(
     finished: Path, tmp_path: Path, server: socket.socket, command: str
 ) -> None:
@@ -180,6 +181,7 @@ def test_no_command_connects_to_a_database_that_only_the_folder_names(
     assert f"postgresql+psycopg://ann@127.0.0.1:{port}/db" in said
 
 
+@pytest.mark.process
 def test_where_the_user_names_the_database_it_is_asked_and_its_silence_says_nothing_of_the_run(
     finished: Path, tmp_path: Path, server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

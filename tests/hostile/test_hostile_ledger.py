@@ -201,6 +201,7 @@ def audited(run: Path) -> tuple[int, str]:
     return done.returncode, said
 
 
+@pytest.mark.process
 def test_files_that_claim_to_be_larger_than_any_disk(run: Path) -> None:
     """Holes cost their maker nothing."""
     os.truncate(run / "model/model.safetensors", 3 * GIB)
@@ -268,6 +269,7 @@ def forged_opening(**changes: Any) -> Callable[[list[Entry]], list[Entry]]:
     return lambda entries: [entries[0]._replace(body={**entries[0].body, **changes}), *entries[1:]]
 
 
+@pytest.mark.process
 def test_from_the_command_line_too(run: Path) -> None:
     rewrite_ledger(run, forged_opening(per_round=10**12))
     code, said = audited(run)

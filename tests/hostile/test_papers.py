@@ -225,6 +225,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     assert serial in revocations.in_force(market / "ca/crl.pem")
 
 
+@pytest.mark.process
 def test_a_passphrase_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
     """Twice for a new one, and never shown."""
     ours, theirs = os.openpty()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from databazaar import Progress
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import decode_request, is_receipt
@@ -103,6 +105,7 @@ def bazaar_without(names: list[str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.process
 def test_an_audit_needs_cryptography_and_neither_torch_nor_flare(parties: SignedParties, tmp_path: Path) -> None:
     play(parties, tmp_path / "run")
     arguments = ["audit", str(tmp_path / "run"), "--receipts", str(parties.kits["bank1"])]

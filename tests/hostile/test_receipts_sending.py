@@ -196,6 +196,7 @@ def killed_at(parties: SignedParties, folder: Path, receipt: int, kept: bool) ->
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_no_receipt_names_a_head_that_a_crash_takes_away(parties: SignedParties, tmp_path: Path) -> None:
     folder, rounds = tmp_path / "run", list[int]()
     for receipt, kept in [(1, True), (2, False), (2, True), (3, True)]:

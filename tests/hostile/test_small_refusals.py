@@ -87,6 +87,7 @@ def test_weights_that_are_no_weights_are_found(finished: Path, run_of: Callable[
     assert "does not hold the model that the ledger names" in RunFolder(spoilt).audit().message
 
 
+@pytest.mark.process
 def test_nobody_at_the_markets_address_is_no_stranger(root: Path) -> None:
     kit = onboarding.load_kit(root / "bank1")
     with socket.create_server(("127.0.0.1", 0)) as taken:

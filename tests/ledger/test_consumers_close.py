@@ -116,6 +116,7 @@ def test_two_closes_of_one_run_come_to_the_same_head(
     assert close_run(again).ledger_head == RunFolder(closed).audit().head
 
 
+@pytest.mark.process
 def test_tensors_keep_their_names_without_the_model_and_no_torch_is_imported(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(20, 3)), rng.integers(0, 2, 20)

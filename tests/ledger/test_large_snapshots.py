@@ -301,6 +301,7 @@ def players() -> Iterator[Players]:
     improves=st.lists(st.integers(2, 7), max_size=4),
 )
 @settings(max_examples=15)
+@pytest.mark.process
 def test_whenever_it_is_killed_the_files_that_the_ledger_names_are_whole(
     players: Players, deaths: list[tuple[int, bool]], improves: list[int]
 ) -> None:

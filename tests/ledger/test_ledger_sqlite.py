@@ -206,6 +206,7 @@ except BazaarError as reason:
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_two_processes_on_one_run_leave_one_whole_ledger(make_vector_market: MakeMarket, tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     writers = [

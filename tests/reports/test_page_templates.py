@@ -38,6 +38,7 @@ def test_another_package_extends_our_pages(tmp_path: Path, monkeypatch: pytest.M
     assert "Content-Security-Policy" not in shown and "complete in itself" not in shown
 
 
+@pytest.mark.process
 def test_pages_come_out_of_an_archive(tmp_path: Path) -> None:
     """A wheel is an archive of the package's folder; here it is read without being unpacked."""
     source = Path(databazaar.__file__).parent

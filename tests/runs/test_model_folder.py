@@ -123,6 +123,7 @@ def test_a_run_of_a_market_is_used_as_it_is(run: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["classification"], indirect=True)
+@pytest.mark.process
 def test_the_folder_goes_elsewhere_and_works_there_without_the_run(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run / "model", tmp_path / "elsewhere")
     bought = load_run(run)
@@ -141,6 +142,7 @@ model.predict(pd.read_parquet("new.parquet")).to_parquet("answers.parquet")
 
 
 @pytest.mark.parametrize("run", ["classification"], indirect=True)
+@pytest.mark.process
 def test_reading_needs_no_torch(run: Path) -> None:
     code = f"""
 import sys

@@ -89,6 +89,7 @@ def test_unknown_methods_are_refused() -> None:
         compare(consumer, providers, ["osmd"], seeds=0)
 
 
+@pytest.mark.process
 def test_valuation_imports_with_torch_and_numpy_alone() -> None:
     forbidden = "{'pandas', 'scipy', 'sklearn', 'sqlalchemy', 'pydantic', 'typer', 'rich', 'matplotlib', 'pydvl'}"
     code = f"import sys, databazaar.valuation; sys.exit(', '.join({forbidden} & set(sys.modules)) or 0)"
@@ -117,6 +118,7 @@ class Alike(Method):
         )
 
 
+@pytest.mark.process
 def test_a_method_from_another_package_is_compared_like_ours(tmp_path: Path) -> None:
     """Installed with an entry point, and asked for in a process that has never heard of it."""
     source = Path(__file__).read_text(encoding="utf-8")

@@ -33,6 +33,8 @@ from databazaar.service.journal.keys import HubKey, published
 from databazaar.service.settings import Settings
 from web_server import bound, certificate, until
 
+pytestmark = pytest.mark.process
+
 
 def serve(*args: str) -> Result:
     return CliRunner().invoke(app, ["serve", *args])

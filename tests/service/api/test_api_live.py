@@ -22,6 +22,8 @@ from databazaar.service.states import JobState
 from web_market import MakeMarket, WebMarket
 from web_server import bound, serving, until
 
+pytestmark = pytest.mark.process
+
 
 class Live:
     """A market behind a server, and one job of the buyer's whose rounds the test writes itself."""

@@ -17,6 +17,8 @@ from oidc_provider import CLIENT, SECRET, OidcProvider
 from web_market import ENDLESS, MakeMarket, TestClient, WebMarket
 from web_server import bound, serving
 
+pytestmark = pytest.mark.process
+
 EMAIL = "ann@buyer.example"
 
 

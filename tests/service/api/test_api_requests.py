@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from databazaar.cli.app import app
@@ -35,6 +36,7 @@ def asked(database: Database, settings: Settings) -> DeskMarket:
     return market
 
 
+@pytest.mark.process
 def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: Callable[[str], str]) -> None:
     with RunningHub(tmp_path / "hub", make_url("sqlite"), asked) as hub:
         assert isinstance(hub.market, DeskMarket)

@@ -16,6 +16,8 @@ from databazaar.service.database.tables import Job, JournalEntry
 from databazaar.service.database.upgrading import downgrade, require_current
 from small_books import bring_up, close_and_die, deposit, forked, fund, join, new_job, write_many
 
+pytestmark = pytest.mark.process
+
 WRITERS, ROUNDS = 8, 6
 
 

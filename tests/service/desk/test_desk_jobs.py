@@ -390,6 +390,7 @@ def test_a_consumer_is_told_no_value_of_a_providers_table(small: DeskMarket) -> 
         assert job.reason.endswith("provider 'north-sales': its table does not fit this job: leave its offer out")
 
 
+@pytest.mark.process
 def test_the_hub_needs_no_torch_to_quote() -> None:
     code = "import sys, databazaar.service.jobs, databazaar.config.quote; print({'torch', 'pandas'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

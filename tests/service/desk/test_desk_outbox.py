@@ -23,6 +23,8 @@ from databazaar.service.outbox import Parcel, sending, signature_of
 from databazaar.service.outbox.delivery import DELAYS
 from desk_market import SPEC, DeskMarket, table
 
+pytestmark = pytest.mark.process
+
 
 class Listener:
     """A server of somebody who wants to be told; it answers with `status`."""
