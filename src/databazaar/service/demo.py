@@ -39,6 +39,7 @@ SPECS: tuple[dict[str, Any], ...] = (
 EVERY: dict[str, Any] = {
     "data": {"target": "fraud"},
     "training": {"halve_every": 60},
+    "stops": [{"kind": "no-progress"}],
     "defence": {"kind": "standard"},
 }
 
