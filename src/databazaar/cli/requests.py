@@ -56,6 +56,7 @@ def told(contract: Contract, currency: Currency) -> Iterator[str]:
     yield f"  predicts {shown(contract['target'], 60)!r} ({contract['task']}) by a {contract['model']} from {columns}"
     work = "as many rows as it says then" if contract["rows"] is None else f"{contract['rows']:,} rows"
     yield f"  an ask goes through {work}; {MODES[contract['mode']]}"
+    yield f"  defence {contract['defence']}"
     if contract["fingerprint"] is not None:
         yield f"  schema {contract['fingerprint'][:12]}: bazaar jobs schema {contract['id']} --out schema.json"
 

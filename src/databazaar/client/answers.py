@@ -148,6 +148,7 @@ class Contract(TypedDict):
     task: str
     columns: list[str] | None
     rows: int | None
+    defence: str
     fingerprint: str | None
     consumer: str
     consumer_name: str

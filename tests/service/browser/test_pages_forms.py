@@ -273,6 +273,7 @@ def test_a_site_is_shown_the_schema_of_a_request(
     buyer.sees(buyer.post(f"{made}/submit"))
     page = north.get("/requests").text
     assert "<bdi>late</bdi>" in page and "The consumer gets the model, and not your updates." in page
+    assert "<dt>Defence</dt><dd>standard<" in page
     (link,) = re.findall(r'href="(/v1/contracts/\w+/schema\.json)"', page)
     assert north.get(link).json()["target"] == "late"
     job["offers"] = ["north-sales"]
@@ -280,6 +281,7 @@ def test_a_site_is_shown_the_schema_of_a_request(
     buyer.sees(buyer.post(f"{made}/submit"))
     page = north.get("/requests").text
     assert "Your updates go to the consumer as they are." in page and "which is not here" in page
+    assert "<dt>Defence</dt><dd>none<" in page
 
 
 def test_a_site_is_offered_where_there_is_a_federation(

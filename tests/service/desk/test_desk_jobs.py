@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from databazaar.config import market_tables
 from databazaar.config.market_file import load_market, parse_market
 from databazaar.data.tables import TableFile, TableFormat, read_table
+from databazaar.defence import Defence
 from databazaar.service import cash, contracts, files, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, JobEvent
@@ -63,6 +64,13 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"spec": spec("consumer", name="rival")}, "consumer.name is the market's"),
     ({"spec": spec("model", kind="linear")}, "is for regression"),
     ({"spec": spec("payment", kind="price-per-row")}, "fix a price for one access"),
+    (
+        {"spec": spec("defence", kind="strict", data=8.0)},
+        'defence.data is fixed by .* "none", "standard" or "strict" alone',
+    ),
+    ({"spec": spec("defence", kind="none", doubt=False)}, "defence.doubt is fixed by the defence's name"),
+    ({"spec": spec("defence", kind="mine")}, "job: defence.kind = 'mine'"),
+    ({"spec": {**SPEC, "defence": "strict"}}, "job: defence"),
     ({"spec": {**SPEC, "ledger": {"url": "postgresql://x"}}}, "ledger is the market's to write"),
     ({"spec": {**SPEC, "engine": {"kind": "loop"}}}, "engine is the market's to write"),
     ({"spec": {**SPEC, "federation": {"folder": "/"}}}, "federation is the market's to write, but for compression:"),
@@ -92,6 +100,19 @@ def test_the_faults_of_a_draft_are_told_in_market_tomls_words(small: DeskMarket)
             drafted(small, session, **{"offers": ["north-sales"], "files": holdout, **changed})
     with small.database.read() as session:
         assert jobs.own_jobs(session, small["buyer"]) == []
+
+
+@pytest.mark.parametrize("name", ["none", "standard", "strict"])
+def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: DeskMarket, name: str) -> None:
+    with small.database.begin() as session:
+        small.offer(session, "north", 1, approval="by hand")
+        job = drafted(small, session, "north-sales", spec=spec("defence", kind=name))
+        jobs.submit(session, small["buyer"], small.settings, job.id)
+        (asked,) = contracts.requests(session, small["north"])
+        contracts.decide(session, small["north"], asked.id, agree=True)
+        market = load_market(jobs.write_market(session, small.settings, job))
+        assert market.defence.chosen == Defence.named(name)
+        assert asked.defence == contracts.own_contract(session, small["north"], asked.id).defence == name
 
 
 def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(

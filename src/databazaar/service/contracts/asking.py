@@ -26,7 +26,8 @@ _OTHER_MODE = {
 @dataclass(frozen=True)
 class Needs:
     """What a job asks of every provider: to help to predict `target` from these columns, where they are known before
-    the first ask. `mode` says who runs the arbiter, and so who gets the updates. `fingerprint` is the schema's."""
+    the first ask. `mode` says who runs the arbiter, and so who gets the updates. `fingerprint` is the schema's.
+    `defence` is the name of the rules by which pay may be held or taken back."""
 
     model: str
     oracle: dict[str, Any]
@@ -35,6 +36,7 @@ class Needs:
     task: str = ""
     columns: list[str] | None = None
     fingerprint: str | None = None
+    defence: str = "none"
 
     def rows(self, table: int | None) -> int | None:
         """How many pass through the model in one ask of a table of so many; None where that is not known before."""

@@ -21,8 +21,9 @@ class ContractView:
 
     `kind` is the offer's, file or site. `mode` is hosted or own: then the updates go to the consumer. It helps to
     predict `target`, by a `task` of classification or regression, from `columns`, null where they are not known before
-    the first ask; `rows` pass through the model in one ask. `fingerprint` is the schema's, for a site. `accesses`,
-    `paid` and `epsilon` are there once the job is settled.
+    the first ask; `rows` pass through the model in one ask. `defence` is none, standard or strict: the rules by which
+    the job holds pay back. `fingerprint` is the schema's, for a site. `accesses`, `paid` and `epsilon` are there once
+    the job is settled.
     """
 
     id: str
@@ -36,6 +37,7 @@ class ContractView:
     task: str
     columns: list[str] | None
     rows: int | None
+    defence: str
     fingerprint: str | None
     consumer: str
     consumer_name: str
@@ -123,6 +125,7 @@ def _view(
         task=needs.task,
         columns=needs.columns,
         rows=needs.rows(version.rows),
+        defence=needs.defence,
         fingerprint=needs.fingerprint if offer.kind == "site" else None,
         consumer=consumer.slug,
         consumer_name=consumer.name,

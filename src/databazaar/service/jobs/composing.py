@@ -134,12 +134,23 @@ def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidError(
                 f"{section}.{setting} is a share such as 0.2 here: upload a file, and name it as the job's {setting}"
             )
+    _refuse_figures(spec.get("defence"))
     kind = spec["payment"].get("kind") if isinstance(spec.get("payment"), Mapping) else None
     if kind not in (None, "price-per-access"):
         raise InvalidError(
             f"payment.kind = {kind!r} does not fit contracts, which fix a price for one access: leave [payment] out"
         )
     return dict(spec)
+
+
+def _refuse_figures(defence: Any) -> None:
+    """A defence may take back pay, so providers agree to one by its name, at the figures that the name stands for."""
+    figures = sorted(set(defence) - {"kind"}) if isinstance(defence, Mapping) else []
+    if figures:
+        raise InvalidError(
+            f"defence.{figures[0]} is fixed by the defence's name, to which the providers agree: leave it out, and "
+            'write defence.kind = "none", "standard" or "strict" alone'
+        )
 
 
 def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, files: Mapping[str, str]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def needs_of(market: MarketFile, mode: str) -> contracts.Needs:
     oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}
     data = market.data
     named = None if data.features is None else list(data.features)
-    return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named)
+    return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named, defence=market.defence.kind)
 
 
 def _keep_schema(settings: Settings, job: Job, schema: Schema) -> str:
