@@ -244,7 +244,9 @@ def test_a_refusal_repeats_nothing_that_was_sent(market: WebMarket) -> None:
     assert market.ask("buyer", "GET", "/v1/jobs?after=nothing").json()["code"] == "invalid"
 
 
-def test_healthz_says_when_the_database_does_not_fit_or_answer(tmp_path: Path) -> None:
+def test_healthz_says_when_the_database_does_not_fit_or_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = Settings(tmp_path)
     for url, reachable in ((f"sqlite:///{tmp_path / 'new.sqlite'}", True), (f"sqlite:///{tmp_path}/no/where", False)):
         database = Database(url)
@@ -252,6 +254,7 @@ def test_healthz_says_when_the_database_does_not_fit_or_answer(tmp_path: Path) -
         answer = client.get("/healthz")
         assert answer.status_code == 503
         assert answer.json() == {"ok": False, "database": reachable, "schema_current": False, "supervisor": None}
+        assert ("the database does not answer" in caplog.text) == (not reachable)
         assert client.get("/v1/me", headers={"Authorization": "Bearer x"}).status_code in (500, 503)
         database.dispose()
 

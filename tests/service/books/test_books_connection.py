@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import socket
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from databazaar.errors import BazaarError
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Organisation, Webhook
+from postgres import running
+
+AT_SERVER = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+HERE = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
 
 
 def test_an_address_that_is_none() -> None:
@@ -24,6 +32,23 @@ def test_postgresql_by_any_of_its_names(scheme: str) -> None:
     database = Database(f"{scheme}://me@here/hub")
     assert database.engine.url.drivername == "postgresql+psycopg" and not database.is_sqlite
     database.dispose()
+
+
+def test_a_connection_over_a_network_is_given_up_soon_by_both_ends() -> None:
+    """A partitioned database is an error within seconds, and a lost hub's locks are released in under a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with running(f"-c listen_addresses=127.0.0.1 -c port={port}"):
+        database = Database(f"postgresql://bazaar@127.0.0.1:{port}/postgres?keepalives_interval=7")
+        with database.engine.connect() as connection:
+            at_server = [connection.scalar(text("SELECT current_setting(:name)"), {"name": name}) for name in AT_SERVER]
+            raw: Any = connection.connection.driver_connection
+            with socket.socket(fileno=os.dup(raw.fileno())) as line:
+                here = [line.getsockopt(socket.IPPROTO_TCP, option) for option in HERE]
+            assert at_server == ["10", "5", "3", "20000"]
+            assert here == [10, 7, 3, 5_000]  # what the address says itself is kept
+            assert raw.info.get_parameters()["connect_timeout"] == "5"
+        database.dispose()
 
 
 def test_moments_keep_their_zone(database: Database) -> None:

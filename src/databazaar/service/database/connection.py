@@ -14,6 +14,12 @@ from databazaar.errors import BazaarError
 from databazaar.service.errors import InvalidError
 
 PATIENCE_MS = 30_000
+KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""After so many seconds of silence the other end is asked for a sign of life, and given up after three without one."""
+UNANSWERED_MS = 5_000
+"""So long what was sent may stay unacknowledged before a connection is given up: a query may take longer, the network
+not."""
+CONNECT_SECONDS = 5
 _READING = {"databazaar_read": True}
 _ONE_MOMENT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
@@ -68,7 +74,20 @@ def _engine(url: str, pool: int) -> Engine:
         return engine
     if parsed.get_backend_name() != "postgresql":
         raise BazaarError(f"{parsed.drivername} is no database for a hub: give sqlite:///FILE or postgresql://…")
-    return create_engine(parsed, pool_pre_ping=True, **shared)
+    reached = {"connect_timeout": CONNECT_SECONDS, **KEEPALIVES, "tcp_user_timeout": UNANSWERED_MS}
+    ours = {name: value for name, value in reached.items() if name not in parsed.query}
+    engine = create_engine(parsed, pool_pre_ping=True, connect_args=ours, **shared)
+    event.listen(engine, "connect", _set_up_postgresql)
+    return engine
+
+
+def _set_up_postgresql(connection: Any, _: Any) -> None:
+    """The server, too, is to notice soon that a hub's machine is lost, and let go of its locks."""
+    server = {f"tcp_{name}": value for name, value in KEEPALIVES.items()} | {"tcp_user_timeout": 4 * UNANSWERED_MS}
+    with connection.cursor() as cursor:
+        for name, value in server.items():
+            cursor.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
+    connection.commit()
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

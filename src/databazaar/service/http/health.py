@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
@@ -17,6 +19,7 @@ from databazaar.service.http.metrics import sample
 from databazaar.service.states import JobState
 
 router = APIRouter(tags=["health"])
+log = logging.getLogger(__name__)
 
 
 class Health(BaseModel):
@@ -33,7 +36,8 @@ def healthz(web: InWeb, response: Response) -> Health:
     """Whether the database answers and fits this version, and the jobs' supervisor is at work; 503 where not."""
     try:
         current, reachable = is_current(web.database), True
-    except SQLAlchemyError:
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer: %s", type(error).__name__)
         current, reachable = False, False
     supervisor = None if web.supervisor is None else bool(web.supervisor.alive)
     health = Health(
