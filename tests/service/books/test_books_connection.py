@@ -34,6 +34,7 @@ def test_postgresql_by_any_of_its_names(scheme: str) -> None:
     database.dispose()
 
 
+@pytest.mark.process
 def test_a_connection_over_a_network_is_given_up_soon_by_both_ends() -> None:
     """A partitioned database is an error within seconds, and a lost hub's locks are released in under a minute."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -26,7 +26,7 @@ from databazaar.service.states import JobState
 from hub_market import HubMarket, hub_market, wrong_with_books
 from played_jobs import play_rounds
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 
 
 @pytest.fixture
