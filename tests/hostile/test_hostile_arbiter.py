@@ -164,7 +164,7 @@ def test_a_refusal_about_the_data_is_decided_once_and_remembered(path: Path, tmp
 
 
 def test_outputs_of_a_model_do_not_ask_for_the_largest_label(tmp_path: Path) -> None:
-    x, y = np.zeros((30, 4), np.float32), np.arange(30) % 7
+    x, y = np.zeros((40, 4), np.float32), np.arange(40) % 7
     worker = ProviderWorker("bank", (x, y))
     said = [asked(worker, None, model={"outputs": outputs})[1] for outputs in range(2, 20)]
     assert said == ["task does not fit the data"] + ["task not allowed"] * 17
@@ -221,7 +221,7 @@ def two_banks(rows: int, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor
 
 def test_huge_parameters_do_not_let_one_row_decide_between_an_answer_and_an_error(tmp_path: Path) -> None:
     """One row of 10 among zeros overflows where the others do not: it once made an error of the answer."""
-    x, y = torch.zeros(30, 4), torch.arange(30) % 2
+    x, y = torch.zeros(40, 4), torch.arange(40) % 2
     other = x.clone()
     other[0] = 10.0
     params = torch.full((10,), 3e38)
@@ -268,7 +268,7 @@ def test_for_any_parameters_a_row_changes_neither_status_nor_code_nor_shape(
 ) -> None:
     said = []
     with tempfile.TemporaryDirectory() as folder:
-        for bank in two_banks(12, seed):
+        for bank in two_banks(32, seed):
             worker = ProviderWorker("bank", bank, privacy=private(Path(folder) / "account.json"))
             oracle = {"kind": "local-sgd", "step": 1e6, "optimizer": optimizer, "weight_decay": 1e6}
             status, code, update = asked(worker, None, torch.tensor(values), oracle=oracle)

@@ -27,7 +27,7 @@ from databazaar.service.errors import ConflictError, InvalidError, MissingError,
 from databazaar.service.jobs.own_mode import UNOPENED, expected_terms
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.notary.about import about_job
-from databazaar.service.notary.answerers import Answerers, Answers
+from databazaar.service.notary.answerers import Answerers, Answers, RoundDue
 from databazaar.service.notary.held import HeldRuns
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
@@ -105,16 +105,16 @@ class Notaries:
         job = self._going(caller, job_id)
         question = hashlib.sha256(payload).hexdigest()
         if not self._begun(job):
-            answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
+            answers = self._asked(job, list(names), payload, timeout, RoundDue(no_update=OPEN_FIRST))
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             self._refuse_ended(job)
             known = run.handed.answers if run.handed.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
-            no_update = _why_not(run, names, question)
-            if not left and not no_update:
+            due = _round_due(run, names, question)
+            if not left and not due.no_update:
                 return encode_bundle({"lost": {}}, {name: known[name] for name in names})
-            answers = self._asked(job, left, payload, timeout, run.due.round if run.entries else 0, no_update)
+            answers = self._asked(job, left, payload, timeout, due)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if not answers.words[name]}
                 run.hand_out(question, valid, {name: why for name, why in answers.words.items() if why})
@@ -123,9 +123,9 @@ class Notaries:
             again = {name: known[name] for name in names if name in known}
             return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
 
-    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
+    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, due: RoundDue) -> Answers:
         with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
-            return answerer.ask(names, payload, timeout, round, no_update)
+            return answerer.ask(names, payload, timeout, due)
 
     def connected(self, caller: Caller, job_id: str) -> list[str]:
         """Which of the job's providers could be asked now."""
@@ -259,15 +259,16 @@ def _standing(run: NotarisedRun) -> Standing:
     return Standing(run.entries, run.head, due.round, due.asked, run.closed)
 
 
-def _why_not(run: NotarisedRun, names: Sequence[str], question: str) -> str:
-    """Why no update can be asked for now; a description always can."""
+def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundDue:
+    """What can be asked now: a description always, and an update of the model that the ledger names last."""
     if not run.entries:
-        return OPEN_FIRST
+        return RoundDue(no_update=OPEN_FIRST)
+    round, model = run.due.round, run.notary.audit.model or ""
     try:
         run.refuse_ask(names, question)
     except ServiceError as refused:
-        return str(refused)
-    return ""
+        return RoundDue(round, model, str(refused))
+    return RoundDue(round, model)
 
 
 def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:
