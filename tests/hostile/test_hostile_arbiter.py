@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from databazaar.cli import joining
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
@@ -32,7 +33,7 @@ from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.task import Task
-from questions import HONEST, as_message, asked, private
+from questions import HONEST, a_kit, as_message, asked, private
 
 QUESTIONS = 559
 """As many questions once gave every value of a column."""
@@ -204,6 +205,43 @@ def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> N
         ("a", "update", "ok"),
         *[("a", "describe", status) for status in ("ok", "refused", "ok", "refused")],
     ]
+
+
+# Few rows
+
+FEW: list[dict[str, Any]] = [
+    {"kind": "stochastic-gradient", "batch_size": 1},
+    {"kind": "local-sgd", "batch_size": 31, "steps": 1},
+    {"kind": "local-sgd", "batch_size": 1, "steps": 31, "epochs": 10},
+]
+
+
+@pytest.mark.parametrize("with_privacy", [False, True])
+def test_no_answer_is_computed_from_few_rows(path: Path, tmp_path: Path, with_privacy: bool) -> None:
+    """A gradient of one row is that row: its columns and its label stand in it."""
+    privacy = private(tmp_path / "account.json") if with_privacy else None
+    worker = ProviderWorker("bank", Table(path), privacy=privacy)
+    for oracle in FEW:
+        for params in (None, torch.zeros(6)):
+            assert asked(worker, HONEST, params, oracle=oracle) == ("refused", "too few rows", None)
+    for oracle in ({"kind": "full-gradient"}, {"kind": "local-sgd", "batch_size": 1, "steps": 32}):
+        assert asked(worker, HONEST, torch.zeros(6), oracle=oracle)[:2] == ("ok", "")
+
+
+def test_rows_of_which_the_target_is_not_known_are_not_counted(path: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(path)
+    for known, code in ((31, "too few rows"), (32, "")):
+        frame["fraud"] = ["no", "yes"] * (known // 2) + ["no"] * (known % 2) + [None] * (80 - known)
+        frame.to_csv(tmp_path / f"{known}.csv", index=False)
+        assert asked(ProviderWorker("bank", Table(tmp_path / f"{known}.csv")), HONEST)[1] == code
+    private_one = ProviderWorker("bank", Table(tmp_path / "31.csv"), privacy=private(tmp_path / "account.json"))
+    assert asked(private_one, HONEST)[1] == "", "with differential privacy no reply depends on a label"
+
+
+def test_a_table_of_few_rows_does_not_join(path: Path, tmp_path: Path) -> None:
+    path.write_text("\n".join(path.read_text().splitlines()[:32]))
+    with pytest.raises(BazaarError, match=r"has 31 rows to learn from.* at least 32: add rows"):
+        joining.source(path, None, a_kit(tmp_path / "kit"))
 
 
 # Overflow

@@ -25,6 +25,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
 from databazaar.service.jobs.own_mode import UNOPENED, expected_terms
+from databazaar.service.jobs.stopping import CONSUMER
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.notary.about import about_job
 from databazaar.service.notary.answerers import Answerers, Answers, RoundDue
@@ -40,7 +41,6 @@ EVERY = 5.0
 PLAYED = JobState.FUNDED, JobState.RUNNING
 OPEN_FIRST = "the run is not open: send its opening entry first"
 SILENT = "the consumer's arbiter was not heard of for too long"
-STOPPED = "stopped by the consumer"
 log = logging.getLogger(__name__)
 
 
@@ -97,7 +97,7 @@ class Notaries:
             run.take(entries)
             standing, closing = _standing(run), run.notary.audit.closing
         stopped = closing is not None and closing["stop"] == BY_CONSUMER._asdict()
-        self._note(job, standing.closed, STOPPED if stopped else "")
+        self._note(job, standing.closed, stopped_by=CONSUMER if stopped else "")
         return standing
 
     def ask(self, caller: Caller, job_id: str, names: Sequence[str], payload: bytes, timeout: float) -> bytes:
@@ -144,7 +144,7 @@ class Notaries:
         return [job.id for job in going if self._due(job) and self._end(job)]
 
     def _due(self, job: Job) -> bool:
-        if job.stop_requested:
+        if job.stopped_by:
             return True
         if job.state == JobState.FUNDED and not self._settings.run_folder(job.id).exists():
             return self._clock() - job.changed_at.timestamp() > self._settings.own_begin
@@ -177,10 +177,10 @@ class Notaries:
             with self._run(job) as run:
                 run.close()
         late = UNOPENED if job.state == JobState.FUNDED else SILENT
-        self._note(job, True, STOPPED if job.stop_requested else late)
+        self._note(job, True, late, job.stopped_by)
         return True
 
-    def _note(self, job: Job, over: bool, why: str = "") -> None:
+    def _note(self, job: Job, over: bool, why: str = "", stopped_by: str = "") -> None:
         """Brings the job's state to where its ledger is."""
         if job.state == JobState.RUNNING and not over:
             return
@@ -190,9 +190,9 @@ class Notaries:
             now = locked_job(session, job.id)
             if now.state == JobState.FUNDED and (not over or self._settings.run_folder(job.id).exists()):
                 enter(session, now, JobState.RUNNING)
-            now.stop_requested = now.stop_requested or why == STOPPED
+            now.stopped_by = now.stopped_by or stopped_by
             if over and now.state in PLAYED:
-                enter(session, now, JobState.SETTLING, why)
+                enter(session, now, JobState.SETTLING, f"stopped by the {now.stopped_by}" if stopped_by else why)
 
     def _own(self, caller: Caller, job_id: str) -> Job:
         with self._database.read() as session:
@@ -206,7 +206,7 @@ class Notaries:
 
     def _going(self, caller: Caller, job_id: str) -> Job:
         job = self._own(caller, job_id)
-        if job.stop_requested and job.state in PLAYED:
+        if job.stopped_by and job.state in PLAYED:
             self._end(job)
             raise ConflictError("the job was stopped: the hub has settled it")
         if job.state not in PLAYED:
