@@ -128,3 +128,12 @@ def test_a_federated_market_takes_the_same_section(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("[engine]", '[engine]\nkind = "federated"'))
     job = market_job(path)
     assert job.federation is not None and job.defence.name == "standard"
+
+
+def test_a_federated_market_asks_over_32_rows_or_more_and_a_local_one_over_any(tmp_path: Path) -> None:
+    path = write_market(tmp_path, more='\n[federation]\nfolder = "f"\n')
+    path.write_text(path.read_text() + '\n[oracle]\nkind = "stochastic-gradient"\nbatch_size = 1\n')
+    assert market_job(path).federation is None
+    path.write_text(path.read_text().replace("[engine]", '[engine]\nkind = "federated"'))
+    with pytest.raises(BazaarError, match=r"an ask goes over 1 of a provider's rows.* raise oracle.batch_size to 32"):
+        market_job(path)

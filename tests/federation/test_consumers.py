@@ -32,7 +32,7 @@ from databazaar.federation.records import Record, by_consumer, earnings
 from databazaar.federation.table import Data, Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
-from markets import examples, federated
+from markets import ROWS, examples, federated
 from questions import HONEST, asked
 from two_banks import two_banks
 
@@ -82,7 +82,7 @@ class CountingTable(Table):
 
 def test_a_file_is_encoded_once_for_a_schema_whoever_asks_in_between(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    columns = {"amount": rng.normal(size=8), "income": rng.integers(1, 9, 8), "fraud": ["no", "yes"] * 4}
+    columns = {"amount": rng.normal(size=ROWS), "income": rng.integers(1, 9, ROWS), "fraud": ["no", "yes"] * 16}
     pd.DataFrame(columns).to_csv(tmp_path / "bank.csv", index=False)
     table = CountingTable(tmp_path / "bank.csv")
     worker = ProviderWorker("bank", table)
@@ -118,7 +118,7 @@ def test_what_is_kept_is_what_was_used_last_and_fits(
 
 
 def test_a_new_run_or_consumer_may_not_try_another_number_of_outputs() -> None:
-    worker = ProviderWorker("bank", (np.zeros((30, 4), np.float32), np.arange(30) % 3))
+    worker = ProviderWorker("bank", (np.zeros((ROWS, 4), np.float32), np.arange(ROWS) % 3))
     said = [
         asked(worker, None, model={"outputs": outputs}, run=run * 32, consumer=run)[1]
         for outputs, run in ((2, "a"), (3, "b"), (4, "c"))
@@ -196,7 +196,7 @@ def test_each_consumer_has_a_cap_and_all_have_one_together(tmp_path: Path) -> No
 
 
 def test_a_cap_of_one_consumer_binds_what_it_hears(tmp_path: Path) -> None:
-    cap = epsilon_of([(1.0, 8 / 30, 8)], 1e-5) * 1.01
+    cap = epsilon_of([(1.0, 8 / ROWS, 8)], 1e-5) * 1.01
     mechanism = PrivateUpdates(1.0, 1.0, Accountant(tmp_path / "privacy.json", 1e-5, 1e6, cap))
     worker = ProviderWorker("bank1", examples("bank1"), privacy=mechanism)
     spent = "refused: privacy budget for this consumer spent"
@@ -280,7 +280,7 @@ def test_join_says_what_is_wrong_with_its_limits(
     kit: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str
 ) -> None:
     monkeypatch.chdir(kit)
-    (kit / "d.csv").write_text("a,fraud\n1,0\n")
+    (kit / "d.csv").write_text("a,fraud\n" + "1,0\n" * ROWS)
     with pytest.raises(BazaarError, match=says):
         command("provider", "join", kit, *options)
 

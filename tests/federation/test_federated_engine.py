@@ -38,7 +38,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
-from markets import STEP, TASK, a_consumer, afar, at_home, examples, federated
+from markets import ROWS, STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 
@@ -243,7 +243,7 @@ BOUNDED = {"epochs": 10**6, "steps": 5}
 
 @pytest.mark.parametrize(
     "settings",
-    [BOUNDED, {"momentum": 0.0, "optimizer": "adam", "weight_decay": 0.1}, {"weight_decay": 0.2, "steps": 3}],
+    [BOUNDED, {"momentum": 0.0, "optimizer": "adam", "weight_decay": 0.1}, {"weight_decay": 0.2, "steps": 4}],
 )
 def test_a_provider_does_afar_what_it_does_at_home(settings: dict[str, object]) -> None:
     """Also where only the bound on its steps makes the work one that its policy allows."""
@@ -261,7 +261,7 @@ def test_a_provider_does_afar_what_it_does_at_home(settings: dict[str, object]) 
 
 def test_a_batch_of_a_thousand_million_rows_is_one_of_all_rows() -> None:
     handlers = workers()
-    whole = FederatedEngine(changed(oracle={"batch_size": 30}), NAMES, LocalTransport(handlers)).query(ask())
+    whole = FederatedEngine(changed(oracle={"batch_size": ROWS}), NAMES, LocalTransport(handlers)).query(ask())
     huge = FederatedEngine(changed(oracle={"batch_size": 10**9}), NAMES, LocalTransport(handlers)).query(ask())
     assert torch.equal(whole.updates, huge.updates)
 
@@ -277,7 +277,7 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=20), "c": ["x", "y"] * 10, "t": [0, 1] * 10})
+    frame = pd.DataFrame({"a": rng.normal(size=40), "c": ["x", "y"] * 20, "t": [0, 1] * 20})
     frame.to_csv(tmp_path / "bank1.csv", index=False)
     schema = Schema.fit(frame, target="t", task="classification")
     table = SchemaMessage.model_validate(schema.to_dict())

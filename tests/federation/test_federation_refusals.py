@@ -36,7 +36,7 @@ from databazaar.federation.table import Table
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.files import lock
-from markets import ORACLE, TASK, examples
+from markets import ORACLE, ROWS, TASK, examples
 
 NO_SERVER = 20_001
 """A port of a market whose server is never started."""
@@ -202,11 +202,11 @@ def test_a_changed_policy_is_found_and_restored(root: Path, file: str, text: str
 
 def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table = root / "bank1.csv"
-    table.write_text("amount,fraud\n1.5,0\n2.5,1\n")
+    table.write_text("amount,fraud\n" + "1.5,0\n2.5,1\n" * 16)
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
-    assert "ok   data         2 rows with amount, fraud" in looked.output
+    assert "ok   data         32 rows with amount, fraud" in looked.output
     assert joining.source(table, None, root / "bank1") == Table(table.resolve(), Pins((root / "bank1").resolve()))
-    table.write_text("amount,fraud\n1.5,0\ninf,1\n")
+    table.write_text("amount,fraud\n" + "1.5,0\ninf,1\n" * 16)
     looked = CliRunner().invoke(app, ["provider", "check", str(root / "bank1"), "--data", str(table)])
     assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output
 
@@ -215,12 +215,14 @@ def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> 
     own = pd.DataFrame({"amount": [1.0, 2.0, 4.0], "fraud": ["no", "yes", "no"]})
     asked = SchemaMessage.model_validate(Schema.fit(own, target="fraud", task="classification").to_dict())
     path = root / "bank1.csv"
-    path.write_text("amount;fraud\n1,5;yes\n2,5;no\n;no\n3,5;\n")
+    path.write_text("amount;fraud\n" + "1,5;yes\n2,5;no\n;no\n3,5;\n" * 11)
     table = Table(path, Pins(root / "bank1"))
-    assert table.examples(asked)[1].tolist() == [1, 0, 0]
+    assert table.examples(asked)[1].tolist() == [1, 0, 0] * 11
     command = ["provider", "check", str(root / "bank1"), "--data", str(path)]
-    assert "ok   data         3 of 4 rows fit" in CliRunner().invoke(app, command).output
-    path.write_text("amount,fraud\n1.5,perhaps\n")
+    assert "ok   data         33 of 44 rows fit" in CliRunner().invoke(app, command).output
+    path.write_text("amount;fraud\n" + "1,5;yes\n3,5;\n" * 31)
+    assert f"BAD  data         {path} has 31 rows to learn from" in CliRunner().invoke(app, command).output
+    path.write_text("amount,fraud\n" + "1.5,perhaps\n" * ROWS)
     assert f"BAD  data         {path}: column 'fraud' has the class perhaps" in CliRunner().invoke(app, command).output
 
 
@@ -262,7 +264,7 @@ def test_a_bad_update_is_this_side_s_error_and_its_reason_stays_here(
 
 
 def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
-    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / 30, 4)
+    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / ROWS, 4)
     free = Accountant(path, 1e-5, 1e6)
     free.charge(*work)
     tight = Accountant(path, 1e-5, free.spent * 1.01)
@@ -275,7 +277,7 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_one_process_joins_with_a_kit_at_a_time(root: Path) -> None:
-    (root / "data.csv").write_text("a,fraud\n1,0\n")
+    (root / "data.csv").write_text("a,fraud\n" + "1,0\n" * ROWS)
     held = lock(root / "bank1" / "invitation.json", "the test is the first")
     asked = CliRunner().invoke(app, ["provider", "join", str(root / "bank1"), "--data", str(root / "data.csv")])
     held.close()
@@ -294,7 +296,7 @@ def test_whoever_was_revoked_is_not_to_be_invited_again(root: Path) -> None:
 
 def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
     """Whichever writes last, what both have spent is kept, and the cap holds for both together."""
-    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / 30, 4)
+    path, work = tmp_path / "privacy.json", (1.0, ORACLE.batch_size / ROWS, 4)
     alone = Accountant(tmp_path / "alone.json", 1e-5, 1e6)
     first, second = (Accountant(path, 1e-5, 1e6) for _ in range(2))
     for turn in (first, second, second, first):

@@ -24,7 +24,7 @@ from databazaar.learning.losses import LOSSES
 from databazaar.learning.oracles import build_oracle, compute_update
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
-from markets import ORACLE, TASK, a_consumer, afar, at_home, examples, federated
+from markets import ORACLE, ROWS, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]
 DATA = as_table(examples("bank1"), "bank1")
@@ -57,7 +57,7 @@ def test_without_clipping_the_sum_is_that_of_plain_gradients() -> None:
     outputs = torch.func.functional_call(task.model, task.layout.unflatten(w), (DATA[0],))
     torch.autograd.backward(task.loss(outputs, DATA[1]).sum())
     torch.testing.assert_close(clipped_sum(task, DATA, w.detach(), 1e9), w.grad)
-    alone = [clipped_sum(task, (DATA[0][i : i + 1], DATA[1][i : i + 1]), w.detach(), 0.1) for i in range(30)]
+    alone = [clipped_sum(task, (DATA[0][i : i + 1], DATA[1][i : i + 1]), w.detach(), 0.1) for i in range(ROWS)]
     torch.testing.assert_close(clipped_sum(task, DATA, w.detach(), 0.1), torch.stack(alone).sum(0))
 
 
@@ -67,15 +67,15 @@ def test_the_noise_has_the_scale_that_the_account_is_charged_for(tmp_path: Path)
     w = torch.zeros(10)
     mechanism = private(tmp_path, noise=2.0, clip=0.5)
     updates = torch.stack([mechanism.update(oracle, task, DATA, w) for _ in range(400)])
-    exact = -clipped_sum(task, DATA, w, 0.5) / 30
-    assert torch.allclose(updates.mean(0), exact, atol=5 * 2.0 * 0.5 / 30 / 20)
-    assert float(updates.std(0).mean()) == pytest.approx(2.0 * 0.5 / 30, rel=0.05)
+    exact = -clipped_sum(task, DATA, w, 0.5) / ROWS
+    assert torch.allclose(updates.mean(0), exact, atol=5 * 2.0 * 0.5 / ROWS / 20)
+    assert float(updates.std(0).mean()) == pytest.approx(2.0 * 0.5 / ROWS, rel=0.05)
 
 
 @pytest.mark.parametrize("asked", [{"steps": 2}, {"momentum": 0.0, "optimizer": "adam", "weight_decay": 0.1}])
 def test_a_private_answer_takes_the_steps_that_the_oracle_asks_for(tmp_path: Path, asked: dict[str, object]) -> None:
     """Without noise to speak of, and with every row in each step, it is the plain oracle."""
-    oracle = ORACLE.model_copy(update={"batch_size": 30, "epochs": 3, **asked})
+    oracle = ORACLE.model_copy(update={"batch_size": ROWS, "epochs": 3, **asked})
     task, w = a_task(), torch.zeros(10)
     mechanism = private(tmp_path, noise=1e-7, clip=1e3, cap=math.inf)
     plain = compute_update(build_oracle(**oracle.model_dump()), task, DATA, w, 0, 0)
@@ -91,8 +91,8 @@ def test_the_account_is_opacus_s_and_survives_a_restart(tmp_path: Path) -> None:
     for _ in range(5):
         mechanism.update(ORACLE, a_task(), DATA, torch.zeros(10))
     expected = RDPAccountant()
-    for _ in range(5 * 4):  # four batches of 8 of 30 rows
-        expected.step(noise_multiplier=1.1, sample_rate=8 / 30)
+    for _ in range(5 * 4):  # four batches of 8 rows
+        expected.step(noise_multiplier=1.1, sample_rate=8 / ROWS)
     assert mechanism.spent() == pytest.approx(expected.get_epsilon(1e-5))
     again = private(tmp_path, noise=2.0)
     assert again.spent() == mechanism.spent()
@@ -141,7 +141,7 @@ def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: P
     assert engine.privacy == folder.privacy() == {"bank1": (first.epsilon, 1e-5)}
     assert report.notes == (f"bank1 says it has spent ε = {first.epsilon:.3g} of privacy at δ = 1e-05.",)
     with pytest.raises(RefusedError):
-        mechanism.check(ORACLE, 30)
+        mechanism.check(ORACLE, ROWS)
     assert {answer.status for answer in record} == {"ok", "refused"}
 
 

@@ -29,7 +29,7 @@ from databazaar.runs.folder import RunFolder
 from signed_parties import SignedParties
 
 NAMES = ["bank1", "bank2", "spy", "twin"]
-SIZE, SEED, ID = 30, 0, "ab" * 16
+SIZE, SEED, ID = 32, 0, "ab" * 16
 TASK = TaskMessage(
     model=ModelMessage(kind="logistic", inputs=(SIZE,), outputs=2, hidden=()),
     loss="cross-entropy",

@@ -20,14 +20,16 @@ TASK = TaskMessage(
     table=None,
 )
 STEP = Halving(0.2, every=4)
+ROWS = 32
+"""Of every party: the fewest from which a provider answers."""
 
 
 def examples(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Two classes in four dimensions; every name has its own rows, and a higher number more wrong labels."""
     rng = np.random.default_rng(list(name.encode()))
-    y = rng.integers(0, 2, 30)
-    x = rng.normal(size=(30, 4)) + 1.5 * (2 * y[:, None] - 1)
-    wrong = rng.random(30) < 0.2 * (int(name[-1]) - 1)
+    y = rng.integers(0, 2, ROWS)
+    x = rng.normal(size=(ROWS, 4)) + 1.5 * (2 * y[:, None] - 1)
+    wrong = rng.random(ROWS) < 0.2 * (int(name[-1]) - 1)
     return x.astype(np.float32), np.where(wrong, 1 - y, y)
 
 

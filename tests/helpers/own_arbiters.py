@@ -15,7 +15,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 
@@ -24,7 +23,7 @@ from databazaar.client.own_arbiter import HubEngine, Notary
 from databazaar.config.playing import Playing
 from databazaar.engines import Ask, Replies
 from databazaar.federation.messages import encode_request
-from databazaar.federation.work import width
+from databazaar.market.arbiter import Arbiter
 from databazaar.market.run import Progress
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs, members
@@ -154,16 +153,14 @@ def stop_before_asking(playing: Playing) -> None:
         del engine.query
 
 
-def asked(own: OwnMarket, job: str, engine: HubEngine, names: list[str], **other: Any) -> Any:
-    """A question to the hub that differs from the right one in these fields."""
-    update = other.pop("update", True)
-    right = engine._request(0, 3, "update" if update else "describe").model_copy(update=other)
+def engine_of(arbiter: Arbiter) -> HubEngine:
+    assert isinstance(arbiter.engine, HubEngine)
+    return arbiter.engine
+
+
+def asked(own: OwnMarket, job: str, arbiter: Arbiter, names: list[str], **other: Any) -> Any:
+    """A question of the first round to the hub that differs from the right one in these fields, or by its `params`."""
+    update, params = other.pop("update", True), other.pop("params", arbiter.consumer.initial_parameters())
+    right = engine_of(arbiter)._request(0, 3, "update" if update else "describe").model_copy(update=other)
     with own.notary(job, attempts=1) as notary:
-        params = torch.full((engine_width(engine),), other.pop("fill", 0.0))
         return notary.ask(names, encode_request(right, params if update else None), 30.0)
-
-
-def engine_width(engine: HubEngine) -> int:
-    model = engine._task.model
-    assert model is not None
-    return width(model)

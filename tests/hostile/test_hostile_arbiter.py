@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from databazaar.cli import joining
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
@@ -32,7 +33,7 @@ from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import build_model
 from databazaar.learning.task import Task
-from questions import HONEST, as_message, asked, private
+from questions import HONEST, a_kit, as_message, asked, private
 
 QUESTIONS = 559
 """As many questions once gave every value of a column."""
@@ -164,7 +165,7 @@ def test_a_refusal_about_the_data_is_decided_once_and_remembered(path: Path, tmp
 
 
 def test_outputs_of_a_model_do_not_ask_for_the_largest_label(tmp_path: Path) -> None:
-    x, y = np.zeros((30, 4), np.float32), np.arange(30) % 7
+    x, y = np.zeros((40, 4), np.float32), np.arange(40) % 7
     worker = ProviderWorker("bank", (x, y))
     said = [asked(worker, None, model={"outputs": outputs})[1] for outputs in range(2, 20)]
     assert said == ["task does not fit the data"] + ["task not allowed"] * 17
@@ -206,6 +207,43 @@ def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> N
     ]
 
 
+# Few rows
+
+FEW: list[dict[str, Any]] = [
+    {"kind": "stochastic-gradient", "batch_size": 1},
+    {"kind": "local-sgd", "batch_size": 31, "steps": 1},
+    {"kind": "local-sgd", "batch_size": 1, "steps": 31, "epochs": 10},
+]
+
+
+@pytest.mark.parametrize("with_privacy", [False, True])
+def test_no_answer_is_computed_from_few_rows(path: Path, tmp_path: Path, with_privacy: bool) -> None:
+    """A gradient of one row is that row: its columns and its label stand in it."""
+    privacy = private(tmp_path / "account.json") if with_privacy else None
+    worker = ProviderWorker("bank", Table(path), privacy=privacy)
+    for oracle in FEW:
+        for params in (None, torch.zeros(6)):
+            assert asked(worker, HONEST, params, oracle=oracle) == ("refused", "too few rows", None)
+    for oracle in ({"kind": "full-gradient"}, {"kind": "local-sgd", "batch_size": 1, "steps": 32}):
+        assert asked(worker, HONEST, torch.zeros(6), oracle=oracle)[:2] == ("ok", "")
+
+
+def test_rows_of_which_the_target_is_not_known_are_not_counted(path: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(path)
+    for known, code in ((31, "too few rows"), (32, "")):
+        frame["fraud"] = ["no", "yes"] * (known // 2) + ["no"] * (known % 2) + [None] * (80 - known)
+        frame.to_csv(tmp_path / f"{known}.csv", index=False)
+        assert asked(ProviderWorker("bank", Table(tmp_path / f"{known}.csv")), HONEST)[1] == code
+    private_one = ProviderWorker("bank", Table(tmp_path / "31.csv"), privacy=private(tmp_path / "account.json"))
+    assert asked(private_one, HONEST)[1] == "", "with differential privacy no reply depends on a label"
+
+
+def test_a_table_of_few_rows_does_not_join(path: Path, tmp_path: Path) -> None:
+    path.write_text("\n".join(path.read_text().splitlines()[:32]))
+    with pytest.raises(BazaarError, match=r"has 31 rows to learn from.* at least 32: add rows"):
+        joining.source(path, None, a_kit(tmp_path / "kit"))
+
+
 # Overflow
 
 
@@ -221,7 +259,7 @@ def two_banks(rows: int, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor
 
 def test_huge_parameters_do_not_let_one_row_decide_between_an_answer_and_an_error(tmp_path: Path) -> None:
     """One row of 10 among zeros overflows where the others do not: it once made an error of the answer."""
-    x, y = torch.zeros(30, 4), torch.arange(30) % 2
+    x, y = torch.zeros(40, 4), torch.arange(40) % 2
     other = x.clone()
     other[0] = 10.0
     params = torch.full((10,), 3e38)
@@ -268,7 +306,7 @@ def test_for_any_parameters_a_row_changes_neither_status_nor_code_nor_shape(
 ) -> None:
     said = []
     with tempfile.TemporaryDirectory() as folder:
-        for bank in two_banks(12, seed):
+        for bank in two_banks(32, seed):
             worker = ProviderWorker("bank", bank, privacy=private(Path(folder) / "account.json"))
             oracle = {"kind": "local-sgd", "step": 1e6, "optimizer": optimizer, "weight_decay": 1e6}
             status, code, update = asked(worker, None, torch.tensor(values), oracle=oracle)

@@ -97,14 +97,14 @@ def test_what_takes_too_much_is_refused_before_anything_is_built(name: str) -> N
 @pytest.mark.parametrize("with_privacy", [False, True])
 def test_an_answer_that_takes_too_long_is_given_up_between_two_steps(tmp_path: Path, with_privacy: bool) -> None:
     ticks = itertools.count()
-    x, y = np.zeros((30, 4), np.float32), np.arange(30) % 2
+    x, y = np.zeros((40, 4), np.float32), np.arange(40) % 2
     privacy = private(tmp_path / "account.json") if with_privacy else None
     policy = Policy(max_seconds=5.0)
     worker = ProviderWorker("bank", (x, y), policy, privacy=privacy, clock=lambda: float(next(ticks)))
     several = {"kind": "local-sgd", "batch_size": 10, "epochs": 10}
     assert asked(worker, None, torch.zeros(10), oracle=several)[:2] == ("refused", "task not allowed")
     assert next(ticks) < 12, "it went on after its time"
-    assert asked(worker, None, torch.zeros(10), oracle={**several, "batch_size": 30, "epochs": 1})[0] == "ok"
+    assert asked(worker, None, torch.zeros(10), oracle={**several, "batch_size": 40, "epochs": 1})[0] == "ok"
 
 
 def test_waiting_questions_are_bounded_in_number_and_bytes() -> None:

@@ -32,10 +32,10 @@ def variant(number: int, target: str = "fraud", task: str = "classification") ->
 def bank(tmp_path: Path) -> Path:
     path = tmp_path / "bank.csv"
     columns = {
-        "amount": [1.0, 2.0, 5.0, 3.0],
-        "income": [3, 4, 9, 1],
-        "fraud": ["no", "yes"] * 2,
-        "salary": [1, 2, 3, 4],
+        "amount": [1.0, 2.0, 5.0, 3.0] * 8,
+        "income": [3, 4, 9, 1] * 8,
+        "fraud": ["no", "yes"] * 16,
+        "salary": [1, 2, 3, 4] * 8,
     }
     pd.DataFrame(columns).to_csv(path, index=False)
     return path

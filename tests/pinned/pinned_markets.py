@@ -107,6 +107,7 @@ def market_toml_loop() -> Played:
 def federated() -> Played:
     from databazaar.federation.engine import FederatedEngine
     from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
+    from databazaar.federation.policy import Policy
     from databazaar.federation.transport import LocalTransport
     from databazaar.federation.worker import ProviderWorker
 
@@ -114,7 +115,8 @@ def federated() -> Played:
     oracle = OracleMessage(kind="local-sgd", step=0.2, batch_size=8, epochs=1, momentum=0.5)
     model = ModelMessage(kind="logistic", inputs=(4,), outputs=2, hidden=())
     task = TaskMessage(model=model, loss="cross-entropy", oracle=oracle, table=None)
-    transport = LocalTransport({name: ProviderWorker(name, examples(name)) for name in names})
+    small = Policy(least_rows=30)
+    transport = LocalTransport({name: ProviderWorker(name, examples(name), small) for name in names})
     engine = FederatedEngine(task, names, transport, step=Halving(0.2, every=4))
     consumer = Consumer("logistic", holdout=examples("holdout1"), budget=36, per_round=3)
     providers = [Provider(name) for name in names]

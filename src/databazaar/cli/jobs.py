@@ -60,7 +60,8 @@ def line(job: JobSummary, currency: Currency) -> str:
     parts = [job["id"], job["state"], f"budget {currency.format(job['budget'])}", job["name"]]
     if job["paid"] is not None:
         parts.insert(3, f"paid {currency.format(job['paid'])}, refunded {currency.format(job['refunded'] or 0)}")
-    reason = "it ends after the round under way" if job["stop_requested"] and job["paid"] is None else job["reason"]
+    stopping = f"the {job['stopped_by']} has stopped it: it ends after the round under way"
+    reason = stopping if job["stopped_by"] and job["paid"] is None else job["reason"]
     return "  ".join([*parts, *([f"({reason})"] if reason else [])])
 
 

@@ -83,6 +83,9 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    most_visits: Annotated[
+        int, typer.Option(min=32, help="Row visits that a job may ask of one provider in one round.")
+    ] = 50_000_000,
     cash: Annotated[str, typer.Option(help="Who confirms deposits and payouts: manual, or test.")] = "manual",
     oidc_issuer: Annotated[
         str | None, typer.Option(help="An identity provider to sign in at.", show_default=False)
@@ -117,6 +120,7 @@ def serve(
             table_memory=int(table_memory * 2**30),
             connections=connections,
             keep_days=keep_days,
+            most_visits=most_visits,
             oidc_issuer=oidc_issuer or "",
             oidc_client=oidc_client or "",
             oidc_secret=os.environ.get("BAZAAR_OIDC_SECRET", ""),

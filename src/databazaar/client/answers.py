@@ -193,7 +193,7 @@ class JobSummary(TypedDict):
     refunded: int | None
     run_head: str | None
     model_hash: str | None
-    stop_requested: bool
+    stopped_by: str
     attempts: int
     created_at: str
     changed_at: str

@@ -28,6 +28,7 @@ from databazaar.data.tables import Schema
 from databazaar.defence import Defence
 from databazaar.engines import make_engine
 from databazaar.errors import BazaarError
+from databazaar.learning.asked_rows import refuse_few_rows
 from databazaar.learning.kinds import ModelForm
 from databazaar.learning.models import build_model
 from databazaar.learning.oracles import LocalSGD
@@ -199,6 +200,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
     from databazaar.federation.job import FederatedJob
 
     oracle, step = asked_work(market)
+    refuse_few_rows(oracle)
     return FederatedJob(
         folder=folder / settings.folder,
         task=FederatedJob.describe(

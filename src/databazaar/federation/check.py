@@ -19,6 +19,7 @@ from databazaar.federation.pki import days_left, ended
 from databazaar.federation.records import SCHEMA
 from databazaar.federation.renewal import kit_certificate, kit_warning
 from databazaar.federation.tls import client_context
+from databazaar.learning.asked_rows import refuse_small_table
 
 _SKEW = 300.0
 
@@ -64,6 +65,7 @@ def _data(kit: Kit, data: Path) -> str:
 
     source = Table(data)
     table = source.frame
+    refuse_small_table(len(table), str(data))
     try:
         schema = SchemaMessage.model_validate_json((kit.folder / SCHEMA).read_bytes())
     except (OSError, ValueError):
@@ -73,6 +75,7 @@ def _data(kit: Kit, data: Path) -> str:
         shown = f"{len(table)} rows with {', '.join(map(str, table.columns))}"
         return f"{shown}; the market has not asked yet, so whether they fit it is not known"
     rows = len(source.encoded(schema)[0])
+    refuse_small_table(rows, str(data))
     return f"{rows} of {len(table)} rows fit what the market asked for last, with {schema.target!r} as the target"
 
 

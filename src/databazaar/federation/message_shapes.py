@@ -30,6 +30,7 @@ Code = Literal[
     "consumer not allowed",
     "no more accesses for this job",
     "privacy budget for this consumer spent",
+    "too few rows",
 ]
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from databazaar.federation.messages import Code, ModelMessage, OracleMessage
 from databazaar.federation.work import Work, work_of
+from databazaar.learning.asked_rows import LEAST_ROWS, distinct_rows
 from databazaar.learning.kinds import MODEL_KINDS
 
 _HOUR = 3600.0
@@ -36,6 +37,8 @@ class Policy:
 
     `consumers` are those who may ask, all of them where it is None, and `max_accesses` how many answers one job gets:
     a contract, or a run where the market names none. Who asks, and for which job, is the market's word.
+
+    `least_rows` is how many different rows an answer depends on at the least (learning/asked_rows.py counts them).
     """
 
     models: tuple[str, ...] = MODEL_KINDS
@@ -46,11 +49,17 @@ class Policy:
     max_questions: int = 100_000
     consumers: tuple[str, ...] | None = None
     max_accesses: int | None = None
+    least_rows: int = LEAST_ROWS
 
     def refuse_others(self, consumer: str) -> None:
         """Raises RefusedError for a consumer that may not ask."""
         if self.consumers is not None and consumer not in self.consumers:
             raise RefusedError("consumer not allowed")
+
+    def refuse_few_rows(self, oracle: OracleMessage, rows: int) -> None:
+        """Raises RefusedError where fewer than `least_rows` of these rows would have a part in the answer."""
+        if distinct_rows(oracle.model_dump(), rows) < self.least_rows:
+            raise RefusedError("too few rows")
 
     def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int, private: bool = False) -> bool:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""

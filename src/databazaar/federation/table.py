@@ -16,6 +16,7 @@ from databazaar.federation.pins import Pins, fingerprint, meaning
 from databazaar.federation.policy import RefusedError
 from databazaar.federation.recent import Recent
 from databazaar.federation.schema_offers import Asker
+from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.learning.inputs import as_table
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class Table:
     @classmethod
     def read(cls, path: Path, pins: Pins) -> Table:
         """The table with its file already read, so that a fault in it shows before anybody connects."""
-        return cls(path, pins, _read(path))
+        table = cls(path, pins, _read(path))
+        refuse_small_table(len(table.frame), str(path))
+        return table
 
     @property
     def file(self) -> TableFile:

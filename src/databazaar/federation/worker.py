@@ -201,9 +201,12 @@ class ProviderWorker:
             raise RefusedError("task does not fit the data")
         private, by = self._privacy is not None, Asker(request.consumer, request.contract)
         rows = self._examples.rows(task.model, task.loss, task.table, by)
+        self._policy.refuse_few_rows(task.oracle, rows)
         if not self._policy.allows(task.model, task.oracle, rows, private):
             raise RefusedError("task not allowed")
         data = self._examples.fitting(task.model, task.loss, task.table, by)
+        if not private:  # with differential privacy a row without a known target is still in the table
+            self._policy.refuse_few_rows(task.oracle, len(data[0]))
         if self._privacy is not None:
             self._privacy.check(task.oracle, rows, request.consumer)
         if params is None:

@@ -21,7 +21,9 @@ class Settings:
     a job that is over are deleted; None keeps them until their owner deletes them. A table is read in a process that
     may take `table_memory` bytes and `table_seconds` of a processor. `uploads` is how many large bodies an organisation
     may send at once. `connections` is how many there are at the most, `connections_of_one` from one address, and
-    `head_seconds` how long a request's head may take.
+    `head_seconds` how long a request's head may take. `most_visits` is how many row visits a job may ask of one
+    provider in one round, and `stop_grace` for how many seconds a job that is stopped may finish the round under way
+    before its runner is ended.
     """
 
     home: Path
@@ -45,6 +47,8 @@ class Settings:
     connections_of_one: int = 200
     head_seconds: float = 10.0
     keep_days: int | None = None
+    most_visits: int = 50_000_000
+    stop_grace: float = 30.0
     cash: str = "manual"
     private_webhooks: bool = False
     oidc_issuer: str = ""

@@ -64,6 +64,17 @@ def test_a_job_that_cannot_be_settled_is_refunded_by_hand(market: PageMarket, vi
     assert "Nobody was paid" in buyer.get(f"/jobs/{job}").text
 
 
+def test_the_operator_stops_a_job_on_its_page(market: PageMarket, visit: Callable[..., Visitor]) -> None:
+    hub, buyer, job = visit("hub"), visit("buyer"), market.jobs[JobState.RUNNING]
+    stop = f"/operator/jobs/{job}/stop"
+    assert stop in hub.get("/operator/jobs").text
+    assert "It is stopped" in hub.sees(hub.post(stop))
+    shown = hub.get("/operator/jobs").text
+    assert stop not in shown and "stopped by the operator" in shown
+    assert "The operator has stopped it" in buyer.get(f"/jobs/{job}").text
+    assert "only one that is funded" in hub.sees(hub.post(f"/operator/jobs/{market.jobs[JobState.DRAFT]}/stop"))
+
+
 def test_money_comes_in_and_goes_out(market: PageMarket, visit: Callable[..., Visitor]) -> None:
     """At once with the cashier for tests, and when the operator says so with the manual one."""
     buyer, hub = visit("buyer"), visit("hub")

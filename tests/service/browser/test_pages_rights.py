@@ -36,6 +36,7 @@ POSTS = {
         "/cash/x/confirm",
         "/cash/x/refuse",
         "/jobs/x/refund",
+        "/jobs/x/stop",
     ),
     "consumer": (
         "/jobs",

@@ -27,6 +27,8 @@ from desk_market import SPEC, DeskMarket, table
 
 OWN = {**SPEC, "data": {**SPEC["data"], "features": ["weight"]}, "defence": {"kind": "none"}}
 
+FORTY = {"kind": "local-sgd", "steps": 5, "batch_size": 8}
+
 
 def submitted(market: DeskMarket, session: Session, *chosen: str, **spec: Any) -> Job:
     holdout = market.upload(session, "buyer", table(9, 80))
@@ -39,9 +41,9 @@ def test_what_policies_decide_at_once(small: DeskMarket) -> None:
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         small.offer(session, "north", 2, "trees", models=["mlp", "cnn"])
-        small.offer(session, "south", 3, "short", most_rows=31)
-        small.offer(session, "south", 4, "enough", most_rows=32)
-        job = submitted(small, session, "north-sales", "north-trees", "south-short", "south-enough")
+        small.offer(session, "south", 3, "short", most_rows=39)
+        small.offer(session, "south", 4, "enough", most_rows=40)
+        job = submitted(small, session, "north-sales", "north-trees", "south-short", "south-enough", oracle=FORTY)
         found = {view.offer: (view.state, view.reason) for view in contracts.own_contracts(session, small["buyer"])}
     assert (job.state, job.reason) == ("agreed", "2 of 4 providers agreed")
     assert found["north-sales"] == found["south-enough"] == ("agreed", "")
@@ -51,8 +53,8 @@ def test_what_policies_decide_at_once(small: DeskMarket) -> None:
     )
     assert found["south-short"] == (
         "refused",
-        "an ask goes through 32 rows, and the provider allows 31: lower oracle.steps, oracle.epochs or "
-        "oracle.batch_size",
+        "an ask goes through 40 rows, and the provider allows 39: lower oracle.steps or oracle.epochs, or "
+        "oracle.batch_size to no less than 32",
     )
 
 

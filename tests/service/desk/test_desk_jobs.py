@@ -19,7 +19,7 @@ from databazaar.defence import Defence
 from databazaar.service import cash, contracts, files, jobs, journal, members, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, JobEvent
-from databazaar.service.errors import ConflictError, InvalidError, MissingError, TooManyError
+from databazaar.service.errors import ConflictError, DeniedError, InvalidError, MissingError, TooManyError
 from databazaar.service.jobs import fitting
 from databazaar.service.lives import enter_contract
 from databazaar.service.notary.about import about_job
@@ -353,11 +353,23 @@ def test_stopping(small: DeskMarket) -> None:
         for job in (queued, own, running, running):
             jobs.stop(session, buyer, hub, job.id)
         assert (queued.state, own.state, running.state) == ("settling", "funded", "running")
-        assert all(job.stop_requested for job in (queued, own, running))
+        assert all(job.stopped_by == "consumer" for job in (queued, own, running))
         assert [event.detail for event in jobs.events_of(session, buyer, running.id, 5)][1:] == [
             "the consumer asked to stop"
         ]
     assert (hub.job_folder(running.id) / "stop").read_bytes() == b""
+
+
+def test_the_operator_stops_any_job_and_the_job_says_so(small: DeskMarket) -> None:
+    with small.database.begin() as session:
+        small.pay_in(session, "buyer", 1000)
+        job = jobs.fund(session, small["buyer"], agreed(small, session).id)
+        jobs.stop(session, small["hub"], small.settings, job.id)
+        assert (job.state, job.stopped_by) == ("settling", "operator")
+        assert jobs.events_of(session, small["buyer"], job.id)[-1].detail == "the operator asked to stop"
+        reading = replace(small["hub"], scopes=frozenset({"read"}))
+        with pytest.raises(DeniedError):
+            jobs.stop(session, reading, small.settings, job.id)
 
 
 def test_withdrawing(small: DeskMarket) -> None:

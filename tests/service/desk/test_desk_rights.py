@@ -226,7 +226,7 @@ DEEDS: dict[str, Deed] = {
     ),
     "jobs.stop": Deed(
         lambda w, s, c: jobs.stop(s, c, w.settings, w.ids["queued"]),
-        *("buyer", "rival", MissingError, "hub", DeniedError, "jobs"),
+        *("buyer", "rival", MissingError, "north", DeniedError, "jobs"),
     ),
     "jobs.withdraw": Deed(
         lambda w, s, c: jobs.withdraw(s, c, w.ids["draft"]),

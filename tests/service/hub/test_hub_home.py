@@ -187,7 +187,7 @@ def test_a_job_that_was_stopped_before_its_run_began_is_refunded(market: HubMark
     with market.database.begin() as session:
         job = session.get_one(Job, market.jobs["plain"])
         jobs.write_market(session, market.settings, job)
-        job.stop_requested = True
+        job.stopped_by = "consumer"
     to_state(market, JobState.SETTLING)
     assert settler.attempt(market.settings, market.jobs["plain"]) == 0
     assert market.job("plain").state == "refunded" and wrong_with_books(market) is None

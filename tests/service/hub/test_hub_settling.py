@@ -47,7 +47,7 @@ def to_settling(market: HubMarket, name: str = "plain", stopped: bool = False) -
     with market.database.begin() as session:
         job = session.get_one(Job, market.jobs[name])
         jobs.write_market(session, market.settings, job)
-        job.stop_requested = stopped
+        job.stopped_by = "consumer" if stopped else ""
         enter(session, job, JobState.RUNNING)
         enter(session, job, JobState.SETTLING, "given up after 5 attempts: it was killed")
 
@@ -81,7 +81,7 @@ def test_a_run_that_ended_is_paid_as_its_ledger_says(market: HubMarket) -> None:
 def test_an_open_run_is_closed_and_its_posts_are_paid(market: HubMarket, stopped: bool) -> None:
     play(market, 3)
     with market.database.begin() as session:
-        session.get_one(Job, market.jobs["plain"]).stop_requested = stopped
+        session.get_one(Job, market.jobs["plain"]).stopped_by = "consumer" if stopped else ""
     assert settler.attempt(market.settings, market.jobs["plain"]) == 0
     job = market.job("plain")
     assert job.state == ("settled" if stopped else "failed")

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
+from databazaar import BazaarError
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs
+from databazaar.service import jobs, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
-from databazaar.service.database.tables import Job
+from databazaar.service.database.tables import Job, JournalEntry
 from databazaar.service.http.pages.job_view import told_of
 from databazaar.service.hub import progress, runner, supervisor
 from databazaar.service.hub.begun import HELD
@@ -94,7 +96,7 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
             job = session.get_one(Job, market.jobs[name])
             jobs.write_market(session, market.settings, job)
             enter(session, job, JobState.RUNNING)
-            job.lease_owner, job.stop_requested = "0" * 32, stops
+            job.lease_owner, job.stopped_by = "0" * 32, "consumer" if stops else ""
     hub = Supervisor(market.settings, market.database)
     hub.start()
     market.wait(lambda: progress.played(market.settings, market.jobs["left"]) > 1)
@@ -192,3 +194,54 @@ def test_a_fault_of_ours_is_in_the_log_and_not_in_the_sentence(
     assert runner.attempt(settings, "job") == runner.OUR_FAULT
     assert "secret" not in runner.why_failed(settings, "job", runner.OUR_FAULT)
     assert "a secret of the machine" in capfd.readouterr().err
+
+
+def test_a_round_without_end_is_ended_when_the_operator_stops_its_job(
+    sqlite_database: Database, settings: Settings
+) -> None:
+    """Its first round would take hours: the runner is ended in it, and the escrow goes back."""
+    market = hub_market(sqlite_database, settings, names=())
+    oracle = {"kind": "local-sgd", "steps": 1_000_000, "batch_size": 32, "epochs": 1_000_000}
+    job_id = market.add("endless", {**LONG, "oracle": oracle})
+    hub = Supervisor(replace(market.settings, stop_grace=0.5), sqlite_database)
+    hub.start()
+    try:
+        hub.wake()
+        market.wait(lambda: market.run("endless").exists(), "it does not begin")
+        with sqlite_database.begin() as session:
+            jobs.stop(session, market.desk["hub"], market.settings, job_id)
+        market.wait(market.over, "it is not ended")
+    finally:
+        hub.stop()
+    job = market.job("endless")
+    assert (job.state, job.reason, job.paid) == ("refunded", "the operator stopped it", 0)
+    assert job.refunded == job.escrow and wrong_with_books(market) is None
+    with sqlite_database.read() as session:
+        told = [event.detail for event in jobs.events_of(session, market.desk["hub"], job_id)]
+        closed = session.scalars(select(JournalEntry).where(JournalEntry.key == f"close:{job_id}")).one()
+    assert "the operator asked to stop" in told
+    assert "it did not finish its round within 0.5 seconds, and was ended in it" in told
+    assert closed.body["stopped_by"] == "operator"
+
+
+def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, settings: Settings) -> None:
+    """The offer has rows enough, but the consumer chose a target that few of them have: that would be an ask over few
+    rows. What the consumer hears shows no value."""
+    market = hub_market(sqlite_database, settings, names=())
+    lines = table(5, rows=60).decode().splitlines()
+    few = [lines[0], *lines[1:32], *(line.rsplit(",", 1)[0] + "," for line in lines[32:])]
+    with sqlite_database.begin() as session:
+        desk = market.desk
+        given = {"name": "Few", "slug": "few", "description": "", "policy": {"price": 5, "approval": "automatic"}}
+        file_id = desk.upload(session, "north", ("\n".join(few) + "\n").encode())
+        offers.make_file_offer(session, desk["north"], market.settings, file_id=file_id, **given)
+    job_id = market.add("few", LONG, offers=("north-few", "south-sales"))
+    with sqlite_database.begin() as session:
+        jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+    assert runner.attempt(market.settings, job_id) == BazaarError.exit_code
+    assert not market.run("few").exists()
+    why = runner.why_failed(market.settings, job_id, BazaarError.exit_code)
+    assert why == (
+        "provider 'north-few': its table has 31 rows to learn from, and an ask must go over at least 32: add rows, or "
+        "leave it out"
+    )

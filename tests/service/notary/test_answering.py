@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,11 +25,14 @@ from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.jobs.own_mode import expected_terms, for_own_arbiter
 from databazaar.service.notary.answering import Answering, serve
+from databazaar.vectors import hash_array
 from desk_market import SPEC, table
 from signed_parties import SignedParties
 
 RUN = "ab" * 16
 FREE = {"models": None, "most_rows": None}
+WIDTH = 12
+NOW: dict[str, Any] = {"no_update": "", "round": 0, "model": hash_array(np.zeros(WIDTH, np.float32))}
 
 
 def settings_of(names: list[str], **more: Any) -> dict[str, Any]:
@@ -44,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "holdout.csv").write_bytes(table(9))
     for seed, name in enumerate(("north", "south", "east"), 1):
         (folder / f"{name}.csv").write_bytes(table(seed))
-    (folder / "far.csv").write_bytes(b"something,else\n1,2\n3,4\n")
+    (folder / "far.csv").write_bytes(b"something,else\n" + b"1,2\n3,4\n" * 16)
     return folder
 
 
@@ -56,13 +60,14 @@ def job(place: Path) -> Job:
     return job_of(parse_market(settings_of(NAMES)), place)
 
 
-def question(job: Job, kind: str = "update", **other: Any) -> bytes:
+def question(job: Job, kind: str = "update", fill: float = 0.0, **other: Any) -> bytes:
     assert job.federation is not None and job.federation.task.model is not None
     task = job.federation.task
     oracle = task.oracle.model_copy(update={"step": step_at(job.federation.step, 0)})
     task = TaskMessage.model_validate(task.model_copy(update={"oracle": oracle}))
     fields = {"protocol": 3, "kind": kind, "run": RUN, "round": 0, "seed": 3, "consumer": "Buyer", "contract": RUN}
-    params = torch.zeros(width(job.federation.task.model)) if kind == "update" else None
+    assert width(job.federation.task.model) == WIDTH
+    params = torch.full((WIDTH,), fill) if kind == "update" else None
     return encode_request(Request.model_validate({**fields, "task": task, **other}), params)
 
 
@@ -89,7 +94,7 @@ def served(begin: dict[str, Any]) -> Iterator[Channel]:
 
 
 def asked(channel: Channel, names: list[str], payload: bytes, **more: Any) -> tuple[dict[str, Any], dict[str, bytes]]:
-    channel.send({"op": "ask", "names": names, "timeout": 30.0, "round": 0, "no_update": "", **more}, payload)
+    channel.send({"op": "ask", "names": names, "timeout": 30.0, **NOW, **more}, payload)
     replies = {}
     while "name" in (told := channel.receive())[0]:
         replies[told[0]["name"]] = told[1]
@@ -119,12 +124,12 @@ def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Pat
 def test_questions_that_were_not_agreed_are_not_passed_on(place: Path, job: Job) -> None:
     assert job.federation is not None and job.federation.task.table is not None
     answering, task = Answering(about(place, ["north"])), job.federation.task
-    now: dict[str, Any] = {"no_update": "", "round": 0}
     others: dict[str, bytes] = {
         "cannot be read": b"DBZ1",
         "names another run": question(job, contract="0" * 32),
         "round 0 is under way": question(job, seed=4),
         "other work": question(job, round=0, task=_with_oracle(task, epochs=50)),
+        "other parameters than those that the ledger names for round 0": question(job, fill=0.5),
         "another model": question(job, task=task.model_copy(update={"model": None})),
         "another target": question(
             job, task=task.model_copy(update={"table": job.federation.task.table.model_copy(update={"target": "x"})})
@@ -132,11 +137,11 @@ def test_questions_that_were_not_agreed_are_not_passed_on(place: Path, job: Job)
     }
     for why, payload in others.items():
         with pytest.raises(BazaarError, match=why):
-            answering.check(payload, ["north"], now)
+            answering.check(payload, ["north"], NOW)
     with pytest.raises(BazaarError, match="is no provider of this job"):
-        answering.check(question(job), ["west"], now)
+        answering.check(question(job), ["west"], NOW)
     with pytest.raises(BazaarError, match="not now"):
-        answering.check(question(job), ["north"], {**now, "no_update": "not now"})
+        answering.check(question(job), ["north"], {**NOW, "no_update": "not now"})
 
 
 def _with_oracle(task: TaskMessage, **other: Any) -> TaskMessage:
@@ -153,7 +158,7 @@ def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Pa
         answering = Answering({**about(place, ["north"]), "folder": str(place / "pinned")})
         words = []
         for payload in (question(job), question(job, task=other)):
-            checked = answering.check(payload, ["north"], {"no_update": "", "round": 0})
+            checked = answering.check(payload, ["north"], NOW)
             words.append(answering.ask(payload, ["north"], 30.0, *checked)[2])
         assert words == [{"north": ""}, {"north": "refused: task not allowed"}]
 
@@ -167,7 +172,7 @@ def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tm
     unsigned = ProviderWorker("bank2", lambda w: w + 1)
     answering._transport = LocalTransport({"bank1": signed, "bank2": unsigned})
     payload = question(job)
-    request, params = answering.check(payload, ["bank1", "bank2"], {"no_update": "", "round": 0})
+    request, params = answering.check(payload, ["bank1", "bank2"], NOW)
     replies, lost, words, _ = answering.ask(payload, ["bank1", "bank2"], 30.0, request, params)
     assert set(replies) == {"bank1"} and lost == {"bank2": "provider error"}
     assert words == {"bank1": "", "bank2": "provider error"}
@@ -197,11 +202,11 @@ def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job
     told = Reply(
         protocol=2, run=RUN, round=0, provider="north", status="ok", code="", epsilon=0.5, delta=1e-5, question=""
     )
-    checked = answering.check(payload, names, {"no_update": "", "round": 0})
+    checked = answering.check(payload, names, NOW)
     private = Answering(about(place, ["north", "south", "east"]))
     private._transport = LocalTransport({"north": lambda payload: encode_reply(told, checked[1])})
     assert private.ask(payload, ["north"], 30.0, *checked)[2:] == ({"north": ""}, {"north": (0.5, 1e-5)})
-    request, params = answering.check(payload, names, {"no_update": "", "round": 0})
+    request, params = answering.check(payload, names, NOW)
     words = answering.ask(payload, names, 30.0, request, params)[2]
     assert words["south"] == "failed at the provider: computation failed"
     assert words["east"] == "the reply bears another provider's name"

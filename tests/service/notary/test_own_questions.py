@@ -8,18 +8,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
-from databazaar.client.own_arbiter import HubEngine, HubTransport, Notary
+from databazaar.client.own_arbiter import HubTransport, Notary
 from databazaar.client.sending import HubError
 from databazaar.ledger import Entry
+from databazaar.market.arbiter import Arbiter
 from databazaar.service import members
 from databazaar.service.states import JobState
 from own_arbiters import (
     EnoughError,
     OwnMarket,
     asked,
+    engine_of,
     stop_before_asking,
 )
 
@@ -28,27 +31,26 @@ NOWHERE = Path("nowhere")
 
 
 @pytest.fixture(scope="module")
-def begun(own: OwnMarket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, HubEngine, list[Entry]]]:
-    """A job whose first round is reserved at the hub and not asked yet; its engine, and its entries."""
+def begun(own: OwnMarket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Arbiter, list[Entry]]]:
+    """A job whose first round is reserved at the hub and not asked yet; its arbiter, and its entries."""
     job = own.job(name="Begun", budget="4.00")
     with own.playing(job, tmp_path_factory.mktemp("mine")) as playing:
         with pytest.raises(EnoughError):
             stop_before_asking(playing)
-        assert isinstance(playing.arbiter.engine, HubEngine)
-        yield job, playing.arbiter.engine, list(playing.folder.entries())
+        yield job, playing.arbiter, list(playing.folder.entries())
 
 
-def test_nothing_to_tell_is_not_told(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
-    job, engine, entries = begun
-    engine.witness([])
+def test_nothing_to_tell_is_not_told(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
+    job, arbiter, entries = begun
+    engine_of(arbiter).witness([])
     with own.notary(job, attempts=1) as notary:
         assert int(notary.standing()["entries"]) == len(entries)
 
 
-def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
-    job, engine, entries = begun
+def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
+    job, arbiter, entries = begun
     drawn = [entry.provider or "" for entry in entries if entry.kind == "reserve"]
-    task, names = engine._task, list(dict.fromkeys(drawn))
+    task, names = engine_of(arbiter)._task, list(dict.fromkeys(drawn))
     assert task.model is not None and task.table is not None
     others: dict[str, dict[str, Any]] = {
         "another run": {"run": "0" * 32},
@@ -64,35 +66,46 @@ def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple
     }
     for why, other in others.items():
         with pytest.raises(HubError, match=why) as refused:
-            asked(own, job, engine, names, **other)
+            asked(own, job, arbiter, names, **other)
         assert refused.value.status == 422
     with pytest.raises(HubError, match="is no provider of this job"):
-        asked(own, job, engine, ["west-sales"])
+        asked(own, job, arbiter, ["west-sales"])
     with own.notary(job, attempts=1) as notary, pytest.raises(HubError, match="the question cannot be read"):
         notary.ask(names, b"DBZ1 and nothing else", 30.0)
     idle = sorted({"north-sales", "south-sales"} - set(names))
     for name in idle:
         with pytest.raises(HubError, match="is not drawn in round 0"):
-            asked(own, job, engine, [name])
-    assert asked(own, job, engine, ["north-sales", "south-sales"], update=False)[1] == {}
+            asked(own, job, arbiter, [name])
+    assert asked(own, job, arbiter, ["north-sales", "south-sales"], update=False)[1] == {}
+
+
+def test_a_chosen_model_is_not_answered(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
+    """Weights that nobody has trained, made so that gradients show rows: the ledger names the run's own model."""
+    job, arbiter, entries = begun
+    names = list(dict.fromkeys(entry.provider or "" for entry in entries if entry.kind == "reserve"))
+    crafted = torch.linspace(-100.0, 100.0, len(arbiter.consumer.initial_parameters()))
+    with pytest.raises(HubError, match="other parameters than those that the ledger names for round 0") as refused:
+        asked(own, job, arbiter, names, params=crafted)
+    assert refused.value.status == 422
+    assert own.found(job).paid is None and set(asked(own, job, arbiter, names)[0]) == set(names)
 
 
 def test_a_question_again_gets_the_same_answers_and_another_none(
-    own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]
+    own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]
 ) -> None:
-    job, engine, entries = begun
+    job, arbiter, entries = begun
     names = list(dict.fromkeys(entry.provider or "" for entry in entries if entry.kind == "reserve"))
-    first = asked(own, job, engine, names)
-    assert set(first[0]) == set(names) and asked(own, job, engine, names) == first
+    first = asked(own, job, arbiter, names)
+    assert set(first[0]) == set(names) and asked(own, job, arbiter, names) == first
     with pytest.raises(HubError, match="one question is all that a round buys"):
-        asked(own, job, engine, names, fill=0.5)
+        asked(own, job, arbiter, names, params=arbiter.consumer.initial_parameters() + 0.5)
     with own.notary(job, attempts=1) as notary:
         assert notary.connected() == ["north-sales", "south-sales"]
         assert notary.standing()["entries"] == len(entries)
 
 
 def test_a_run_goes_on_from_its_own_folder_alone(
-    own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]], tmp_path: Path
+    own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]], tmp_path: Path
 ) -> None:
     with pytest.raises(BazaarError, match="the hub has other entries"), own.playing(begun[0], tmp_path) as playing:
         playing.settle()
@@ -106,7 +119,7 @@ def test_a_run_goes_on_from_its_own_folder_alone(
         pass
 
 
-def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
+def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
     """Nobody chooses a seed, a price or a rule after the fact."""
     _, _, entries = begun
     job, opening = own.job(name="Begun", budget="4.00"), entries[0]
@@ -137,7 +150,7 @@ def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, Hu
         assert own.found(job).state == JobState.RUNNING
 
 
-def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, HubEngine, list[Entry]]) -> None:
+def test_only_the_jobs_own_consumer_plays_it(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
     job = begun[0]
     with own.market.database.begin() as session:
         secrets = {

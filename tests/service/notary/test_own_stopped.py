@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from databazaar.client.own_arbiter import HubEngine
 from databazaar.client.sending import HubError
 from databazaar.service import jobs
 from databazaar.service.database.connection import Database
@@ -35,10 +34,8 @@ def test_who_stops_pays_for_what_was_passed_on(own: OwnMarket, tmp_path: Path) -
     job = own.job(name="Stopped")
     with own.playing(job, tmp_path) as playing, pytest.raises(EnoughError):
         stop_before_asking(playing)
-    engine = playing.arbiter.engine
-    assert isinstance(engine, HubEngine)
     names = [entry.provider or "" for entry in playing.folder.entries() if entry.kind == "reserve"]
-    asked(own, job, engine, names[:1])
+    asked(own, job, playing.arbiter, names[:1])
     with own.market.database.begin() as session:
         jobs.stop(session, own.market["buyer"], own.market.settings, job)
     with own.notary(job, attempts=1) as notary, pytest.raises(HubError, match="the hub has settled it"):
@@ -61,8 +58,7 @@ def test_nothing_is_passed_on_unpaid_while_a_job_is_stopped(
     let_in = {name: own.found(name) for name in (job, late)}
     with own.playing(job, tmp_path) as playing, pytest.raises(EnoughError):
         stop_before_asking(playing)
-    entries, engine = list(playing.folder.entries()), playing.arbiter.engine
-    assert isinstance(engine, HubEngine)
+    entries = list(playing.folder.entries())
     names = [entry.provider or "" for entry in entries if entry.kind == "reserve"]
     with own.market.database.begin() as session:
         for name in (job, late):
@@ -70,11 +66,11 @@ def test_nothing_is_passed_on_unpaid_while_a_job_is_stopped(
         for name in (job, late):
             jobs.stop(session, buyer, own.market.settings, name)
     monkeypatch.setattr(notaries, "_going", lambda _, name: let_in[name])
-    asked(own, job, engine, names[:1])
+    asked(own, job, playing.arbiter, names[:1])
     assert {job, late} <= set(notaries.close_due())
     assert own.found(job).state == own.found(late).state == JobState.SETTLING
     with pytest.raises(HubError, match="the hub has settled it"):
-        asked(own, job, engine, names)
+        asked(own, job, playing.arbiter, names)
     with pytest.raises(ConflictError, match="the hub has settled it"):
         notaries.take(buyer, late, entries)
     assert settle(own.market.database, own.market.settings, job) == JobState.SETTLED and own.found(job).paid

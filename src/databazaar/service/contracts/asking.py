@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
 from databazaar.service.lives import contracts_of, enter, enter_contract, tell_parties
@@ -40,14 +41,7 @@ class Needs:
 
     def rows(self, table: int | None) -> int | None:
         """How many pass through the model in one ask of a table of so many; None where that is not known before."""
-        oracle = self.oracle
-        if oracle["kind"] == "full-gradient":
-            return table
-        if oracle["kind"] == "stochastic-gradient":
-            most, epochs = oracle["batch_size"], 1
-        else:
-            most, epochs = oracle["steps"] * oracle["batch_size"], oracle["epochs"]
-        return int(most if table is None else min(most, epochs * table))
+        return visited_rows(self.oracle, table)
 
 
 def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
@@ -90,8 +84,8 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
     rows = needs.rows(table_rows)
     if policy.most_rows is not None and rows is not None and rows > policy.most_rows:
         return (
-            f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower oracle.steps, "
-            "oracle.epochs or oracle.batch_size"
+            f"an ask goes through {rows:,} rows, and the provider allows {policy.most_rows:,}: lower oracle.steps "
+            f"or oracle.epochs, or oracle.batch_size to no less than {LEAST_ROWS}"
         )
     return None
 

@@ -138,7 +138,8 @@ class Job(Table):
     """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
     and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted.
 
-    `mode` is hosted or own (the consumer runs its arbiter). `lease_*` and `attempts` are the supervisor's.
+    `mode` is hosted or own (the consumer runs its arbiter). `stopped_by` says who has asked to stop it: consumer,
+    operator, or nobody. `lease_*` and `attempts` are the supervisor's.
     `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
     """
 
@@ -161,7 +162,7 @@ class Job(Table):
     refunded: Mapped[int | None]
     run_head: Mapped[str | None] = mapped_column(HASH)
     model_hash: Mapped[str | None] = mapped_column(HASH)
-    stop_requested: Mapped[bool] = mapped_column(default=False)
+    stopped_by: Mapped[str] = mapped_column(String(10), default="")
     attempts: Mapped[int] = mapped_column(default=0)
     not_before: Mapped[dt.datetime | None]
     lease_owner: Mapped[str | None] = mapped_column(ID)

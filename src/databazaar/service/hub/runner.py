@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
+from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service.hub.folders import FAILURE, LOCK, LOG, without_places
 from databazaar.service.hub.page import write_page
 from databazaar.service.hub.telling import Teller
@@ -29,6 +30,7 @@ from databazaar.service.jobs.stopping import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
+    from databazaar.config.jobs import Job
     from databazaar.config.playing import Playing
     from databazaar.market.run import Progress
     from databazaar.runs.folder import RunFolder
@@ -117,11 +119,13 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
         return  # who settles it closes the run
     if not run_folder.exists():
         job = market_job(job_folder / MARKET, profiled=True)
+        _refuse_few_labels(job)
         with begun(job, run_folder, job_id) as playing, closing(Teller(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP, played)
     else:
         folder = RunFolder(run_folder)
         terms, job = folder.need_rules(), from_recipe(folder.recipe)
+        _refuse_few_labels(job)
         if not is_over(job, folder):
             begun_in = {} if terms is None else terms.environment
             with (
@@ -130,6 +134,14 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
             ):
                 _finish(playing, teller, job_folder / STOP, played)
     write_page(run_folder)
+
+
+def _refuse_few_labels(job: Job) -> None:
+    """Rows without a known target are in no answer: those of an offer with a target that few of them have are too few,
+    which is known once its table is read."""
+    for provider in job.providers:
+        if provider.data is not None:
+            refuse_small_table(len(provider.dataset[1]), f"provider {provider.id!r}: its table")
 
 
 def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:

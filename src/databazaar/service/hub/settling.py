@@ -26,6 +26,7 @@ from databazaar.service.errors import ConflictError, ServiceError
 from databazaar.service.hub.begun import has_begun
 from databazaar.service.hub.folders import without_places
 from databazaar.service.jobs.own_mode import UNOPENED
+from databazaar.service.jobs.stopping import OPERATOR
 from databazaar.service.journal.keys import HubKey
 from databazaar.service.journal.receipts import issue
 from databazaar.service.lives import contracts_of, enter, locked_job, noted
@@ -165,6 +166,7 @@ def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> J
     enter(session, job, state, reason)
     moved = {journal.escrow(job.id): -job.escrow, **pay, "fees": job.fee, journal.cash(consumer.slug): job.refunded}
     ran = {"run_head": job.run_head} if job.run_head else {}
+    ran |= {"stopped_by": OPERATOR} if job.stopped_by == OPERATOR else {}
     entry = journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id, body=ran)
     key, name, currency = HubKey.of(settings), market(session).name, currency_of(session)
     for contract in contracts.values():
@@ -191,7 +193,9 @@ def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:
         return over, _not_accepted(Needs(**job.needs).fingerprint)
     if outcome.by_itself:
         return over, outcome.message
-    if job.stop_requested:
+    if job.stopped_by == OPERATOR:
+        return over, "the operator stopped it"
+    if job.stopped_by:
         return over, outcome.message or "the consumer stopped it before the first round"
     if job.reason == UNOPENED:
         return over, UNOPENED

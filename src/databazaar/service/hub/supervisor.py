@@ -71,6 +71,7 @@ class Supervisor:
         self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._turns, self._turn_of = count(), dict[str, int]()
         self._unsettled: dict[str, tuple[int, float]] = {}
+        self._stopped: dict[str, float] = {}
         self._renewed = 0.0
 
     @property
@@ -148,31 +149,41 @@ class Supervisor:
         while waiting and len(self._runners) < self.settings.runners:
             waiting = self._begin_next()
 
-    def _look(self) -> tuple[dict[str, bool], list[str], bool]:
-        """The jobs that run, and whether they are to stop; those that are settling; and whether any is to begin."""
+    def _look(self) -> tuple[dict[str, str], list[str], bool]:
+        """The jobs that run, and who has stopped them; those that are settling; and whether any is to begin."""
         with self.database.read() as session:
-            ours = select(Job.id, Job.stop_requested).where(hosted(JobState.RUNNING))
+            ours = select(Job.id, Job.stopped_by).where(hosted(JobState.RUNNING))
             running = dict(session.execute(ours).all())
             over = select(Job.id).where(Job.state == JobState.SETTLING).order_by(Job.changed_at)
             settling = list(session.scalars(over))
             waiting = session.scalar(select(exists().where(is_due())))
         return running, settling, bool(waiting)
 
-    def _look_after(self, running: dict[str, bool]) -> None:
-        """Renews leases, passes on who wants to stop, and puts jobs back into the queue whose processes are lost."""
-        for job_id, stops in running.items():
-            stop = self.settings.job_folder(job_id) / STOP
-            try:
-                if stops and not stop.exists():
-                    write_whole(stop, b"", mode=0o600)
-            except (BazaarError, OSError) as refused:
-                log.error("job %s cannot be told to stop: %s", job_id, refused)
+    def _look_after(self, running: dict[str, str]) -> None:
+        """Renews leases, has stopped jobs end, and puts jobs back into the queue whose processes are lost."""
+        self._end_stopped([job_id for job_id, stopped_by in running.items() if stopped_by])
         self._put_back([job_id for job_id in running if job_id not in self._runners], "its runner was lost")
         if len(self._runners) and time.monotonic() > self._renewed + self.settings.lease / 3:
             with self.database.begin() as session:
                 renewed = update(Job).where(Job.id.in_(self._runners.jobs), Job.lease_owner == self.id)
                 session.execute(renewed.values(lease_until=self._lease_end()))
             self._renewed = time.monotonic()
+
+    def _end_stopped(self, jobs: list[str]) -> None:
+        """A runner whose job is stopped is told to end after its round, and ended where it does not within
+        `stop_grace`: what its ledger holds by then is settled."""
+        moment = time.monotonic()
+        self._stopped = {job_id: self._stopped.get(job_id, moment) for job_id in jobs}
+        for job_id, since in self._stopped.items():
+            stop = self.settings.job_folder(job_id) / STOP
+            try:
+                if not stop.exists():
+                    write_whole(stop, b"", mode=0o600)
+            except (BazaarError, OSError) as refused:
+                log.error("job %s cannot be told to stop: %s", job_id, refused)
+            if moment - since > self.settings.stop_grace and job_id in self._runners:
+                why = f"it did not finish its round within {self.settings.stop_grace:g} seconds, and was ended in it"
+                self._put_back(self._runners.kill(job_id), why)
 
     def _lease_end(self) -> dt.datetime:
         return now() + dt.timedelta(seconds=self.settings.lease)
@@ -184,7 +195,7 @@ class Supervisor:
                 job = locked_job(session, job_id)
                 if job.state == JobState.RUNNING:
                     job.lease_owner = job.lease_until = None
-                    enter(session, job, JobState.SETTLING if job.stop_requested else JobState.QUEUED, why)
+                    enter(session, job, JobState.SETTLING if job.stopped_by else JobState.QUEUED, why)
 
     def _make_room(self) -> None:
         """Where a consumer waits and another has had its turn, the job of that one goes on later, from where its ledger
@@ -252,7 +263,7 @@ class Supervisor:
             if job.state != JobState.RUNNING:
                 return
             job.lease_owner = job.lease_until = None
-            if code == 0 or job.stop_requested:
+            if code == 0 or job.stopped_by:
                 enter(session, job, JobState.SETTLING)
                 return
             progressed = progress.played(self.settings, job.id) > child.rounds

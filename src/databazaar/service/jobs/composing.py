@@ -18,6 +18,7 @@ from databazaar.errors import BazaarError
 from databazaar.money import Currency
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import InvalidError
+from databazaar.service.jobs.bounds import refuse_out_of_bounds
 from databazaar.service.lives import contracts_of
 from databazaar.service.members import currency_of
 from databazaar.service.settings import Settings
@@ -115,7 +116,9 @@ def composed(session: Session, settings: Settings, job: Job, sellers: Sequence[S
         folder = str(Path(settings.federation or "").resolve())
         whole["federation"] = {**lines, "folder": folder, "consumer": buyer.slug, "contract": job.id}
     whole["providers"] = providers
-    return MarketOf(_parsed(whole), whole, links, tuple(sellers))
+    parsed = _parsed(whole)
+    refuse_out_of_bounds(parsed, {one.offer.slug: one.version.rows for one in sellers}, settings.most_visits)
+    return MarketOf(parsed, whole, links, tuple(sellers))
 
 
 def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from databazaar.service.database.tables import Job, JobEvent
 from databazaar.service.errors import MissingError
 from databazaar.service.lives import locked_job
 
+CONSUMER, OPERATOR = "consumer", "operator"
+"""Who has stopped a job."""
 _MISSING = "there is no such job: look at the list of your jobs"
 
 
@@ -42,6 +44,15 @@ def job_to_change(session: Session, caller: Caller, job_id: str) -> Job:
 def held_job(session: Session, caller: Caller, job_id: str) -> Job:
     """One that the caller is about to change, held until the transaction ends."""
     return locked_job(session, job_to_change(session, caller, job_id).id)
+
+
+def job_to_stop(session: Session, caller: Caller, job_id: str) -> tuple[Job, str]:
+    """One that the caller is about to stop, held until the transaction ends; and as whom: its consumer stops its own,
+    the operator any."""
+    if not caller.sees_all:
+        return held_job(session, caller, job_id), CONSUMER
+    job = locked_job(session, job_id)
+    return job, CONSUMER if caller.consumes and job.organisation_id == caller.organisation_id else OPERATOR
 
 
 def own_jobs(session: Session, caller: Caller) -> list[Job]:

@@ -8,31 +8,33 @@ from databazaar.files import write_whole
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError
-from databazaar.service.jobs.looking import held_job
+from databazaar.service.jobs.looking import CONSUMER, OPERATOR, held_job, job_to_stop
 from databazaar.service.lives import enter, noted
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
+__all__ = ["CONSUMER", "OPERATOR", "STOP", "stop", "withdraw"]
 STOP = "stop"
 """The file in a job's folder that tells its runner to end after the round under way."""
 
 
 def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
-    """Ends a job early; what is not spent comes back. One that runs ends after the round under way, and one that does
-    not is settled at once. That of an own arbiter the notary ends, who knows whether an answer is being passed on. To
-    ask twice does nothing more."""
-    job = held_job(session, caller, job_id)
+    """Ends a job early, for its consumer or the operator; what is not spent comes back. One that runs ends after the
+    round under way, or in it where that takes too long, and one that does not is settled at once. That of an own
+    arbiter the notary ends, who knows whether an answer is being passed on. To ask twice does nothing more."""
+    job, party = job_to_stop(session, caller, job_id)
+    asked = f"the {party} asked to stop"
     if job.state not in (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING):
         raise ConflictError(f"the job is {job.state}: only one that is funded and not over can be stopped")
     if job.state == JobState.RUNNING or job.mode == "own":
-        if not job.stop_requested:
-            job.stop_requested = True
-            noted(session, job, "the consumer asked to stop")
+        if not job.stopped_by:
+            job.stopped_by = party
+            noted(session, job, asked)
         if job.mode == "hosted":
             write_whole(settings.job_folder(job.id) / STOP, b"", mode=0o600)
         return job
-    job.stop_requested = True
-    enter(session, job, JobState.SETTLING, "the consumer asked to stop")
+    job.stopped_by = party
+    enter(session, job, JobState.SETTLING, asked)
     return job
 
 

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,16 @@ class Answers:
     privacy: dict[str, tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class RoundDue:
+    """What the ledger says of the round under way: its number, and the hash of the model that it begins with.
+    `no_update` says why nobody can be asked for an update now, where that is so."""
+
+    round: int = 0
+    model: str = ""
+    no_update: str = ""
+
+
 class Answerer:
     """One process, and the way to talk to it: for one thread at a time."""
 
@@ -50,9 +60,8 @@ class Answerer:
         names: list[str] = self._call({"op": "connected"})[0]["connected"]
         return names
 
-    def ask(self, names: Sequence[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
-        """Asks these; `no_update` says why nobody can be asked for an update now."""
-        header = {"op": "ask", "names": list(names), "timeout": timeout, "round": round, "no_update": no_update}
+    def ask(self, names: Sequence[str], payload: bytes, timeout: float, due: RoundDue) -> Answers:
+        header = {"op": "ask", "names": list(names), "timeout": timeout, **asdict(due)}
         told, replies = self._call(header, payload)
         privacy = {name: (float(epsilon), float(delta)) for name, (epsilon, delta) in told["privacy"].items()}
         return Answers(told["kind"], replies, told["lost"], told["words"], privacy)

@@ -31,6 +31,7 @@ from databazaar.federation.transport import FlareTransport, LocalTransport, Tran
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.hub.runner import become_a_child
+from databazaar.vectors import hash_array
 
 if TYPE_CHECKING:
     from databazaar.federation.signing import MarketKeys
@@ -84,6 +85,11 @@ class Answering:
             raise BazaarError(about["no_update"])
         if request.kind == "update" and (request.round, request.seed) != (about["round"], self._market.seed):
             raise BazaarError(f"round {about['round']} is under way, with the seed of the job: ask for that")
+        if params is not None and hash_array(params.numpy()) != about["model"]:
+            raise BazaarError(
+                f"the question has other parameters than those that the ledger names for round {about['round']}: ask "
+                "for an update of the run's own model"
+            )
         return request, params
 
     def _refuse_other_work(self, request: Request) -> None:

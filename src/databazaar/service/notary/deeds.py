@@ -25,9 +25,10 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import ConflictError, InvalidError, MissingError, ServiceError
 from databazaar.service.jobs.own_mode import UNOPENED, expected_terms
+from databazaar.service.jobs.stopping import CONSUMER
 from databazaar.service.lives import enter, locked_job
 from databazaar.service.notary.about import about_job
-from databazaar.service.notary.answerers import Answerers, Answers
+from databazaar.service.notary.answerers import Answerers, Answers, RoundDue
 from databazaar.service.notary.held import HeldRuns
 from databazaar.service.notary.run import NotarisedRun
 from databazaar.service.settings import Settings
@@ -40,7 +41,6 @@ EVERY = 5.0
 PLAYED = JobState.FUNDED, JobState.RUNNING
 OPEN_FIRST = "the run is not open: send its opening entry first"
 SILENT = "the consumer's arbiter was not heard of for too long"
-STOPPED = "stopped by the consumer"
 log = logging.getLogger(__name__)
 
 
@@ -97,7 +97,7 @@ class Notaries:
             run.take(entries)
             standing, closing = _standing(run), run.notary.audit.closing
         stopped = closing is not None and closing["stop"] == BY_CONSUMER._asdict()
-        self._note(job, standing.closed, STOPPED if stopped else "")
+        self._note(job, standing.closed, stopped_by=CONSUMER if stopped else "")
         return standing
 
     def ask(self, caller: Caller, job_id: str, names: Sequence[str], payload: bytes, timeout: float) -> bytes:
@@ -105,16 +105,16 @@ class Notaries:
         job = self._going(caller, job_id)
         question = hashlib.sha256(payload).hexdigest()
         if not self._begun(job):
-            answers = self._asked(job, list(names), payload, timeout, 0, OPEN_FIRST)
+            answers = self._asked(job, list(names), payload, timeout, RoundDue(no_update=OPEN_FIRST))
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             self._refuse_ended(job)
             known = run.handed.answers if run.handed.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
-            no_update = _why_not(run, names, question)
-            if not left and not no_update:
+            due = _round_due(run, names, question)
+            if not left and not due.no_update:
                 return encode_bundle({"lost": {}}, {name: known[name] for name in names})
-            answers = self._asked(job, left, payload, timeout, run.due.round if run.entries else 0, no_update)
+            answers = self._asked(job, left, payload, timeout, due)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if not answers.words[name]}
                 run.hand_out(question, valid, {name: why for name, why in answers.words.items() if why})
@@ -123,9 +123,9 @@ class Notaries:
             again = {name: known[name] for name in names if name in known}
             return encode_bundle({"lost": answers.lost}, {**answers.replies, **again})
 
-    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, round: int, no_update: str) -> Answers:
+    def _asked(self, job: Job, names: list[str], payload: bytes, timeout: float, due: RoundDue) -> Answers:
         with self._answerers.of(job.id, job.organisation_id, lambda: self._about(job)) as answerer:
-            return answerer.ask(names, payload, timeout, round, no_update)
+            return answerer.ask(names, payload, timeout, due)
 
     def connected(self, caller: Caller, job_id: str) -> list[str]:
         """Which of the job's providers could be asked now."""
@@ -144,7 +144,7 @@ class Notaries:
         return [job.id for job in going if self._due(job) and self._end(job)]
 
     def _due(self, job: Job) -> bool:
-        if job.stop_requested:
+        if job.stopped_by:
             return True
         if job.state == JobState.FUNDED and not self._settings.run_folder(job.id).exists():
             return self._clock() - job.changed_at.timestamp() > self._settings.own_begin
@@ -177,10 +177,10 @@ class Notaries:
             with self._run(job) as run:
                 run.close()
         late = UNOPENED if job.state == JobState.FUNDED else SILENT
-        self._note(job, True, STOPPED if job.stop_requested else late)
+        self._note(job, True, late, job.stopped_by)
         return True
 
-    def _note(self, job: Job, over: bool, why: str = "") -> None:
+    def _note(self, job: Job, over: bool, why: str = "", stopped_by: str = "") -> None:
         """Brings the job's state to where its ledger is."""
         if job.state == JobState.RUNNING and not over:
             return
@@ -190,9 +190,9 @@ class Notaries:
             now = locked_job(session, job.id)
             if now.state == JobState.FUNDED and (not over or self._settings.run_folder(job.id).exists()):
                 enter(session, now, JobState.RUNNING)
-            now.stop_requested = now.stop_requested or why == STOPPED
+            now.stopped_by = now.stopped_by or stopped_by
             if over and now.state in PLAYED:
-                enter(session, now, JobState.SETTLING, why)
+                enter(session, now, JobState.SETTLING, f"stopped by the {now.stopped_by}" if stopped_by else why)
 
     def _own(self, caller: Caller, job_id: str) -> Job:
         with self._database.read() as session:
@@ -206,7 +206,7 @@ class Notaries:
 
     def _going(self, caller: Caller, job_id: str) -> Job:
         job = self._own(caller, job_id)
-        if job.stop_requested and job.state in PLAYED:
+        if job.stopped_by and job.state in PLAYED:
             self._end(job)
             raise ConflictError("the job was stopped: the hub has settled it")
         if job.state not in PLAYED:
@@ -259,15 +259,16 @@ def _standing(run: NotarisedRun) -> Standing:
     return Standing(run.entries, run.head, due.round, due.asked, run.closed)
 
 
-def _why_not(run: NotarisedRun, names: Sequence[str], question: str) -> str:
-    """Why no update can be asked for now; a description always can."""
+def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundDue:
+    """What can be asked now: a description always, and an update of the model that the ledger names last."""
     if not run.entries:
-        return OPEN_FIRST
+        return RoundDue(no_update=OPEN_FIRST)
+    round, model = run.due.round, run.notary.audit.model or ""
     try:
         run.refuse_ask(names, question)
     except ServiceError as refused:
-        return str(refused)
-    return ""
+        return RoundDue(round, model, str(refused))
+    return RoundDue(round, model)
 
 
 def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:

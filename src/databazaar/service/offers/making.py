@@ -9,6 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from databazaar.errors import BazaarError
+from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service import files
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
@@ -68,9 +70,18 @@ def make_site_offer(
         raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
+    if rows is not None:
+        _refuse_small(rows, f"the site {site}")
     session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
     session.flush()
     return offer
+
+
+def _refuse_small(rows: int, whose: str) -> None:
+    try:
+        refuse_small_table(rows, whose)
+    except BazaarError as small:
+        raise InvalidError(str(small)) from None
 
 
 def _new(
@@ -114,6 +125,7 @@ def _file_version(session: Session, caller: Caller, settings: Settings, offer: O
     file = files.own_file(session, caller, file_id, lock=True)
     outline = files.outline_of(settings, file)
     refuse_many(outline.columns)
+    _refuse_small(outline.rows, file.name)
     version = OfferVersion(
         offer_id=offer.id,
         number=offer.version,

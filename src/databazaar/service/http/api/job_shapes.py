@@ -20,7 +20,8 @@ Offers = Annotated[list[str], Field(max_length=1000, description="Slugs or ids o
 
 class JobShown(Shown):
     """`state` goes from draft over submitted, agreed, funded, queued, running and settling to settled, refunded or
-    failed. Amounts are in minor units; `paid`, `fee` and `refunded` are there once the job is over."""
+    failed. Amounts are in minor units; `paid`, `fee` and `refunded` are there once the job is over.
+    `stopped_by` is consumer or operator where one of them has asked to stop it, and empty otherwise."""
 
     id: str
     name: str
@@ -35,7 +36,7 @@ class JobShown(Shown):
     refunded: int | None
     run_head: str | None
     model_hash: str | None
-    stop_requested: bool
+    stopped_by: str
     attempts: int
     created_at: dt.datetime
     changed_at: dt.datetime

@@ -205,6 +205,7 @@ def stop(visit: Visiting, _: Posted, job_id: str) -> Response:
             "It ends after the round under way." if job.state == "running" else "It is stopped; the money comes back."
         )
 
+    visit.caller.require_consumer()
     return _done(visit, job_id, lambda session: jobs.stop(session, visit.caller, visit.settings, job_id), told)
 
 

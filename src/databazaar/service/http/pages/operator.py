@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from databazaar.service import journal, members
+from databazaar.service import jobs, journal, members
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import (
     Account,
@@ -202,6 +202,16 @@ def refund(visit: Visiting, _: Posted, job_id: str) -> Response:
     if refused:
         return visit.see("/operator/jobs", refused[0], kind="bad")
     return visit.see("/operator/jobs", "Refunded: the whole escrow is the consumer’s cash again.")
+
+
+@router.post("/jobs/{job_id}/stop")
+def stop(visit: Visiting, _: Posted, job_id: str) -> Response:
+    """For a job that must not go on: what it owes is paid, and its consumer gets the rest back."""
+    visit.caller.require_operator()
+    with visit.refusals() as refused, visit.begin() as session:
+        jobs.stop(session, visit.caller, visit.settings, job_id)
+    words = "It is stopped: it ends after the round under way, or in it where that takes too long."
+    return visit.see("/operator/jobs", refused[0] if refused else words, kind="bad" if refused else "good")
 
 
 @router.get("/queues")

@@ -146,7 +146,7 @@ def upgrade() -> None:
         sa.Column("refunded", sa.BigInteger(), nullable=True),
         sa.Column("run_head", sa.String(length=64), nullable=True),
         sa.Column("model_hash", sa.String(length=64), nullable=True),
-        sa.Column("stop_requested", sa.Boolean(), nullable=False),
+        sa.Column("stopped_by", sa.String(length=10), nullable=False),
         sa.Column("attempts", sa.BigInteger(), nullable=False),
         sa.Column("not_before", sa.DateTime(timezone=True), nullable=True),
         sa.Column("lease_owner", sa.String(length=32), nullable=True),
