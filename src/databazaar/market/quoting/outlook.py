@@ -1,15 +1,46 @@
-"""Each provider before the first round: what it asks, whether it can be asked, and what it can earn at the most."""
+"""Each provider before the first round: what it asks, whether it can be asked, and what it may earn."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from databazaar.market.quoting.fares import Fares, cost_of, rounds_between
-from databazaar.roster import PriceChange, Roster
+import numpy as np
+
+from databazaar.ledger.rulebook import RuleBook
+from databazaar.ledger.terms import Terms
+from databazaar.market.quoting.simulation import Run
+from databazaar.roster import PriceChange
 
 OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Range:
+    """What simulated runs come to: the median of those with qualities by chance, and the least and the most of all."""
+
+    low: int
+    median: int
+    high: int
+
+    @classmethod
+    def of(cls, chance: Sequence[int], extreme: Sequence[int]) -> Range:
+        """
+        >>> str(Range.of([5, 3, 4], [2, 1_000])), str(Range.of([3], [3]))
+        ('about 4 (2 to 1,000)', '3')
+        """
+        return cls(min(*chance, *extreme), sorted(chance)[len(chance) // 2], max(*chance, *extreme))
+
+    @classmethod
+    def wide(cls, chance: Sequence[int], extreme: Sequence[int]) -> Range:
+        """The same, and beyond the least and the most as much as a quarter of how far chance has spread the runs: of
+        few runs, the ends are not as far apart as those of many."""
+        found, more = cls.of(chance, extreme), -((min(chance) - max(chance)) // 4)
+        return cls(max(min(1, found.low), found.low - more), found.median, found.high + more)
+
+    def __str__(self) -> str:
+        return f"{self.low:,}" if self.low == self.high else f"about {self.median:,} ({self.low:,} to {self.high:,})"
 
 
 @dataclass(frozen=True)
@@ -17,8 +48,8 @@ class Outlook:
     """One provider. Prices are the most that an access may cost, in minor units; changes are those that are announced,
     by rounds as the ledger counts them.
 
-    `can_sell` accesses and `can_earn` are the most that this run can bring it. `open` says whether it can be asked at
-    all, and `status` why not, or from which round on, counted from 1.
+    `accesses` and `pay` are what the simulated runs bring it, if all of its answers are valid. `open` says whether it
+    can be asked at all, and `status` why not, or from which round on, counted from 1.
     """
 
     id: str
@@ -26,68 +57,46 @@ class Outlook:
     price: int
     price_changes: tuple[PriceChange, ...]
     most_accesses: int | None
-    can_sell: int
-    can_earn: int
+    accesses: Range
+    pay: Range
     open: bool
     status: str
 
 
-def outlooks(fares: Fares, roster: Roster, rounds: int) -> tuple[Outlook, ...]:
-    """Everybody who can be asked, the cheapest first, then the others; `rounds` are the most that there can be."""
-    found = [_outlook(fares, roster, place, rounds) for place in range(len(roster))]
+def outlooks(rules: RuleBook, chance: Sequence[Run], extreme: Sequence[Run]) -> tuple[Outlook, ...]:
+    """Everybody who can be asked, the cheapest first, then the others."""
+    terms, roster = rules.terms, rules.terms.roster
+    last = max(run.rounds for run in (*chance, *extreme))
+    starts = [0, *(round for round in roster.change_rounds if round <= last)]
+    quotes = np.stack([rules.quotes_at(round) for round in (0, *roster.change_rounds)])
+    figures = [[np.stack([run.accesses for run in runs]) for runs in (chance, extreme)]]
+    figures.append([np.stack([run.earned for run in runs]) for runs in (chance, extreme)])
+    found = []
+    for place, (offer, prices) in enumerate(zip(roster.offers, quotes.T.tolist(), strict=True)):
+        at = list(zip((0, *roster.change_rounds), prices, strict=True))
+        changes = tuple(PriceChange(*now) for before, now in pairwise(at) if before[1] != now[1])
+        reasons = [(round, _too_dear(terms, price)) for round, price in at[: len(starts)]]
+        accesses, pay = (Range.of(*(runs[:, place].tolist() for runs in both)) for both in figures)
+        open_ = offer.most_accesses != 0 and not all(why for _, why in reasons)
+        status = _status(reasons) if offer.most_accesses != 0 else "offers no access"
+        who = offer.id, offer.owner, prices[0], changes, offer.most_accesses
+        found.append(Outlook(*who, accesses, pay, open_, status))
     return tuple(sorted(found, key=lambda outlook: (not outlook.open, outlook.price)))
 
 
-def _outlook(fares: Fares, roster: Roster, place: int, rounds: int) -> Outlook:
-    offer = roster.offers[place]
-    (_, _, now), *later = fares.prices_of(place)
-    sold, earned = most_earned(fares, place, rounds)
-    return Outlook(
-        offer.id,
-        offer.owner,
-        now,
-        tuple(PriceChange(first, quote) for first, _, quote in later),
-        offer.most_accesses,
-        sold,
-        earned,
-        sold > 0,
-        _status(fares, place, rounds),
-    )
-
-
-def _status(fares: Fares, place: int, rounds: int) -> str:
-    if fares.caps[place] == 0:
-        return "offers no access"
-    prices = fares.prices_of(place)
-    reasons = [(first, too_dear(fares, quote)) for first, _, quote in prices if first <= rounds]
+def _status(reasons: Sequence[tuple[int, str]]) -> str:
+    """In words, from whether a provider is too dear from each of these rounds on."""
     turns = [after for before, after in pairwise(reasons) if bool(before[1]) != bool(after[1])]
-    later = [f"{'too dear' if why else OPEN} from round {first + 1} on" for first, why in turns]
+    later = [f"{'too dear' if why else OPEN} from round {round + 1} on" for round, why in turns]
     return ", ".join([reasons[0][1], *later] if reasons[0][1] else later or [OPEN])
 
 
-def most_earned(fares: Fares, provider: int, rounds: int) -> tuple[int, int]:
-    """The most accesses that a provider can sell in so many rounds, and the most that it can be paid."""
-    a_round, pace = fares.per_round if fares.repeats else 1, fares.most_per_round
-    sold = [
-        (quote, played * (a_round if pace is None else min(a_round, pace // quote)))
-        for first, end, quote in fares.prices_of(provider)
-        if quote <= fares.dearest_allowed and (played := rounds_between(first, end, rounds))
-    ]
-    cap = fares.caps[provider]
-    if not sold or cap == 0:
-        return 0, 0
-    count = min(sum(times for _, times in sold), fares.budget // min(sold)[0])
-    count = count if cap is None else min(count, cap)
-    earned = min(fares.budget, cost_of(sorted(sold, reverse=True), count))
-    return count, earned - earned % math.gcd(*(quote for quote, _ in sold))
-
-
-def too_dear(fares: Fares, quote: int) -> str:
+def _too_dear(terms: Terms, price: int) -> str:
     """Which limit this price is above; nothing where it is above none."""
-    if fares.most_per_access is not None and quote > fares.most_per_access:
+    if terms.most_per_access is not None and price > terms.most_per_access:
         return "above most_per_access"
-    if quote > fares.budget:
+    if price > terms.budget:
         return "above the budget"
-    if fares.most_per_round is not None and quote > fares.most_per_round:
+    if terms.most_per_round is not None and price > terms.most_per_round:
         return "dearer than most_per_round"
     return ""

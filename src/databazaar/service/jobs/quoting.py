@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,11 @@ from databazaar.service.states import JobState
 
 if TYPE_CHECKING:
     from databazaar.market.quoting import Quote
+
+
+LATEST: dict[str, tuple[str, Quote]] = {}
+"""The latest quote of each job, with what it was made from: it is simulated once, not for every view of a page."""
+MOST_LATEST = 200
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,12 @@ def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> 
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}: a quote is for one that is not funded yet")
     market = market_of(session, settings, job)
-    quoted = quote_of(market.parsed, settings.job_folder(job.id), "job")
+    asked = json.dumps([market.settings, [seller.version.id for seller in market.sellers]], default=str)
+    if LATEST.get(job.id, ("",))[0] != asked:
+        if len(LATEST) >= MOST_LATEST:
+            LATEST.clear()
+        LATEST[job.id] = asked, quote_of(market.parsed, settings.job_folder(job.id), "job")
+    quoted = LATEST[job.id][1]
     rate = the_market(session).fee_basis_points
     escrow = escrow_of(job.budget, rate)
     return JobQuote(quoted, job.budget, rate, escrow - job.budget, escrow, expected_wait(session, settings))

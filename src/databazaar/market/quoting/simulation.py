@@ -1,0 +1,100 @@
+"""Runs of the rule book without data or model: who is drawn and what it costs, for supposed qualities of providers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.ledger.accounts import Accounts, Settlement
+from databazaar.ledger.rulebook import RuleBook
+from databazaar.samplers.protocol import Vector
+from databazaar.stops import Budget
+
+RUNS, LARGE = 16, 5_000
+"""So many runs suppose qualities by chance, and a quote's medians are theirs; an eighth of them, from so many providers
+on."""
+WORK, FEWEST_ROUNDS = 4_000, 10
+"""So many rounds are simulated in all, in a market of few providers and draws: about half a second. In the largest of
+markets, so many of each run are."""
+GAIN = 0.01
+"""The standard error of a gain: about what one access changes a utility between 0 and 1."""
+DIFFERENT = 2.0
+"""By how many of these standard errors providers differ at the most, where qualities are by chance."""
+UNSEEN: Any = None
+"""Accounts that are written nowhere do not look at what a round leaves behind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One simulated run. `left` of the budget was never asked for. `accesses` and `earned` are by provider, as quoted.
+    `all_asked` is how many rounds it took until everybody available at the start was asked, None where somebody was
+    not. `horizon` is None where the run was simulated to its end; else it was continued after so many rounds."""
+
+    rounds: int
+    left: int
+    accesses: NDArray[np.int64]
+    earned: NDArray[np.int64]
+    all_asked: int | None
+    horizon: int | None = None
+
+
+def simulated(rules: RuleBook) -> tuple[list[Run], list[Run]]:
+    """Runs until the budget ends them: with qualities by chance, from all alike to very different, and extreme ones.
+
+    Extreme are: the cheaper the better, the dearer the better, only the cheapest good, only the dearest good.
+    """
+    terms, n = rules.terms, len(rules.terms.roster)
+    rank = np.argsort(np.argsort(rules.quotes_at(0), kind="stable"), kind="stable") / max(1, n - 1)
+    extremes = [1 - 2 * rank, 2 * rank - 1, np.where(rank == 0, 1.0, -1.0), np.where(rank == 1, 1.0, -1.0)]
+    spreads = np.linspace(0.0, DIFFERENT, RUNS if n < LARGE else RUNS // 8)
+    chance = [spread * np.random.default_rng([terms.seed, run]).normal(size=n) for run, spread in enumerate(spreads)]
+    a_round = 1 + terms.per_round / 20 + n / 500
+    most = max(FEWEST_ROUNDS, int(WORK / a_round / (len(extremes) + len(chance))))
+    runs = []
+    for run, quality in enumerate([*chance, *extremes]):
+        seeded = RuleBook(replace(terms, seed=terms.seed ^ run), rules.sampler, rules.payment, (Budget(),))
+        runs.append(_played(seeded, quality, most))
+    return runs[: len(chance)], runs[len(chance) :]
+
+
+def _played(rules: RuleBook, quality: Vector, most: int) -> Run:
+    accounts, state, rng = Accounts(rules), rules.start(), np.random.default_rng([rules.terms.seed, RUNS])
+    book, n = accounts.book, len(rules.terms.roster)
+    run = halfway = Run(0, book.left, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), None)
+    wanted = rules.purse(book).available
+    while run.rounds < most and rules.stopped(book) is None:
+        drawn = rules.draw(state, book)
+        accounts.reserve(run.rounds, drawn)
+        draws, noise, chances = drawn.draws.tolist(), rng.normal(size=n), drawn.probabilities.tolist()
+        gains = [GAIN * float(quality[i] + noise[i]) for i in draws]
+        settled = rules.settle(state, drawn, gains, chances)
+        later = (), settled.held, settled.released, settled.returned
+        result = Settlement(gains, [None] * len(draws), chances, settled.paid, 0.0, None, 0.0, None, *later)
+        accounts.settle(run.rounds, drawn, result, UNSEEN)
+        state, accesses = settled.state, run.accesses + np.bincount(draws, minlength=n)
+        np.add.at(earned := run.earned.copy(), draws, drawn.quotes)
+        everybody = run.all_asked is None and bool((accesses[wanted] > 0).all())
+        run = Run(book.rounds, book.left, accesses, earned, book.rounds if everybody else run.all_asked)
+        halfway = run if run.rounds == most // 2 else halfway
+    return run if rules.stopped(book) is not None else _continued(rules, run, halfway)
+
+
+def _continued(rules: RuleBook, run: Run, halfway: Run) -> Run:
+    """The run to its end, as if it went on as since halfway until the budget, or the caps of all, are used up."""
+    caps, since = rules.terms.roster.most_accesses, run.accesses - halfway.accesses
+    more = (1 - 1e-9) * run.left / (halfway.left - run.left)  # a little less: no sum is rounded above the budget
+    accesses = run.accesses + (since * more).astype(np.int64)
+    earned, left = run.earned + ((run.earned - halfway.earned) * more).astype(np.int64), 0
+    if caps is not None:
+        accesses, prices = np.minimum(accesses, caps), rules.quotes_at(run.rounds).tolist()
+        room = [
+            (cap - sold) * price for cap, sold, price in zip(caps.tolist(), run.accesses.tolist(), prices, strict=True)
+        ]
+        if sum(room) < run.left:
+            more = int((caps - run.accesses).sum()) / int(since.sum())
+            accesses, earned, left = caps, run.earned + room, run.left - sum(room)
+    rounds = run.rounds + int((run.rounds - halfway.rounds) * more + 1e-6)
+    return Run(rounds, left, accesses, earned, run.all_asked, horizon=run.rounds)
