@@ -174,6 +174,7 @@ def test_a_gzip_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
     assert "unpacked, the file takes 0.5 GiB once it is read" in refused(path)
 
 
+@pytest.mark.process
 def test_short_lines_under_a_long_header(tmp_path: Path) -> None:
     """Each of them, of two bytes, is a row of 20,000 fields."""
     path = tmp_path / "t.csv"

@@ -6,14 +6,17 @@ Tables are made once by the migrations and copied for each test.
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy import make_url as parse_url
 
+from databazaar.service import reading
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
 from databazaar.service.settings import Settings
@@ -24,6 +27,27 @@ MakeUrl = Callable[[str], str]
 
 collect_ignore = ["conftest.py"]
 """It has no examples to run, and pytest would take it for those of the folders below."""
+
+
+_in_a_process = reading._answer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_are_read_here() -> Iterator[None]:
+    """Uploaded tables are read in the process of the tests, but for those that have `tables_are_read_apart`."""
+
+    def here(_: Settings, work: Callable[..., Any], path: Path, *more: Any) -> Any:
+        return json.loads(reading.told(work, path, *more))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_answer", here)
+        yield
+
+
+@pytest.fixture
+def tables_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a hub reads them, in processes of their own."""
+    monkeypatch.setattr(reading, "_answer", _in_a_process)
 
 
 @pytest.fixture(scope="session")

@@ -46,14 +46,14 @@ def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str
     under the `name` that it came with. `whose` is the organisation that waits."""
     name = name or path.name
     with _turn(whose):
-        told = _answer(settings, work, path, *more)
-    if "found" in told:
-        return told["found"]
-    if "refused" in told:
-        raise InvalidError(str(told["refused"]).replace(str(path), name))
-    if "failed" in told:
-        log.warning("a table of %s could not be read: %s", whose or "nobody", told["failed"])
-        raise InvalidError(f"{name}: the file cannot be read ({told['failed']}): correct it or save it again")
+        answer = _answer(settings, work, path, *more)
+    if "found" in answer:
+        return answer["found"]
+    if "refused" in answer:
+        raise InvalidError(str(answer["refused"]).replace(str(path), name))
+    if "failed" in answer:
+        log.warning("a table of %s could not be read: %s", whose or "nobody", answer["failed"])
+        raise InvalidError(f"{name}: the file cannot be read ({answer['failed']}): correct it or save it again")
     raise EndedError(
         f"{name}: the file takes more than the {settings.table_memory / 2**30:,.1f} GiB of memory or the "
         f"{settings.table_seconds} seconds that the hub has for reading a table: split it or leave columns out"
@@ -88,15 +88,19 @@ def _work(there: Connection, limits: tuple[int, int], work: Work, path: Path, *m
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     limit_process(*limits)
+    there.send_bytes(told(work, path, *more))
+
+
+def told(work: Work, path: Path, *more: Any) -> bytes:
+    """What `work` finds in a table, or how it fails, as JSON."""
     try:
-        told = json.dumps({"found": work(path, *more)})
+        return json.dumps({"found": work(path, *more)}).encode()
     except BazaarError as refused:
-        told = json.dumps({"refused": str(refused)})
+        return json.dumps({"refused": str(refused)}).encode()
     except MemoryError:
-        told = json.dumps({})
+        return b"{}"
     except Exception as error:  # whatever a library says of a file that it does not understand
-        told = json.dumps({"failed": type(error).__name__})
-    there.send_bytes(told.encode())
+        return json.dumps({"failed": type(error).__name__}).encode()
 
 
 @contextmanager

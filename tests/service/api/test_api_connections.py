@@ -20,6 +20,7 @@ from databazaar.service.http.connections import Listener, server_of
 from databazaar.service.settings import Settings
 from web_server import bound, until
 
+pytestmark = pytest.mark.process
 HALF = b"GET / HTTP/1.1\r\nHost: hub\r\n"
 PATIENCE = 30.0
 NEVER = 3600.0

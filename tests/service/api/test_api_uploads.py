@@ -45,6 +45,8 @@ def asked(market: WebMarket, **given: Any) -> httpx.Request:
     return httpx.Request("POST", f"{market.settings.address}/v1/files", **given)
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 def test_a_table_that_expands_is_refused_in_one_sentence(market: WebMarket) -> None:
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 10**6]))
     pq.write_table(pa.table({"a": column}), out := io.BytesIO())

@@ -39,6 +39,8 @@ def kept_in(market: DeskMarket) -> list[Path]:
     return [path for path in market.settings.files.rglob("*") if path.is_file()]
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 def test_a_table_is_kept_under_its_hash_whatever_it_is_called(small: DeskMarket) -> None:
     contents = {".csv": table(1), ".csv.gz": gzip.compress(table(1)), ".parquet": parquet(table(1))}
     for suffix, content in contents.items():
@@ -151,6 +153,8 @@ def test_a_table_is_read_once_for_all_who_ask(small: DeskMarket, monkeypatch: py
     assert files.outline_of(small.settings, kept[0]).rows == 60 and last not in outlines._known
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 def test_only_a_few_tables_are_read_at_once(small: DeskMarket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PATIENCE", 0.0)
     path, settings = tmp_path / "t.csv", small.settings
@@ -180,6 +184,8 @@ HOSTILE: dict[Callable[[Path], object], str] = {
 }
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 @pytest.mark.parametrize("work", HOSTILE, ids=lambda work: work.__name__)
 def test_a_file_that_ends_its_reader_does_not_end_the_hub(work: Callable[[Path], object], small: DeskMarket) -> None:
     bounded = replace(small.settings, table_memory=2**27, table_seconds=1)
@@ -197,6 +203,8 @@ def peak(reset: bool = False) -> int:
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 def test_a_table_that_expands_is_not_kept_and_adds_nothing_to_the_hub(small: DeskMarket) -> None:
     """Each of these took gigabytes in the process that serves."""
     category, out = (

@@ -116,6 +116,8 @@ def test_a_defence_is_taken_by_its_name_and_providers_are_told_which(small: Desk
         assert asked.defence == contracts.own_contract(session, small["north"], asked.id).defence == name
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("tables_are_read_apart")
 def test_a_hold_out_is_looked_at_before_others_wait_and_only_once(
     small: DeskMarket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
