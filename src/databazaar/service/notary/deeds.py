@@ -18,6 +18,7 @@ from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
+from databazaar.ledger.terms import ABOUT
 from databazaar.runs.folder import RunFolder
 from databazaar.service import jobs
 from databazaar.service.caller import Caller
@@ -272,10 +273,12 @@ def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundD
 
 
 def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:
-    """The opening entry agrees on what the job has agreed on: the seed, the rules, the prices, all of it."""
+    """The opening entry agrees on what the job has agreed on: the seed, the rules, the prices, all but what only the
+    consumer's files tell."""
+    unknown = {"initial_model", *(name for name in ABOUT if name not in expected)}
     try:
         body = entries[0].body
-        others = differing(body, expected, but=("initial_model",)) if entries[0].kind == "open" else ["opening"]
+        others = differing(body, expected, but=unknown) if entries[0].kind == "open" else ["opening"]
     except (AttributeError, TypeError, ValueError, IndexError):
         others = ["rules"]
     if others:
