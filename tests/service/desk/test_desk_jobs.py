@@ -167,7 +167,7 @@ def test_a_hold_out_that_cannot_be_read_now_holds_nobody_up(
 
 
 def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) -> None:
-    """What a job is fitted to has the digest that its consumer was told."""
+    """What a job is fitted to has the digest that its consumer was told. Once the file is back, it is taken again."""
     with small.database.begin() as session:
         small.offer(session, "north", 1)
         job = drafted(small, session, "north-sales", files={"holdout": small.upload(session, "buyer", table(78, 60))})
@@ -175,6 +175,11 @@ def test_a_hold_out_that_is_not_what_was_uploaded_is_refused(small: DeskMarket) 
         path.write_bytes(table(79, 60))
         with pytest.raises(InvalidError, match=r"is not what was uploaded any more: upload it again"):
             jobs.submit(session, small["buyer"], small.settings, job.id)
+        path.unlink()
+        with pytest.raises(InvalidError, match=r"table\.csv: the file does not exist"):
+            jobs.submit(session, small["buyer"], small.settings, job.id)
+        path.write_bytes(table(78, 60))
+        assert jobs.submit(session, small["buyer"], small.settings, job.id).state == JobState.AGREED
 
 
 def test_a_draft_is_changed_until_it_is_submitted(small: DeskMarket) -> None:
