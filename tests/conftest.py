@@ -14,6 +14,7 @@ import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
+from affected import affected
 from databazaar.aggregators import AGGREGATORS
 from databazaar.engines.stacks import STACKS
 from databazaar.federation import pki
@@ -67,10 +68,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--affected-first", action="store_true", help="begin with the tests of what has changed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no process is left alone with a long one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    files = {item.path for item in items}
+    if config.getoption("--affected-first"):
+        first = affected(config.rootpath, files)
+    else:
+        first = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in first)
 
 
 @pytest.fixture(autouse=True)
