@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import typer.main
 import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from affected import affected
 from databazaar.aggregators import AGGREGATORS
@@ -28,7 +30,10 @@ from tiers import Tiers
 from undrawn import undraw
 
 collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
+# Several threads wait for each other on a busy machine, also those of NumPy, here and in what is started.
 torch.set_num_threads(1)
+threadpool_limits(1)
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 settings.register_profile(
     "databazaar",
     deadline=None,
