@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo serve reproduce-quick test coverage lint style types docs bench faults simulate fuzz clean constraints hashed chromium postgres
+.PHONY: help demo serve reproduce-quick test check checked all-tests coverage lint style types docs bench faults simulate fuzz clean constraints hashed chromium postgres
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python; do \
@@ -30,7 +30,17 @@ reproduce-quick: .venv/.installed  ## Reproduce the paper in small: synthetic da
 	$(BIN)/bazaar reproduce all --quick --device cpu --jobs 2 --out reproduction-quick
 
 test: .venv/.installed-test chromium postgres  ## Install the test tools, lint, build the docs and run all tests
-	@$(MAKE) --no-print-directory --jobs 2 types style docs
+	@$(MAKE) --no-print-directory --jobs 2 all-tests checked
+
+check: .venv/.installed-test  ## Style, and the tests that start no process, those of changed files first; three minutes
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m pytest -m "not process and not slow and not browser" --affected-first --maxfail 3 $(PYTEST_ARGS)
+
+checked:  # beside the tests, which leave a part of two cores idle
+	@$(MAKE) --no-print-directory style docs types
+
+all-tests:
 	@if [ -e .venv/.no-chromium ]; then \
 		echo "!!! Chromium is not here and cannot be installed: THE BROWSER TESTS DO NOT RUN. !!!" >&2; \
 		$(BIN)/python -m pytest -m "not browser" $(PYTEST_ARGS); \

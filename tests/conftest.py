@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import typer.main
 import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
+from affected import affected
 from databazaar.aggregators import AGGREGATORS
 from databazaar.engines.stacks import STACKS
 from databazaar.federation import pki
@@ -27,7 +30,10 @@ from tiers import Tiers
 from undrawn import undraw
 
 collect_ignore = ["rules/acme"]  # not ours: imported by the processes that tests start
+# Several threads wait for each other on a busy machine, also those of NumPy, here and in what is started.
 torch.set_num_threads(1)
+threadpool_limits(1)
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 settings.register_profile(
     "databazaar",
     deadline=None,
@@ -67,10 +73,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--affected-first", action="store_true", help="begin with the tests of what has changed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no process is left alone with a long one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    files = {item.path for item in items}
+    if config.getoption("--affected-first"):
+        first = affected(config.rootpath, files)
+    else:
+        first = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in first)
 
 
 @pytest.fixture(autouse=True)
