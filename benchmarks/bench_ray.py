@@ -2,17 +2,12 @@
 
     .venv/bin/python benchmarks/bench_ray.py
     .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --rounds 3
-    .venv/bin/python benchmarks/bench_ray.py --sizes 5 50 --scored
     .venv/bin/python benchmarks/bench_ray.py --sizes 0.24 5 --coalitions
 
 Prints seconds of a round: `vectorized` in one process, on one thread and on all; one row after the other in one
 process, which is what workers compute; and `ray` on a cluster of this machine with one worker and with two. `overhead`
 is what one worker takes longer than one row after the other in one process: sending parameters, updates and asks.
 `gain` is how many times faster two workers are than one.
-
-Then the same with what a round scores, for gains `alone` and by `shapley`: every update comes back and is added up and
-scored here on all threads, or the workers score and only the sum comes back (which a market does for large models
-alone). `transport` is what one worker takes longer than the same in one process on one thread.
 
 With `--coalitions`, the models that `fedsv` scores in one round, on 1,000 rows: in this process, on one thread and on
 all, and by one worker and by two, from the updates' being sent to the last utility. `ratio` is the time by two workers
@@ -29,14 +24,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 
 from databazaar import Ask, Engine, LocalSGD, Provider, Replies, VectorizedEngine, build_model
 from databazaar.engines.ray_engine import RayEngine
-from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
@@ -85,14 +78,6 @@ def market(size: Size) -> tuple[Task, list[Provider]]:
     return Task(build_model("mlp", [784], 10, hidden=size.hidden), cross_entropy), providers
 
 
-def scoring(task: Task, gains: str) -> Callable[[Ask], Sought]:
-    """What a market seeks of an ask, whose model is judged by 200 rows."""
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randn(200, 784, generator=generator), torch.randint(0, 10, (200,), generator=generator)
-    evaluator = Evaluator(task.copied(), rows, "exp-loss", CPU)
-    return lambda ask: Sought(ask, ask.providers, 0.5, gains, evaluator)
-
-
 def one_by_one(engine: Engine) -> Callable[[Ask], list[Replies]]:
     return lambda ask: [engine.query(Ask(ask.params, [i], ask.round, ask.seed)) for i in ask.providers]
 
@@ -122,44 +107,6 @@ def measure(size: Size, rounds: int) -> tuple[int, dict[str, float]]:
         found[f"ray, {workers}"] = seconds(engine.query, params, size.asked, rounds)
         engine.close()
     return len(params), found
-
-
-def scored_here(query: Callable[[Ask], Replies], seek: Callable[[Ask], Sought], ask: Ask) -> object:
-    return summed_from(seek(ask), query(ask))
-
-
-def scored_there(engine: Engine, seek: Callable[[Ask], Sought], ask: Ask) -> object:
-    return engine.sums([seek(ask)])
-
-
-def measure_scored(size: Size, rounds: int, threads: int) -> Iterator[tuple[str, float]]:
-    """Rounds with their scores: one by one in this process; with all updates; with sums."""
-    task, providers = market(size)
-    assert task.model is not None
-    params, asked = task.layout.flatten(task.model), size.asked
-    here_alone, by_sums = dict[str, float](), dict[str, float]()
-    torch.set_num_threads(1)
-    kinds = {gains: scoring(task, gains) for gains in ("alone", "shapley")}
-    each = one_by_one(VectorizedEngine(task, providers, CPU))
-
-    def here(ask: Ask) -> Replies:
-        return Replies(torch.cat([one.updates for one in each(ask)]), {})
-
-    for gains, seek in kinds.items():
-        here_alone[gains] = seconds(partial(scored_here, here, seek), params, asked, rounds)
-        yield f"{gains}: one by one", here_alone[gains]
-    torch.set_num_threads(threads)
-    for workers in (1, 2):
-        engine = RayEngine(task, providers, workers=workers, wait=300.0)
-        for gains, seek in kinds.items():
-            full, sums = partial(scored_here, engine.query, seek), partial(scored_there, engine, seek)
-            yield f"{gains}: updates, {workers}", seconds(full, params, asked, rounds)
-            taken = seconds(sums, params, asked, rounds)
-            by_sums.setdefault(gains, taken)  # with one worker
-            yield f"{gains}: sums, {workers}", taken
-        engine.close()
-    for gains in kinds:
-        yield f"{gains}: transport", by_sums[gains] - here_alone[gains]
 
 
 def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[str, float]]:
@@ -202,7 +149,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scored", action="store_true", help="only the rounds with what they score")
     parser.add_argument("--coalitions", action="store_true", help="only the models of one round's coalitions")
     arguments = parser.parse_args()
     threads = torch.get_num_threads()
@@ -213,17 +159,13 @@ def main() -> None:
             for what, taken in measure_coalitions(name, arguments.rounds, threads):
                 print(f"  {what:<24} {taken:8.3f} s", flush=True)
             continue
-        if not arguments.scored:
-            width, found = measure(SIZES[name], arguments.rounds)
-            load = os.getloadavg()[0]
-            print(f"{width:,} parameters, {SIZES[name].asked} providers a round (load average {load:.1f})")
-            for what, taken in found.items():
-                print(f"  {what:<24} {taken:8.3f} s")
-            print(f"  overhead                 {found['ray, 1'] - found['one by one']:8.3f} s")
-            print(f"  gain of a second worker  {found['ray, 1'] / found['ray, 2']:8.2f} times", flush=True)
-        print(f"{name} million parameters, with scores (load average {os.getloadavg()[0]:.1f})", flush=True)
-        for what, taken in measure_scored(SIZES[name], arguments.rounds, threads):
-            print(f"  {what:<24} {taken:8.3f} s", flush=True)
+        width, found = measure(SIZES[name], arguments.rounds)
+        load = os.getloadavg()[0]
+        print(f"{width:,} parameters, {SIZES[name].asked} providers a round (load average {load:.1f})")
+        for what, taken in found.items():
+            print(f"  {what:<24} {taken:8.3f} s")
+        print(f"  overhead                 {found['ray, 1'] - found['one by one']:8.3f} s")
+        print(f"  gain of a second worker  {found['ray, 1'] / found['ray, 2']:8.2f} times", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,55 @@
-"""Large models: the same numbers in pieces."""
+"""Large models: candidates are formed and scored one after the other, to the same numbers as all at once."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from databazaar import Mean, Median, TrimmedMean
+from databazaar import OSMD, Arbiter, BazaarError, Median, Provider, Report, Sampler, Thrifty
 from databazaar.aggregators import Aggregator
-from databazaar.engines import Replies
-from databazaar.market.move import Move
-from databazaar.market.state import Best, State
+from databazaar.engines import vectorized
+from databazaar.market import round as rounds
+from own_samplers import Together
+from small_markets import torch_market
 
 
-@pytest.mark.parametrize("aggregator", [Mean(), Median(), TrimmedMean(0.3)])
-@pytest.mark.parametrize("size", [64, 1000])
-def test_a_model_that_is_averaged_in_pieces_is_the_same_to_the_bit(aggregator: Aggregator, size: int) -> None:
-    draw = torch.Generator().manual_seed(0)
-    params, updates = torch.randn(333, generator=draw), torch.randn(20, 333, generator=draw)
-    empty = torch.empty(0)
-    state = State(0, params, 0.0, None, empty.double().numpy(), empty, Best(0, params, 0.0))
-    asked = list(range(20))
-    for own in (None, torch.randn(333, generator=draw)):
-        move = Move(aggregator, state, asked, Replies(updates, {}), 0.7, own)
-        good = [3, 3, *asked]
-        assert torch.equal(move(good)[0], move.in_pieces(torch.tensor(good), size))
+def bought(sampler: Sampler, aggregator: Aggregator | None, engine: str) -> Report:
+    consumer, providers = torch_market(flips=(0.0, 0.2, 0.6), budget=24, per_round=3)
+    providers.append(Provider("broken", oracle=lambda w: w * np.float32(np.nan)))
+    own = providers[:-1] if engine == "vectorized" else providers
+    return Arbiter(consumer, own, sampler, aggregator=aggregator, engine=engine, device="cpu", seed=3).run()
+
+
+@pytest.mark.parametrize("engine", ["vectorized", "loop"])
+@pytest.mark.parametrize("aggregator", [None, Median()])
+@pytest.mark.parametrize("sampler", [OSMD(0.3, 0.2), Together(), Thrifty()], ids=lambda sampler: sampler.kind)
+def test_candidates_one_by_one_are_worth_what_they_are_worth_together(
+    sampler: Sampler, aggregator: Aggregator | None, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = bought(sampler, aggregator, engine)
+    for module in (rounds, vectorized):
+        monkeypatch.setattr(module, "LARGE", 1)
+    stacks = list[int]()
+    score = rounds.Proposed.parts
+    monkeypatch.setattr(rounds.Proposed, "parts", lambda own: (stacks.append(len(x)) or x for x in score(own)))
+    one_by_one = bought(sampler, aggregator, engine)
+    assert set(stacks) == {1}
+    pays = [[payout.pay for payout in report.payouts] for report in (one_by_one, together)]
+    assert pays[0] == pays[1]
+    gains = [[a.gain for played in report.rounds for a in played.accesses] for report in (one_by_one, together)]
+    assert [gain is None for gain in gains[0]] == [gain is None for gain in gains[1]]
+    np.testing.assert_allclose(*(np.array([g for g in some if g is not None]) for some in gains), atol=1e-5)
+
+
+def test_memory_that_runs_out_is_told_in_one_sentence() -> None:
+    consumer, providers = torch_market()
+    arbiter = Arbiter(consumer, providers, engine="loop")
+
+    def query(ask: object) -> object:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
+
+    arbiter.engine.query = query  # type: ignore[assignment, method-assign]
+    with pytest.raises(BazaarError, match=r"memory ran out in the middle of a round .* lower per_round"):
+        arbiter.run()
+    assert torch.is_grad_enabled()

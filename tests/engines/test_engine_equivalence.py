@@ -28,7 +28,6 @@ from databazaar import (
     check_engine,
 )
 from databazaar.engines import vectorized as vectorized_module
-from databazaar.engines.sums import Sought, Summed, summed_from
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.oracles import Oracle, compute_update
 from databazaar.learning.task import Task
@@ -384,21 +383,9 @@ class LosesRows(OffByALittle):
         return Replies(replies.updates[:1], replies.failures)
 
 
-class SumsOnce(MixesAsks):
-    """Right for updates, and its sums count only one of the draws of each."""
-
-    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
-        return [self.query(ask) for ask in asks]
-
-    def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
-        once = [replace(one, draws=one.ask.providers) for one in sought]
-        return [summed_from(one, self.query(one.ask)) for one in once]
-
-
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (SumsOnce, "the sum is off by"),
         (OffByALittle, "the update of p2 is off"),
         (ForgetsOrder, "is off"),
         (IgnoresRound, "is off"),

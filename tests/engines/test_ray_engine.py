@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from weakref import ref
@@ -21,7 +21,6 @@ from databazaar import (
     Engine,
     LocalSGD,
     Provider,
-    Replies,
     Report,
     Uniform,
     build_model,
@@ -32,7 +31,6 @@ from databazaar.engines import make_engine
 from databazaar.engines.errands import Errand, Start, Training, Walk
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
-from databazaar.engines.sums import Sought, summed_from
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
@@ -96,53 +94,34 @@ def test_a_cluster_that_is_there_answers_survives_its_workers_and_outlives_the_e
     assert head.process.poll() is None
 
 
-def test_sums_are_those_of_the_updates_to_the_bit_whoever_dies(head: Head, tmp_path: Path) -> None:
-    """A worker dies as it computes, and one with what it holds. Errands go to the same workers."""
+def test_errands_find_the_same_bits_whoever_dies(head: Head, tmp_path: Path) -> None:
+    """A worker dies as it computes, and others beside it."""
     task = Task(model(), cross_entropy)
     params = task.layout.flatten(model())
     one = Provider("one", oracle=Mortal(0.1, tmp_path / "one", this_worker))
     others = Provider("others", oracle=Mortal(0.2, tmp_path / "others", other_workers))
     providers = [*sellers(), NOBODY, one, others]
-    reference, own = OneByOne(task, providers), one_by_one(task, providers)
     given = np.random.default_rng(0).normal(0.0, 0.1, (2, len(params))).astype(np.float32)
     errands: list[list[Errand]] = [
-        [Training([0, 2, 5], [0.5, 0.4], 3), Training([], [0.5], 3)],
+        [Training([0, 2, 6], [0.5, 0.4], 3), Training([5, 7], [0.5], 3), Training([], [0.5], 3)],
         [Walk([3, 5, 1], 0.5, 7, 0.1), Walk([1, 3, 0], 0.5, 8, 0.1)],
         [Block(np.eye(2)), Block(np.ones((1, 2)))],
     ]
     evaluator = Evaluator(task.copied(), sellers()[4].dataset, "exp-loss", torch.device("cpu"))
-
-    def seek(draws: list[int], gains: str, own: torch.Tensor | None = None) -> Sought:
-        return Sought(Ask(params, list(dict.fromkeys(draws)), 2, 9), draws, 0.5, gains, evaluator, own)
-
     with closing(RayEngine(task, providers, address=head.address, workers=WORKERS)) as engine:
-        sought = [
-            seek([0, 1, 2, 7, 3, 5, 0], "shapley"),
-            seek([4, 6, 1], "together", own=0.1 * params),
-            seek([2, 0, 2], "alone"),
-        ]
-        for asked, summed in zip(sought, engine.sums(sought), strict=True):
-            right = summed_from(asked, reference.query(asked.ask))
-            assert summed is not None
-            assert right is not None
-            assert torch.equal(summed.total, right.total)
-            assert (summed.utilities, summed.largest) == (right.utilities, right.largest)
-            assert (summed.reached.utility, summed.reached.loss) == (right.reached.utility, right.reached.loss)
-            assert summed.failures == right.failures
-        assert (tmp_path / "one").exists()
-        assert (tmp_path / "others").exists()
         for alike in errands:
             start = Start(params, torch.from_numpy(given))
             found = engine.errands(evaluator, start, alike)
             assert found is not None
+            assert (tmp_path / "one").exists()
+            assert (tmp_path / "others").exists()
+            own = one_by_one(task, providers)
             for errand, numbers in zip(alike, found, strict=True):
                 assert np.array_equal(numbers, errand.run(own, evaluator, start))
         held = ref(given)
         del start, given
         assert held() is None  # once nobody needs it, the engine has let go of it as well
-        assert engine.sums([seek([5], "alone")]) == [None]
         mine = Evaluator(task, None, lambda model: 1.0, torch.device("cpu"))
-        assert engine.sums([Sought(sought[0].ask, [0], 0.5, "alone", mine)]) == [None]
         assert engine.errands(mine, Start(params), [Training([0], [0.5], 3)]) is None
         assert engine.clusters == 1
 
@@ -167,12 +146,7 @@ def test_rounds_are_valued_to_the_same_bits_with_any_number_of_workers_whoever_d
     assert all(values == found[0] for values in found)
 
 
-class NeverInFull(RayEngine):
-    def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
-        raise AssertionError("updates were asked for")
-
-
-def test_a_large_model_is_bought_by_sums_and_a_death_changes_nothing(head: Head, tmp_path: Path) -> None:
+def test_a_large_model_is_bought_and_a_death_changes_nothing(head: Head, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(5)
 
     def rows(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -183,7 +157,7 @@ def test_a_large_model_is_bought_by_sums_and_a_death_changes_nothing(head: Head,
     large = build_model("logistic", [4200], 1000, seed=1)
     consumer = Consumer(large, holdout=rows(9), budget=8, per_round=4, utility="exp-loss")
     assert consumer.task.layout.width > LARGE
-    with closing(NeverInFull(consumer.task.copied(), providers, address=head.address, workers=WORKERS)) as engine:
+    with closing(RayEngine(consumer.task.copied(), providers, address=head.address, workers=WORKERS)) as engine:
         disturbed = Arbiter(consumer, providers, engine=engine, seed=4).run(tmp_path / "disturbed")
     assert (tmp_path / "mark").exists()
     plain = OneByOne(consumer.task.copied(), providers)

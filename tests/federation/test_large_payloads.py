@@ -79,7 +79,6 @@ def test_both_sides_see_it_move_and_nobody_between_them_holds_it(large: Federati
         with FlareTransport(large.market, watch=watch, pack=pack) as transport:
             assert transport.wait_for(["bank1"], WAIT) == []
             assert transport.request(["bank1"], b"warm", 20)[1] == {}
-            assert transport.land_in(large.root if pack else None)  # in a file, which has no name
             flare, memory = Peak(large.children("bank1")[0]), ServerMemory(large.market)
             replies, failures = transport.request(["bank1"], payload, 60.0)
         assert failures == {} and memoryview(replies["bank1"])[6:] == payload

@@ -7,9 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,12 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar.engines.protocol import Ask, Replies
-from databazaar.engines.room import FileRoom
 from databazaar.federation import arriving, exchange, packing, payloads
 from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Lost
-from databazaar.federation.message_vector import decode_vector, encode_vector, plainly_encoded
+from databazaar.federation.message_vector import decode_vector, plainly_encoded, vector_parts
 from databazaar.federation.messages import OracleMessage, TaskMessage, decode_request, encode_request
 from databazaar.federation.outgoing import Outgoing
 from databazaar.federation.packing import PackingError, Unpacking, most_packed, pack
@@ -52,7 +49,7 @@ def small_pieces() -> Iterator[None]:
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20), st.sampled_from([torch.float32, torch.float64]))
 def test_a_vector_is_sent_as_safetensors_writes_it(numbers: list[float], kind: torch.dtype) -> None:
     vector = torch.tensor(numbers, dtype=kind)
-    assert encode_vector(vector) == plainly_encoded(vector)
+    assert b"".join(vector_parts(vector)) == plainly_encoded(vector)
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -60,14 +57,12 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(at)]
 
 
-@given(st.text(max_size=40), st.integers(1, 30), st.lists(st.integers(8, 500)), st.booleans())
-def test_a_message_that_came_down_in_pieces_is_read_where_it_lies(
-    tmp_path_factory: pytest.TempPathFactory, consumer: str, count: int, cuts: list[int], in_file: bool
-) -> None:
+@given(st.text(max_size=40), st.integers(1, 30), st.lists(st.integers(8, 500)))
+def test_a_message_that_came_down_in_pieces_is_read_where_it_lies(consumer: str, count: int, cuts: list[int]) -> None:
     request = FederatedEngine(TASK, [], LocalTransport({}), consumer=consumer)._request(3, 7, "update")
     params = torch.arange(count, dtype=torch.float32)
     data = encode_request(request, params)
-    landing = Landing(len(data), tmp_path_factory.getbasetemp() if in_file else None)
+    landing = Landing(len(data))
     done = [landing.add(piece) for piece in [data[:8], *split(data[8:], cuts)]]
     assert done == [False] * (len(done) - 1) + [True] and bytes(landing.body) == data
     asked = decode_request(landing.body)
@@ -85,7 +80,7 @@ def test_numbers_that_are_not_finite_are_found_wherever_they_are() -> None:
             vector = torch.ones(5)
             vector[at] = bad
             with pytest.raises(ValueError, match="NaN or infinity"):
-                decode_vector(encode_vector(vector), 0)
+                decode_vector(b"".join(vector_parts(vector)), 0)
 
 
 @given(st.binary(min_size=1, max_size=200), st.booleans(), st.lists(st.integers(0, 400)))
@@ -367,27 +362,3 @@ def test_rows_are_collected_as_others_collect_them() -> None:
     failed = "failed at the provider: computation failed"
     expected = Replies.of(ask, [failed, ask.params, failed, -2 * ask.params])
     assert torch.equal(found.updates, expected.updates) and found.failures == expected.failures
-
-
-class Lands(LocalTransport):
-    """Notes where answers were to come down."""
-
-    folder: Path | None = None
-
-    def land_in(self, folder: Path | None) -> bool:
-        self.folder = folder
-        return True
-
-
-def test_answers_that_memory_has_no_room_for_come_down_and_stay_in_files(tmp_path: Path) -> None:
-    transport = Lands({name: ProviderWorker(name, lambda w: 2 * w) for name in "ab"})
-    engine = FederatedEngine(TASK, ["a", "b"], transport)
-    ask = Ask(torch.arange(1, 6, dtype=torch.float32), [1, 0], 1, 7)
-    room, folders = FileRoom(tmp_path, 2, 5, torch.float32), list[Path | None]()
-    near = engine.query(ask)
-    folders.append(transport.folder)
-    far = engine.query(replace(ask, room=room))
-    folders.append(transport.folder)
-    assert engine.spares_memory and folders == [None, tmp_path] and far.far and not near.far
-    assert torch.equal(far.updates, near.updates) and far.updates.data_ptr() == room.rows(2).data_ptr()
-    assert not FederatedEngine(TASK, ["a"], LocalTransport({})).spares_memory

@@ -12,7 +12,7 @@ import torch
 
 from databazaar import Arbiter, Ask, Report, Uniform
 from databazaar.federation import message_faults, onboarding, renewal
-from databazaar.federation.message_vector import encode_vector
+from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
 from databazaar.federation.pki import new_key
 from databazaar.federation.records import ANSWERS, Record
@@ -36,7 +36,9 @@ def poison(signer: Signer | None = None, **changes: object) -> Handler:
         header = {"protocol": 2, "run": request.run, "round": request.round, "provider": "bank1", "status": "ok"}
         header |= {"code": "", "epsilon": None, "delta": None, "question": question_hash(payload), **changes}
         reply = Reply.model_validate(header)
-        vector = encode_vector(None if params is None else -100 * torch.arange(len(params)) * torch.ones_like(params))
+        vector = b"".join(
+            vector_parts(None if params is None else -100 * torch.arange(len(params)) * torch.ones_like(params))
+        )
         if signer is not None:
             reply = reply.model_copy(update={"signature": signer.sign(reply.statement(vector).text)})
         return encode_reply(reply, vector)
@@ -105,7 +107,11 @@ def test_a_reply_is_bound_to_its_update(parties: SignedParties) -> None:
 
     def exchanged(payload: bytes) -> bytes:
         reply, params = honest(payload), decode_request(payload).params
-        return reply if params is None else reply[: -len(encode_vector(params))] + encode_vector(params + 1)
+        return (
+            reply
+            if params is None
+            else reply[: -len(b"".join(vector_parts(params)))] + b"".join(vector_parts(params + 1))
+        )
 
     assert set(reasons(played(parties, {"bank1": exchanged}), "bank1")) == {message_faults.NOT_SIGNED, ASIDE}
 

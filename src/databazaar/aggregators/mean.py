@@ -17,7 +17,6 @@ class Mean:
     """
 
     kind: ClassVar[str] = "mean"
-    by_coordinate: ClassVar[bool] = True
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

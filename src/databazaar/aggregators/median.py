@@ -25,7 +25,6 @@ class Median:
     """
 
     kind: ClassVar[str] = "median"
-    by_coordinate: ClassVar[bool] = True
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

@@ -29,8 +29,7 @@ class Aggregator(Protocol):
     """Frozen settings and two pure functions over an explicit state, which is one vector (of no length, if need be).
 
     The state is kept with the parameters, so a run that is resumed goes on as if it had not been stopped.
-    `check_aggregator` tests the contract. One that says `by_coordinate = True` has no state, and makes each coordinate
-    of the move from the same coordinate of the updates alone: of a large model it is then asked piece by piece.
+    `check_aggregator` tests the contract.
     """
 
     kind: ClassVar[str]

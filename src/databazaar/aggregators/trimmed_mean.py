@@ -25,7 +25,6 @@ class TrimmedMean:
 
     share: float = 0.3
     kind: ClassVar[str] = "trimmed-mean"
-    by_coordinate: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_share(self.kind, self.share)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.cluster.pool import WorkerPool
-from databazaar.cluster.settings import Answered, Connected, Gathering, Kept, Refused, Request, Settings
+from databazaar.cluster.settings import Answered, Connected, Kept, Refused, Request, Settings
 from databazaar.errors import BazaarError
 
 LEAST_STORE, MOST_OF_SHM = 128 * 2**20, 0.6
@@ -63,7 +63,7 @@ def main() -> None:
                 pool.keep(request)
                 connection.send(Answered(0, None))
                 continue
-            assert isinstance(request, Request | Gathering)
+            assert isinstance(request, Request)
             left[:] = [request.output.path.parent]
             pool.serve(request, connection.send)
         ray.shutdown()

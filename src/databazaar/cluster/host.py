@@ -27,7 +27,3 @@ class Host:
     def call(self, method: str, arguments: tuple[Any, ...], *inputs: Any) -> Any:
         """Inputs come one by one, because Ray fetches what is shared only where it is an argument itself."""
         return getattr(self._worker, method)(*inputs, *arguments)
-
-    def add(self, arguments: tuple[Any, ...], *inputs: Any) -> tuple[None, Any]:
-        """A word that it is done, which is fetched, beside what stays in the cluster."""
-        return None, self._worker.add(*arguments, *inputs)

@@ -26,8 +26,6 @@ from databazaar.cluster.settings import (
     Answered,
     Call,
     Connected,
-    Gathered,
-    Gathering,
     Kept,
     Refused,
     Request,
@@ -63,7 +61,6 @@ class Link:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._folder: Path | None = None
-        self._gatherings = 0
         self._kept: dict[str, NDArray[Any]] = {}
         self._untold: dict[str, None] = {}
         self.foremen = 0
@@ -94,33 +91,8 @@ class Link:
             self._until_done(lambda: Request(method, shared, todo, output), todo, take)
             return rows, others
 
-    def gather(
-        self,
-        inputs: Sequence[NDArray[Any]],
-        holds: Mapping[int, Call],
-        order: Sequence[int],
-        looks: Mapping[int | None, Call],
-        row: tuple[int, ...],
-        dtype: Any,
-    ) -> tuple[NDArray[Any], Gathered]:
-        """The sum of what these calls come to, in this order, and what was said of each: see `Gathering`. After a death
-        of the cluster all of it is begun anew."""
-        self._gatherings += 1
-        name = f"gathering {self._gatherings}"
-        with _sharing(inputs, (1, *row), np.dtype(dtype)) as (shared, output):
-            rows = output.open(writable=True)
-            gathering = Gathering(name, shared, dict(holds), tuple(order), dict(looks), output)
-            todo, found = {0: gathering}, list[Gathered]()
-
-            def take(answered: Answered) -> None:
-                del todo[0]
-                found.append(answered.answer)
-
-            self._until_done(lambda: gathering, todo, take)
-            return rows[0], found[0]
-
     def _until_done(
-        self, request: Callable[[], Request | Gathering], todo: Mapping[int, Any], take: Callable[[Answered], None]
+        self, request: Callable[[], Request], todo: Mapping[int, Any], take: Callable[[Answered], None]
     ) -> None:
         losses = 0
         while todo:

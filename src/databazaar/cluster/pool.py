@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from typing import Any
 
-from databazaar.cluster.chain import Chain
 from databazaar.cluster.host import Host
-from databazaar.cluster.settings import Gathering, Kept, Request, Settings
-from databazaar.cluster.todo import Heap, Tell, Todo, Worker
+from databazaar.cluster.settings import Kept, Request, Settings
+from databazaar.cluster.todo import Heap, Tell, Worker
 from databazaar.errors import BazaarError
 
 MOST_DEATHS = 5
@@ -49,17 +48,12 @@ class WorkerPool:
         if kept.array is not None:
             self._kept[kept.name] = self._ray.put(kept.array.open(writable=False))
 
-    def serve(self, request: Request | Gathering, tell: Tell) -> None:
+    def serve(self, request: Request, tell: Tell) -> None:
         """Has all of it answered, and tells of each answer when it comes."""
         inputs = dict(self._kept)
         for number, shared in enumerate(request.inputs):
             inputs[number] = self._ray.put(shared.open(writable=False))
-        output = request.output.open(writable=True)
-        todo: Todo
-        if isinstance(request, Gathering):
-            todo = Chain(self._ray, request, inputs, output, tell)
-        else:
-            todo = Heap(request, inputs, output, tell)
+        todo = Heap(request, inputs, request.output.open(writable=True), tell)
         deaths = Counter[Any]()
         while not todo.done:
             self._staff(todo.calls)
@@ -75,9 +69,9 @@ class WorkerPool:
                     continue
                 worker, place = self._running.pop(answer)
                 try:
-                    todo.answered(worker, place, self._ray.get(answer))
+                    todo.answered(place, self._ray.get(answer))
                 except self._deaths as death:
-                    todo.lost(worker, place)
+                    todo.lost(place)
                     deaths[place] += 1
                     if deaths[place] == MOST_DEATHS:
                         raise _given_up(f"{MOST_DEATHS} workers on end died of one ask", death) from None

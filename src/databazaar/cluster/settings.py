@@ -76,36 +76,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Gathering:
-    """Calls whose answers stay with the workers, who add them up, one handing the sum on to the next.
-
-    `holds` are what is computed and kept, by a key. `order` are the keys in the order in which they are added, each as
-    often as it counts; the sum goes to the one row of `output`. `looks` are what is then asked, with the sum and how
-    many were added, of whoever holds a key; under None, of whoever is free. With another `name`, what workers hold is
-    no longer needed.
-    """
-
-    name: str
-    inputs: tuple[SharedArray, ...]
-    holds: dict[int, Call]
-    order: tuple[int, ...]
-    looks: dict[int | None, Call]
-    output: SharedArray
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """What was said when answers were computed, a string where there is none to be added, and when they were looked at:
-    nothing where there was none at all."""
-
-    holds: dict[int, Any]
-    looks: dict[int | None, Any]
-
-
-@dataclass(frozen=True)
 class Answered:
-    """The answer of a call; None where it is an array, and has been written. A gathering has one answer, at 0, and so
-    has what is kept."""
+    """The answer of a call; None where it is an array, and has been written. What is kept has one answer, at 0."""
 
     place: int
     answer: Any

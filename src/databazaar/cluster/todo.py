@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,32 +26,6 @@ class Worker:
         """Sends a call; what is returned stands for the answer."""
         return self.actor.call.remote(method, arguments, *inputs)
 
-    def add(self, arguments: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
-        """The same for a sum, of which a first answer says that the second is there."""
-        done, total = self.actor.add.options(num_returns=2).remote(arguments, *inputs)
-        return done, total
-
-
-class Todo(Protocol):
-    """One request on its way."""
-
-    @property
-    def done(self) -> bool:
-        """Whether all that was asked for has been told."""
-
-    @property
-    def calls(self) -> int:
-        """How many workers could be busy now."""
-
-    def take(self, worker: Worker) -> tuple[Hashable, Any] | None:
-        """Sends a call to a worker that is idle: what it is called here, and what stands for its answer."""
-
-    def answered(self, worker: Worker, place: Any, value: Any) -> None:
-        """Takes an answer."""
-
-    def lost(self, worker: Worker, place: Any) -> None:
-        """A worker has died of a call, or before."""
-
 
 class Heap:
     """Calls that whoever is free takes from; each answer is told when it comes."""
@@ -68,19 +42,21 @@ class Heap:
     def calls(self) -> int:
         return self._left
 
-    def take(self, worker: Worker) -> tuple[Hashable, Any] | None:
+    def take(self, worker: Worker) -> tuple[int, Any] | None:
+        """Sends a call to a worker that is idle: its place, and what stands for its answer."""
         if not self._waiting:
             return None
         place = self._waiting.popleft()
         call = self._request.calls[place]
         return place, worker.call(self._request.method, call.arguments, *(self._inputs[i] for i in call.inputs))
 
-    def answered(self, worker: Worker, place: int, value: Any) -> None:
+    def answered(self, place: int, value: Any) -> None:
         self._left -= 1
         if isinstance(value, np.ndarray):
             np.copyto(self._output[place], value)
             value = None
         self._tell(Answered(place, value))
 
-    def lost(self, worker: Worker, place: int) -> None:
+    def lost(self, place: int) -> None:
+        """A worker has died of this call, or before."""
         self._waiting.appendleft(place)

@@ -22,7 +22,6 @@ class LoopEngine(Engine):
     """Runs each oracle by itself. A failing one is a reply that says why, and the others go on."""
 
     name = "loop"
-    spares_memory = True
 
     def __init__(self, task: Task, providers: Sequence[Provider], device: torch.device) -> None:
         self.device = device

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar.engines.room import Room
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
-
-if TYPE_CHECKING:
-    from databazaar.engines.sums import Sought, Summed
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
@@ -31,36 +27,32 @@ BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
 class Ask:
     """One round's question: these providers (indices, each once), from these parameters.
 
-    Whatever randomness an oracle uses derives from (seed, round, provider's id). Where memory has no room for the
-    updates, `room` has: `Replies.of` puts them there.
+    Whatever randomness an oracle uses derives from (seed, round, provider's id).
     """
 
     params: Tensor
     providers: Sequence[int]
     round: int
     seed: int
-    room: Room | None = None
 
 
 @dataclass(frozen=True)
 class Replies:
     """Stacked updates [m, d], one row per provider asked; a row of a failed provider is zero.
 
-    `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it. Updates
-    that are `far` lie in the room of an ask, and are read no more often than needed.
+    `signed` has the hash of the reply of everybody who has signed it, once it is kept: the ledger names it.
     """
 
     updates: Tensor
     failures: dict[int, str]
     signed: dict[int, str] = field(default_factory=dict)
-    far: bool = False
 
     @classmethod
     def of(cls, ask: Ask, answers: Iterable[Tensor | str]) -> Replies:
         """Collects one answer per provider asked: an update, or the reason why there is none. Answers that are computed
         as they are asked for are held one at a time."""
         count, width = len(ask.providers), len(ask.params)
-        room = ask.room or Room(ask.params.new_empty(count, width))  # rows take memory once they are written
+        rows = ask.params.new_empty(count, width)  # take memory once they are written
         failures = {}
         pending = iter(answers)
         for place, provider in enumerate(ask.providers):
@@ -68,13 +60,13 @@ class Replies:
             reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
             if reason is not None:
                 failures[provider] = reason
-                room.put(place, None)
+                rows[place].zero_()
             elif isinstance(answer, Tensor):
-                room.put(place, answer)
+                rows[place] = answer
             del answer  # not held while the next one is computed
         if next(pending, None) is not None:
             raise ValueError("there are more answers than providers that were asked")
-        return cls(room.rows(count), failures, far=ask.room is not None)
+        return cls(rows, failures)
 
 
 Ended = tuple[int, int, str | None]
@@ -127,19 +119,11 @@ class Engine(Protocol):
     remote: bool = False
     """Whether its providers are other parties, who work for every ask: they are asked for what is bought alone, and
     never for a comparison that nobody pays for."""
-    spares_memory: bool = False
-    """Whether updates go one by one to where `Ask.room` says, as `Replies.of` has it: then a round of a large model
-    takes no more memory than one of them needs."""
 
     def query(self, ask: Ask) -> Replies:
         """Asks every provider of `ask` once. A provider's failure is a reply, never an exception. The replies are the
         market's from then on: it may write to them."""
         ...
-
-    def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
-        """The sum of each ask's updates and what they are worth, where the updates themselves need not be here; None
-        where this engine has no such way, or no update was valid: then the market asks with `query`."""
-        return [None] * len(sought)
 
     def begin(self, beginning: Beginning) -> None:
         """Told once before the first ask of a run that is kept, and again when it is resumed."""

@@ -27,12 +27,11 @@ from databazaar.cluster.host import versions
 from databazaar.engines.errands import Errand, Start
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine, Replies
-from databazaar.engines.ray_worker import Judging, Measure
-from databazaar.engines.sums import Sought, Summed
+from databazaar.engines.ray_worker import Judging
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.task import Task
-from databazaar.learning.utilities import Evaluator, Scores
+from databazaar.learning.utilities import Evaluator
 from databazaar.parties.provider import Provider
 
 WORKER = "databazaar.engines.ray_worker:RayWorker"
@@ -103,39 +102,6 @@ class RayEngine(Engine):
             failures = {i: reasons[place] for i, place in zip(ask.providers, own, strict=True) if place in reasons}
             replies.append(Replies(torch.from_numpy(rows[own.start : own.stop]), failures))
         return replies
-
-    def sums(self, sought: Sequence[Sought]) -> list[Summed | None]:
-        """Updates stay with the workers, who hold the hold-outs too, score what each leads to, and hand the sum on from
-        one to the next: see cluster/chain.py. To the bits of `summed_from`, on one thread."""
-        names = [self._judging(one.evaluator) for one in sought]
-        return [
-            None if name is None or not one.draws else self._summed(one, name)
-            for one, name in zip(sought, names, strict=True)
-        ]
-
-    def _summed(self, sought: Sought, judging: str) -> Summed | None:
-        ask, draws = sought.ask, list(sought.draws)
-        params = ask.params.detach()
-        own = params[:0] if sought.own is None else sought.own.detach()
-        measure = Measure(judging, sought.gains, sought.step)
-        holds = {i: Call((0, judging), (i, ask.round, ask.seed, measure)) for i in ask.providers}
-        looked: list[int | None] = [None, *(holds if sought.gains != "alone" else ())]
-        looks = {i: Call((0, 1, judging), (0 if i is None else draws.count(i), measure)) for i in looked}
-        linked = self._linked(params)
-        total, found = linked.gather([params.numpy(), own.numpy()], holds, draws, looks, params.shape, _dtype(params))
-        if not found.looks:
-            return None
-        said = {i: answer for i, answer in found.holds.items() if not isinstance(answer, str)}
-        utilities: dict[int, tuple[float, ...]] = {i: (alone,) for i, (_, alone) in said.items()}
-        utilities.update((i, tuple(u for u, _ in looks)) for i, looks in found.looks.items() if i is not None)
-        (utility, loss), *_ = found.looks[None]
-        return Summed(
-            torch.from_numpy(total) if sought.own is None else torch.from_numpy(total) + own,
-            {i: answer for i, answer in found.holds.items() if isinstance(answer, str)},
-            Scores(np.array([utility]), None if loss is None else np.array([loss])),
-            utilities,
-            {i: largest for i, (largest, _) in said.items()},
-        )
 
     def errands(
         self, evaluator: Evaluator, start: Start, errands: Sequence[Errand]

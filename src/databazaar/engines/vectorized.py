@@ -62,7 +62,6 @@ class VectorizedEngine(Engine):
     """
 
     name = "vectorized"
-    spares_memory = True
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class VectorizedEngine(Engine):
 
     def query_all(self, asks: Sequence[Ask]) -> list[Replies]:
         """Several asks in one stack."""
-        if any(len(ask.params) > LARGE or ask.room is not None for ask in asks):
+        if any(len(ask.params) > LARGE for ask in asks):
             return [self._one_by_one(ask) for ask in asks]
         counts = [len(ask.providers) for ask in asks]
         of_ask = np.repeat(np.arange(len(asks)), counts)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
-from databazaar.engines.room import FileRoom
 from databazaar.errors import BazaarError
 from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
@@ -92,7 +91,6 @@ class FederatedEngine(Engine):
         self._task = task
         self._names = list(providers)
         self._transport = transport
-        self.spares_memory = transport.land_in(None)
         self._run = IN_MEMORY
         self._step = task.oracle.step if step is None else step
         self._deadline = deadline
@@ -126,8 +124,6 @@ class FederatedEngine(Engine):
         names = [self._names[i] for i in ask.providers]
         set_aside = self._set_aside(names, ask.round)
         request = self._request(ask.round, ask.seed, "update")
-        if self.spares_memory:
-            self._transport.land_in(ask.room.folder if isinstance(ask.room, FileRoom) else None)
         judged = self._ask([name for name in names if name not in set_aside], request, ask.params, self._deadline)
         signed = self._keep(ask, judged)
         checked = self._collected(ask, names, judged)

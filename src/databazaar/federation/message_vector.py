@@ -48,11 +48,6 @@ def plainly_encoded(vector: Tensor) -> bytes:
     return save({"w": vector})
 
 
-def encode_vector(vector: Tensor | None) -> bytes:
-    """The vector as it is sent, nothing where there is none."""
-    return b"".join(vector_parts(vector))
-
-
 def decode_vector(data: Body, at: int, like: Tensor | None = None) -> Tensor | None:
     """The vector that fills `data` from `at` on to its last byte; None where nothing is there. Where `data` came down
     so that it is aligned, the vector lies in its memory."""

@@ -127,7 +127,7 @@ def decode_receipt(data: Body) -> ReceiptMessage:
 
 
 def encode_reply(reply: Reply, update: Tensor | bytes | tuple[bytes, Body] | None = None) -> bytes:
-    """The reply's bytes. An update that a signature covers is given as `encode_vector` or `vector_parts` made it."""
+    """The reply's bytes. An update that a signature covers is given as `vector_parts` made it."""
     if update is None or isinstance(update, Tensor):
         update = vector_parts(update)
     return b"".join((_message(reply), *((update,) if isinstance(update, bytes) else update)))

@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-
-from databazaar.scratch import mapped
 
 PIECE = 1024 * 1024
 """Bytes of a piece: one chunk of FLARE's."""
@@ -41,17 +38,16 @@ class Landing:
     """Memory for one message of an announced size, filled in order.
 
     It lies so that the message's vector is aligned and can be used where it is. The operating system gives memory for
-    bytes that have come, and not for bytes that were announced. With a `folder` the memory is a file there.
+    bytes that have come, and not for bytes that were announced.
 
     >>> landing = Landing(6)
     >>> landing.add(b"abcd"), landing.add(b"ef"), bytes(landing.body)
     (False, True, b'abcdef')
     """
 
-    def __init__(self, size: int, folder: Path | None = None) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
         self.received = 0
-        self._folder = folder
         self._memory: memoryview | None = None
 
     def add(self, piece: Body) -> bool:
@@ -61,8 +57,7 @@ class Landing:
         if self._memory is None:
             start = _shift(piece)
             size = self.size + _ALIGNMENT
-            memory = np.empty(size, np.uint8).data if self._folder is None else mapped(size, self._folder)
-            self._memory = memory[start : start + self.size]
+            self._memory = np.empty(size, np.uint8).data[start : start + self.size]
         self._memory[self.received : self.received + len(piece)] = piece
         self.received += len(piece)
         return self.received == self.size

@@ -28,11 +28,6 @@ def _log(transfers: Mapping[str, Transfer]) -> None:
 class Transport(Protocol):
     """What the arbiter's side needs of a network."""
 
-    def land_in(self, folder: Path | None) -> bool:
-        """From now on large answers come down in files of this folder, if the transport can do so, and not in memory.
-        Whether it can."""
-        return False
-
     def request(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
         """Ask each name once. Every name comes back either with its reply or with the reason why there is none, which
         may be that `timeout` seconds have passed since it was asked. It may wait for its turn before."""
@@ -99,11 +94,6 @@ class FlareTransport(Transport):
         self._consumer = consumer or f"process {os.getpid()}"
         self._channel: Channel | None = None
         self._numbers = itertools.count(1)
-        self._landing: Path | None = None
-
-    def land_in(self, folder: Path | None) -> bool:
-        self._landing = folder
-        return True
 
     def __enter__(self) -> Self:
         self._open()
@@ -180,7 +170,7 @@ class FlareTransport(Transport):
                     replies[str(header["name"])] = body
                 case "piece":
                     name = str(header["name"])
-                    landing = landings.setdefault(name, Landing(int(header["size"]), self._landing))
+                    landing = landings.setdefault(name, Landing(int(header["size"])))
                     if landing.add(body):
                         replies[name] = cast("bytes", landings.pop(name).body)
                 case "transfers":

@@ -18,7 +18,6 @@ from databazaar.engines import Beginning, Ended, Engine, make_engine
 from databazaar.engines.memory import memory_may_run_out
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.engines.quarantine import Quarantine
-from databazaar.engines.room import Room
 from databazaar.errors import BazaarError
 from databazaar.learning.models import hash_vector
 from databazaar.learning.oracles import LocalSGD, Oracle
@@ -27,7 +26,6 @@ from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
 from databazaar.market.driver import play
-from databazaar.market.fitting import find_room
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.state import State
@@ -200,21 +198,19 @@ class Arbiter(Displayed):
         A small model (parameters × per_round below 100,000) is computed on one thread, a large one on as many as torch
         has; the environment variable DATABAZAAR_THREADS sets another number.
         """
-        path = folder if folder is None or isinstance(folder, str | Path) else folder.path
-        room = find_room(self.consumer, self.providers, self.aggregator, self.engine, self.rules.defence, path)
         told = Callbacks(callbacks if tell is None else [*callbacks, tell])
         with self.consumer.limited_threads(), memory_may_run_out():
-            report = self._run_in_memory(told, room) if folder is None else self._run_in(folder, told, room)
+            report = self._run_in_memory(told) if folder is None else self._run_in(folder, told)
         told.on_end(report)
         return report
 
-    def _run_in_memory(self, told: Callbacks, room: Room | None) -> Report:
+    def _run_in_memory(self, told: Callbacks) -> Report:
         ledger = Ledger(self.rules)
         with told.during(self.terms()):
-            self._play(ledger, told, room)
+            self._play(ledger, told)
             return report_from(audit_entries(ledger.store.entries()))
 
-    def _run_in(self, folder: str | Path | RunFolder, told: Callbacks, room: Room | None) -> Report:
+    def _run_in(self, folder: str | Path | RunFolder, told: Callbacks) -> Report:
         from databazaar.runs.folder import RunFolder
 
         kept = folder if isinstance(folder, RunFolder) else RunFolder.open_or_create(Path(folder))
@@ -228,7 +224,7 @@ class Arbiter(Displayed):
                     self._reached = saved or _models(self.begin(ledger).state)
                 else:
                     kept.note_layout(self.consumer.task)
-                    self._play(ledger, told, room)
+                    self._play(ledger, told)
                 best, last = self._models
                 return kept.finish(best, self.consumer.task, last=last)
         finally:
@@ -243,8 +239,8 @@ class Arbiter(Displayed):
             self.engine.witness(list(ledger.store.entries()))
             ledger.on_written = self.engine.witness
 
-    def _play(self, ledger: Ledger, told: Callbacks, room: Room | None = None) -> None:
-        run = replace(self.begin(ledger, told.hears_rounds), room=room)
+    def _play(self, ledger: Ledger, told: Callbacks) -> None:
+        run = self.begin(ledger, told.hears_rounds)
         play(run, self.engine)
         self._reached = _models(run.state)
 

@@ -7,7 +7,6 @@ from databazaar.learning.threads import limited_threads
 from databazaar.ledger import Drawn
 from databazaar.market.round import Concluded
 from databazaar.market.run import MarketRun
-from databazaar.market.summed import from_sums
 
 
 def play(run: MarketRun, engine: Engine) -> None:
@@ -16,13 +15,11 @@ def play(run: MarketRun, engine: Engine) -> None:
     with limited_threads(run.state.params.numel() * run.rules.terms.per_round):
         while not run.ended:
             drawn = run.draw()
-            concluded = from_sums(run, drawn, engine)  # no update is here: large models, where the rules allow it
-            run.settle(drawn, concluded or _from_updates(run, drawn, engine))
+            run.settle(drawn, _concluded(run, drawn, engine))
         run.close()
 
 
-def _from_updates(run: MarketRun, drawn: Drawn, engine: Engine) -> Concluded:
-    """What a round comes to whose updates are here."""
+def _concluded(run: MarketRun, drawn: Drawn, engine: Engine) -> Concluded:
     replies = run.hear(drawn, engine.query(run.ask(drawn)))
     proposed = run.propose(drawn, replies)
     return run.conclude(drawn, replies, proposed, run.evaluator.score_parts(proposed.parts()))

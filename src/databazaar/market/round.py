@@ -46,10 +46,9 @@ from databazaar.aggregators import Aggregator
 from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
+from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
-from databazaar.ledger.large import Large
-from databazaar.market.fetching import Fetched, goes_ahead
 from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
 
@@ -71,25 +70,14 @@ class Proposed:
         """The model of the last row, and the aggregator's new state."""
         return self.move(self.good)
 
-    @cached_property
-    def model(self) -> Large | None:
-        """The last row on its way to the host, if it is a large one on a GPU: it is hashed while models are scored."""
-        return Fetched(self.reached[0]) if goes_ahead(self.move.state.params) else None
-
     @property
     def models(self) -> Tensor:
         """All of them, one a row."""
         return torch.cat([self._before(slice(None)), self.reached[0][None]])
 
-    @property
-    def large(self) -> bool:
-        return self.move.large
-
     def parts(self) -> Iterator[Tensor]:
-        """All of them at once; large ones one after the other, and the last only when the others are gone, unless it
-        goes ahead to the host."""
-        _ = self.model
-        if not self.large:
+        """All of them at once; large ones one after the other, and the last only when the others are gone."""
+        if len(self.move.state.params) <= LARGE:
             yield self.models
             return
         count = len(self.move.asked) * (2 if self.gains == "shapley" else 1)
@@ -117,7 +105,6 @@ class Concluded:
     aggregator: Tensor
     settlement: Settlement
     scores: Scores | None
-    model: Large | None = None
 
 
 def propose(
@@ -165,11 +152,10 @@ def conclude(
     gains = [by_provider[i] for i in draws]
     params, combined = proposed.reached
     known: Scores | None = whole
-    model = proposed.model
     good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
     if good != proposed.good:
         params, combined = replace(proposed.move, replies=replies)(good)
-        known = model = None
+        known = None
     probabilities = drawn.probabilities.tolist()
     settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
     settlement = Settlement(
@@ -186,7 +172,7 @@ def conclude(
         returned=settled.returned,
         findings=findings,
     )
-    return Concluded(params, settled.state, combined, settlement, known, model)
+    return Concluded(params, settled.state, combined, settlement, known)
 
 
 def _split(scores: Scores) -> tuple[Scores, Scores]:
@@ -217,10 +203,7 @@ def reach(state: State, concluded: Concluded) -> tuple[State, Settlement]:
     kept = replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
     if utility > state.best.utility:
         kept = replace(kept, best=Best(state.round + 1, kept.params, utility))
-    reached = replace(kept, round=state.round + 1, sampler=concluded.sampler)
-    if concluded.model is not None:
-        reached.take(concluded.model)
-    return reached, settlement
+    return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
 
 
 def shared_gains(

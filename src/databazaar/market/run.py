@@ -12,7 +12,6 @@ from databazaar.aggregators import Aggregator, Guided
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import SET_ASIDE, Quarantine
-from databazaar.engines.room import Room
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator, Scores
@@ -77,7 +76,6 @@ class MarketRun:
     reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Watch | None = None
-    room: Room | None = None
     _watched: Watched | None = None
     _untold: Progress | None = None
     _signed: Mapping[int, str] = field(default_factory=dict)
@@ -101,7 +99,7 @@ class MarketRun:
     def ask(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
         asked = [i for i in drawn.asked if not self._sets_aside(i)]
-        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed, self.room)
+        return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
 
     def hear(self, drawn: Drawn, replies: Replies) -> Replies:
         """Replies for all that were drawn, as the watch lets them pass, where there is one."""
@@ -118,11 +116,8 @@ class MarketRun:
         if not aside:
             return replies
         places = [place for place, i in enumerate(drawn.asked) if i not in aside]
-        if self.room is not None:
-            updates = self.room.spread(places, len(drawn.asked))
-        else:
-            updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
-            updates[places] = replies.updates
+        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
+        updates[places] = replies.updates
         return replace(replies, updates=updates, failures={**replies.failures, **aside})
 
     def note_failures(self, drawn: Drawn, failures: Mapping[int, str]) -> dict[int, str]:

@@ -15,11 +15,17 @@ from torch import Tensor
 from databazaar.errors import LedgerError
 from databazaar.ledger import Snapshot
 from databazaar.ledger.large import Large
-from databazaar.market.fetching import on_host
 from databazaar.samplers.protocol import State as SamplerState
 
 WATCH = "watch."
 """Stands before the names of a watch's arrays in a snapshot."""
+
+
+def on_host(vector: Tensor) -> NDArray[Any]:
+    """A tensor's numbers: its own memory, where that is the host's."""
+    vector = vector.detach() if vector.requires_grad else vector
+    array: NDArray[np.generic] = vector.numpy() if vector.is_cpu else vector.cpu().numpy()
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,6 @@ class State:
     def model(self) -> Large:
         """The parameters on the host, and their hash, which the ledger and the snapshot share."""
         return self.best.model if self.best.params is self.params else Large(on_host(self.params))
-
-    def take(self, model: Large) -> None:
-        """These are the parameters on the host: they need not be fetched."""
-        vars(self)["model"] = model
-        if self.best.params is self.params:
-            vars(self.best)["model"] = model
 
     @property
     def model_hash(self) -> str:
