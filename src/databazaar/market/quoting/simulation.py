@@ -86,15 +86,19 @@ def _continued(rules: RuleBook, run: Run, halfway: Run) -> Run:
     """The run to its end, as if it went on as since halfway until the budget, or the caps of all, are used up."""
     caps, since = rules.terms.roster.most_accesses, run.accesses - halfway.accesses
     more = (1 - 1e-9) * run.left / (halfway.left - run.left)  # a little less: no sum is rounded above the budget
-    accesses = run.accesses + (since * more).astype(np.int64)
-    earned, left = run.earned + ((run.earned - halfway.earned) * more).astype(np.int64), 0
+    accesses, left = run.accesses + _times(more, since), 0
+    earned = run.earned + _times(more, run.earned - halfway.earned)
     if caps is not None:
         accesses, prices = np.minimum(accesses, caps), rules.quotes_at(run.rounds).tolist()
-        room = [
-            (cap - sold) * price for cap, sold, price in zip(caps.tolist(), run.accesses.tolist(), prices, strict=True)
-        ]
+        unsold = [cap - sold for cap, sold in zip(caps.tolist(), run.accesses.tolist(), strict=True)]
+        room = [count * price for count, price in zip(unsold, prices, strict=True)]
         if sum(room) < run.left:
-            more = int((caps - run.accesses).sum()) / int(since.sum())
+            more = sum(unsold) / int(since.sum())
             accesses, earned, left = caps, run.earned + room, run.left - sum(room)
     rounds = run.rounds + int((run.rounds - halfway.rounds) * more + 1e-6)
     return Run(rounds, left, accesses, earned, run.all_asked, horizon=run.rounds)
+
+
+def _times(factor: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The counts times a factor in whole numbers, of which the sum is rounded down, and not each."""
+    return np.diff(np.floor(np.cumsum(counts * factor) + 1e-6), prepend=0.0).astype(np.int64)
