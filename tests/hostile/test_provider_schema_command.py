@@ -67,7 +67,7 @@ def test_a_schema_given_beforehand_is_the_only_one(
     kit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, given = tmp_path / "bank.csv", tmp_path / "schema.json"
-    data.write_text("amount,day,shop,fraud\n1,2024-01-01,a,no\n")
+    data.write_text("amount,day,shop,fraud\n" + "1,2024-01-01,a,no\n" * 32)
     given.write_text(a_schema().model_dump_json(indent=1))
     joining.source(data, None, kit)
     assert "schema none yet: the first that the market asks with is pinned" in capsys.readouterr().err

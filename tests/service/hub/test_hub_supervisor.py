@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from databazaar import BazaarError
 from databazaar.runs.folder import RunFolder
+from databazaar.runs.names import LEDGER
 from databazaar.service import jobs, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
@@ -207,7 +208,7 @@ def test_a_round_without_end_is_ended_when_the_operator_stops_its_job(
     hub.start()
     try:
         hub.wake()
-        market.wait(lambda: market.run("endless").exists(), "it does not begin")
+        market.wait(lambda: (market.run("endless") / LEDGER).exists(), "it does not begin")
         with sqlite_database.begin() as session:
             jobs.stop(session, market.desk["hub"], market.settings, job_id)
         market.wait(market.over, "it is not ended")
