@@ -23,7 +23,7 @@ def played(attack: Attack) -> tuple[dict[str, int], Defended]:
     arbiter, _ = attacked_arbiter(market.consumer(BUDGET), everybody, ids, attack, seed=0, defence="standard")
     ledger = Ledger(arbiter.rules)
     run = arbiter.begin(ledger)
-    play([run], arbiter.engine)
+    play(run, arbiter.engine)
     audit = audit_entries(ledger.store.entries())
     assert audit.ok and audit.book == ledger.book, audit.message
     defended = defended_by(audit)

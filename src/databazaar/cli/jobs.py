@@ -168,9 +168,9 @@ def quoted(found: Quote, currency: Currency) -> Iterator[str]:
     yield f"into escrow: {money(found['escrow'])} = budget {money(found['budget'])} + {fee}"
     yield "what is not spent comes back"
     for name in ("accesses", "rounds"):
-        found_range = run[name]
-        ends = f"{found_range['low']:,} to {found_range['high']:,}"
-        yield f"{name}: about {found_range['median']:,}; {ends} in simulated runs"
+        simulated = run[name]
+        ends = f"{simulated['low']:,} to {simulated['high']:,} in simulated runs"
+        yield f"{name}: about {simulated['median']:,} ({ends})"
     yield f"a round has {run['per_round']} accesses or fewer"
     wait = "not known yet" if found["wait"] is None else f"about {found['wait']:.0f} s"
     yield f"wait before it starts: {wait}"

@@ -68,8 +68,9 @@ class Court:
     @property
     def owner_answers(self) -> Vector:
         """How many valid answers the owner of each has given."""
-        answers: Vector = np.bincount(self.owner, self.answers, len(self.owner))[self.owner]
-        return answers
+        sums: Vector = np.zeros(len(self.owner))
+        np.add.at(sums, self.owner, self.answers)
+        return sums[self.owner]
 
     @property
     def arms(self) -> Places:
