@@ -27,7 +27,9 @@ def test_queues_count_jobs_by_how_far_they_are(market: WebMarket) -> None:
     assert (north["requested"], north["agreed"], north["waiting"], north["running"]) == (0, 1, 1, 0)
     both = market.ask("hub", "GET", "/v1/queues").json()["items"]
     assert [(one["offer"], one["requested"]) for one in both] == [("north-sales", 0), ("south-sales", 1)]
-    assert market.ask("buyer", "POST", f"/v1/jobs/{waiting}/stop").json()["state"] == "settling"
+    assert market.ask("rival", "POST", f"/v1/jobs/{waiting}/stop").status_code == 404
+    stopped = market.ask("hub", "POST", f"/v1/jobs/{waiting}/stop").json()
+    assert (stopped["state"], stopped["stopped_by"]) == ("settling", "operator")
     market.end(agreed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -233,7 +234,8 @@ def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, 
     few = [lines[0], *lines[1:32], *(line.rsplit(",", 1)[0] + "," for line in lines[32:])]
     with sqlite_database.begin() as session:
         desk = market.desk
-        given = {"name": "Few", "slug": "few", "description": "", "policy": {"price": 5, "approval": "automatic"}}
+        terms = {"price": 5, "approval": "automatic"}
+        given: dict[str, Any] = {"name": "Few", "slug": "few", "description": "", "policy": terms}
         file_id = desk.upload(session, "north", ("\n".join(few) + "\n").encode())
         offers.make_file_offer(session, desk["north"], market.settings, file_id=file_id, **given)
     job_id = market.add("few", LONG, offers=("north-few", "south-sales"))
