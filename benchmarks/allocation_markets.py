@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.samplers import Sampler

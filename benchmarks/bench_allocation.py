@@ -32,7 +32,7 @@ from databazaar.engines import Engine
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import OSMD, SAMPLERS, Sampler, Thrifty, Uniform
 from databazaar_experiments.samplers.memory import Memory

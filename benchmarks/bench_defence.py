@@ -18,7 +18,7 @@ import torch
 from bench_core import market
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.watch.memory import Memory
 
 

@@ -31,7 +31,7 @@ from databazaar.learning.task import PRECISIONS, Precision, step_at
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn as DrawnRound
 from databazaar.ledger import Ledger
-from databazaar.market.round import Proposed
+from databazaar.market.round import Outcome, conclude
 from databazaar.market.run import MarketRun
 from databazaar.randomness import oracle_key
 
@@ -244,29 +244,48 @@ def ours(size: Size, precision: Precision, device: torch.device, kind: str, roun
     run, clock, engine = arbiter.begin(Ledger(arbiter.rules)), Clock(device), arbiter.engine
     draws: Drawn = []
     utilities: Utilities = []
-    for _ in range(rounds):  # as market/driver.py plays one
+    for _ in range(rounds):  # as market/loop.py plays one
         begun = clock.now()
-        drawn = clock("draw", run.draw)
+        drawn = clock("draw", partial(_drawn, run))
         replies = clock("updates", partial(_heard, run, engine, drawn))
-        proposed = clock("propose", partial(run.propose, drawn, replies))
-        scores = clock("score", partial(_scored, run, proposed))
-        concluded = clock("conclude", partial(run.conclude, drawn, replies, proposed, scores))
-        clock("settle", partial(run.settle, drawn, concluded))
+        found = list[float]()
+        outcome = clock("score", partial(_concluded, run, drawn, replies, found))
+        clock("settle", partial(run.accounts.settle, run.state.round, drawn, outcome.settlement, outcome.state))
+        run.state = outcome.state
         clock.rounds.append(clock.now() - begun)
         draws.append(drawn.draws.tolist())
-        utilities.append(scores.utility.tolist())
-        del replies, proposed, concluded
+        utilities.append(found)
+        del replies, outcome
     clock.tell(f"engine {kind}", precision, ", ".join(getattr(engine, "stacks", {}).values()))
     arbiter.close()
     return draws, utilities
 
 
-def _scored(run: MarketRun, proposed: Proposed) -> Scores:
-    return run.evaluator.score_parts(proposed.parts())
+def _drawn(run: MarketRun) -> DrawnRound:
+    drawn = run.rules.draw(run.state.sampler, run.accounts.book)
+    run.accounts.reserve(run.state.round, drawn)
+    return drawn
 
 
 def _heard(run: MarketRun, engine: Engine, drawn: DrawnRound) -> Replies:
-    return run.hear(drawn, engine.query(run.ask(drawn)))
+    question = run.question(drawn)
+    return run.heard(drawn, question, engine.query(question))
+
+
+def _concluded(run: MarketRun, drawn: DrawnRound, replies: Replies, found: list[float]) -> Outcome:
+    """What the round comes to; the utilities of its candidates are noted."""
+    score, own = run.evaluator.score, run.round(drawn, replies)
+
+    def noted(stack: torch.Tensor) -> Scores:
+        scores = score(stack)
+        found.extend(scores.utility.tolist())
+        return scores
+
+    run.evaluator.score = noted  # type: ignore[method-assign]
+    try:
+        return conclude(own)
+    finally:
+        run.evaluator.score = score  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from databazaar import OSMD, Arbiter, Ask, Engine, Provider, Replies, Vectorized
 from databazaar.engines import query_all
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.valuation import BackCheck, MaxPermutations, ValuationResult
 from databazaar.valuation.context import Context

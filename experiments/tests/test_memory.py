@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -226,17 +227,20 @@ def test_more_draws_than_providers_are_no_trouble() -> None:
     assert report.payouts[0].accesses == 30
 
 
+def scaled(scale: float, w: np.ndarray) -> float:
+    return scale * closeness(np.array([1.0, -1.0, 0.5]))(w)
+
+
 def test_who_helps_earns_more_than_who_harms_at_any_scale_of_the_utility() -> None:
     target = np.array([1.0, -1.0, 0.5])
     paid = []
     for scale in (1e-4, 1.0, 1e2):
-        good = closeness(target)
         consumer, providers = vector_market(
             (0.0, 0.4, 0.0),
             budget=90,
             step=0.05,
             oracles={2: lambda w: w - target},
-            utility=lambda w, good=good, scale=scale: scale * good(w),
+            utility=partial(scaled, scale),
         )
         paid.append(
             [payout.pay for payout in Arbiter(consumer, providers, Memory(), engine="loop", seed=2).run().payouts]

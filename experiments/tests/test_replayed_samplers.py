@@ -6,7 +6,7 @@ import pytest
 
 from databazaar import Arbiter, Sampler
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar_experiments.samplers.coins import Coins
 from databazaar_experiments.samplers.memory import Memory
 from forging import reseal

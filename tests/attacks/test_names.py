@@ -7,7 +7,7 @@ from dataclasses import replace
 from databazaar.attacks import Attack, Honest, Noise
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.attacked import attacked_arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.runs.defended import Defended, defended_by
 from trust_markets import SHAPES, logistic
 

@@ -30,7 +30,7 @@ from databazaar import (
 )
 from databazaar.engines.protocol import DIVERGES
 from databazaar.ledger import Ledger, Terms, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.roster import Purse
 from databazaar.runs.folder import RunFolder
 from small_markets import MakeMarket

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, Consumer, LocalSGD, Progress, Provider, Uniform, load_run
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import LAST, MODEL, RunFolder

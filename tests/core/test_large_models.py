@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -31,15 +33,22 @@ def test_candidates_one_by_one_are_worth_what_they_are_worth_together(
     for module in (rounds, vectorized):
         monkeypatch.setattr(module, "LARGE", 1)
     stacks = list[int]()
-    score = rounds.Proposed.parts
-    monkeypatch.setattr(rounds.Proposed, "parts", lambda own: (stacks.append(len(x)) or x for x in score(own)))
+    parts = rounds.Proposed.parts
+
+    def counted(own: rounds.Proposed) -> Iterator[torch.Tensor]:
+        for stack in parts(own):
+            stacks.append(len(stack))
+            yield stack
+
+    monkeypatch.setattr(rounds.Proposed, "parts", counted)
     one_by_one = bought(sampler, aggregator, engine)
     assert set(stacks) == {1}
     pays = [[payout.pay for payout in report.payouts] for report in (one_by_one, together)]
     assert pays[0] == pays[1]
     gains = [[a.gain for played in report.rounds for a in played.accesses] for report in (one_by_one, together)]
     assert [gain is None for gain in gains[0]] == [gain is None for gain in gains[1]]
-    np.testing.assert_allclose(*(np.array([g for g in some if g is not None]) for some in gains), atol=1e-5)
+    one, other = (np.array([gain for gain in some if gain is not None]) for some in gains)
+    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_memory_that_runs_out_is_told_in_one_sentence() -> None:

@@ -58,13 +58,6 @@ every_utility = pytest.mark.parametrize(
 
 
 @every_utility
-def test_utilities_on_the_device_are_those_of_the_scores(utility: str, classes: bool) -> None:
-    task = Task(build_model("mlp", [5], 3 if classes else 1), cross_entropy if classes else squared_error)
-    evaluator, stack = Evaluator(task, holdout(classes), utility, CPU), candidates(task, 4)
-    np.testing.assert_array_equal(evaluator.utilities(stack).numpy(), evaluator.score(stack).utility)
-
-
-@every_utility
 @pytest.mark.parametrize("kind", ["mlp", "flat"])
 def test_batched_scores_equal_scores_by_hand(utility: str, classes: bool, kind: str) -> None:
     outputs = 3 if classes else 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
 from databazaar.attacks import Clones, Known, MixedEngine, Noise, Replay
 from databazaar.ledger import Accounts
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.market.watch import sketch
 from databazaar.market.watch.memory import PERSISTS, PERSISTS_SQUARED, Memory

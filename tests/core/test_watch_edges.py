@@ -12,7 +12,7 @@ from torch import nn
 
 from databazaar import Arbiter, Consumer, Defence, Provider
 from databazaar.ledger import Accounts
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.market.watch.parts import Parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from sklearn.linear_model import LogisticRegression
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, Provider, Replies, Worth, judge_purchase, load_run
 from databazaar.config.jobs import market_job
-from databazaar.engines import LoopEngine
+from databazaar.engines import Beginning, LoopEngine
 from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
-from databazaar.market.driver import play
+from databazaar.ledger.chain import Entry
+from databazaar.market.loop import play
 from databazaar.market.worth import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
@@ -152,22 +154,33 @@ def test_alternatives_keep_to_the_caps_and_limits_of_the_market() -> None:
 
 
 class Counting(Engine):
-    """The loop engine with a count of its asks; `remote` as it is told."""
+    """The loop engine with a count of its asks."""
 
     name, device = "counting", torch.device("cpu")
 
-    def __init__(self, inner: LoopEngine, remote: bool) -> None:
-        self.inner, self.remote, self.asks = inner, remote, 0
+    def __init__(self, inner: LoopEngine) -> None:
+        self.inner, self.asks = inner, 0
 
     def query(self, ask: Ask) -> Replies:
         self.asks += 1
         return self.inner.query(ask)
 
 
+class Afar(Counting):
+    """The same, whose providers are other parties."""
+
+    def begin(self, beginning: Beginning) -> None:
+        pass
+
+    def witness(self, entries: Sequence[Entry]) -> None:
+        pass
+
+
 @pytest.mark.parametrize("remote", [True, False])
 def test_real_providers_are_not_asked_again(remote: bool) -> None:
     consumer, providers = market()
-    engine = Counting(LoopEngine(consumer.task, providers, torch.device("cpu")), remote)
+    inner = LoopEngine(consumer.task, providers, torch.device("cpu"))
+    engine = Afar(inner) if remote else Counting(inner)
     arbiter = Arbiter(consumer, providers, engine=engine)
     report = arbiter.run()
     asked = engine.asks

@@ -15,6 +15,7 @@ from databazaar.defence import Arms, Defence
 from databazaar.defence.court import LEAK, Court
 from databazaar.market.quoting import quote
 from databazaar.roster import Offer, Purse, Roster
+from databazaar.samplers import Wants
 from databazaar.samplers.check import _play as keeps_its_promises
 from databazaar.samplers.protocol import Vector
 from defended_markets import EVERY_RULE, play, random_measures, rules_with
@@ -59,7 +60,7 @@ def test_where_everybody_is_its_own_arm_it_is_the_sampler_to_the_last_bit(
         gains = rng.normal(size=n)[draws]
         own, state = sampler.update(own, draws, gains, purse), arms.update(state, draws, gains, purse)
         np.testing.assert_array_equal(state[: len(own)], own)
-    assert (arms.kind, arms.gains) == (sampler.kind, getattr(sampler, "gains", "alone"))
+    assert (arms.kind, arms.wants.gains) == (sampler.kind, sampler.wants.gains)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=NAMES)
@@ -191,8 +192,9 @@ def test_a_defended_market_can_be_quoted_and_keeps_to_its_budget(sampler: Sample
 def test_what_a_sampler_says_of_itself_its_arms_say() -> None:
     arms, roster = Arms(Thrifty(0.02), ARMS), roster_of("aab")
     purse = Purse(100, roster.prices)
-    assert (arms.alpha, arms.hears_failures, arms.shortens_rounds) == (0.02, True, True)
+    assert (arms.alpha, arms.wants) == (0.02, Thrifty.wants)
     np.testing.assert_array_equal(arms.exploration(purse), Thrifty(0.02).exploration(purse))
     plain = Arms(Uniform(), ARMS)
-    assert (plain.alpha, plain.hears_failures, plain.shortens_rounds) == (0.01, False, False)
+    assert (plain.alpha, plain.wants) == (0.01, Wants())
+    assert Arms(Uniform(replacement=False), ARMS).wants == Wants(short_rounds=True, no_repeats=True)
     assert not plain.exploration(purse).any()

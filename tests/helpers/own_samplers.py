@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from databazaar import OSMD
-from databazaar.samplers import SAMPLERS
+from databazaar.samplers import SAMPLERS, Wants
 
 
 @SAMPLERS.register
@@ -17,4 +17,4 @@ class Together(OSMD):
     eta: float = 3.0
     alpha: float = 0.05
     kind: ClassVar[str] = "test-together"
-    gains: ClassVar[str] = "together"
+    wants: ClassVar[Wants] = Wants(gains="together")

@@ -14,7 +14,7 @@ from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.roster import Offer, Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable
+from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable
 from databazaar.stops import Budget
 from own_samplers import Together
 
@@ -26,6 +26,8 @@ class Stubborn:
     dearest: bool
     mixed: bool
     kind: ClassVar[str] = "test-stubborn"
+    wants: ClassVar[Wants] = Wants()
+    alpha: ClassVar[float] = 0.5
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         return np.full(len(roster), 1 / len(roster))

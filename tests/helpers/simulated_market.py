@@ -22,7 +22,7 @@ from databazaar.federation.failures import is_honest
 from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import OracleMessage, Request, TaskMessage, decode_reply
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import Progress
 from simulated_network import DEADLINE, HONEST, TARGET, WAYS, Clock, Network, Party, Weather, virtual
 from small_markets import closeness

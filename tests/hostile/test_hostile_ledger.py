@@ -20,7 +20,7 @@ from cli_markets import ENVIRONMENT
 
 from databazaar import OSMD, Arbiter
 from databazaar.ledger import Entry, Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import measure_packed, pack
 from forging import reseal

@@ -331,7 +331,7 @@ def test_no_other_close_is_accepted_although_sealed_anew(closed: Path, name: str
 
 def test_a_run_that_had_a_reason_to_end_is_not_the_consumers_to_close(make_vector_market: MakeMarket) -> None:
     from databazaar.ledger import Ledger
-    from databazaar.market.driver import play
+    from databazaar.market.loop import play
 
     market = arbiter(make_vector_market, stops=[TargetUtility(0.4)])
     ledger = Ledger(market.rules)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from databazaar import OSMD, Arbiter, LedgerError
 from databazaar.ledger import Accounts, Entry, Ledger, MemoryStore, RuleBook, Snapshot, Terms, audit_entries
 from databazaar.ledger.chain import GENESIS, KINDS, canonical
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.registry import MissingRuleError
 from databazaar.roster import Purse
 from databazaar.vectors import pack, unpack

@@ -19,7 +19,7 @@ import pytest
 from databazaar import OSMD, Arbiter, BazaarError, LedgerError
 from databazaar.ledger import Drawn, Ledger
 from databazaar.ledger.sql import SqlStore
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.runs.folder import LEDGER, MODEL, SUMMARY, RunFolder
 from processes import Forked
 from small_markets import MakeMarket

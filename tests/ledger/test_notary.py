@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, LedgerError, Thrifty
 from databazaar.ledger import Audit, Entry, Ledger, Notary, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.registry import MissingRuleError
 from forging import reseal
 from mutations import twisted

@@ -19,7 +19,7 @@ from databazaar.ledger import Entry, Ledger, Snapshot
 from databazaar.ledger.chain import GENESIS, Fields
 from databazaar.ledger.large import Large
 from databazaar.ledger.sql import SqlStore
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from small_markets import MakeMarket
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, BazaarError, PricePerRow, Purse, Report, Sampler, Uniform
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, Terms, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.methods import OwnMarketMethod
 from databazaar.runs.from_ledger import report_from
 from own_samplers import Together

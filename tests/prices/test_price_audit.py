@@ -10,7 +10,7 @@ import pytest
 
 from databazaar import Arbiter, LedgerError, Uniform
 from databazaar.ledger import Book, Entry, Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from forging import reseal
 from small_markets import vector_market
 

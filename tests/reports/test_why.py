@@ -18,7 +18,7 @@ from databazaar.runs.answers import compare
 from databazaar.runs.course import Course
 from databazaar.runs.report import Report
 from databazaar.runs.why import CAUSES, TRENDS, Kind
-from databazaar.samplers.protocol import among_affordable
+from databazaar.samplers.protocol import Wants, among_affordable
 from known_gains import Seller, played, reasons
 from own_samplers import Together
 
@@ -80,6 +80,7 @@ class ByPlace:
     """Somebody else's sampler: chances by place in the market, whatever is brought."""
 
     kind: ClassVar[str] = "by-place"
+    wants: ClassVar[Wants] = Wants()
 
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.arange(1.0, len(roster) + 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, PricePerRow, Roster, check_payment
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.roster import Amounts
 from forging import reseal
 from small_markets import MakeMarket

@@ -35,7 +35,7 @@ from databazaar.engines.protocol import Replies
 from databazaar.learning.oracles import compute_update
 from databazaar.learning.own_rows import SCORING_ROWS
 from databazaar.ledger import Accounts, Drawn
-from databazaar.market.round import propose
+from databazaar.market.round import conclude, propose
 from databazaar.market.state import Best, State
 from databazaar.randomness import oracle_key
 from databazaar.roster import Purse
@@ -127,15 +127,15 @@ def test_the_reference_is_what_the_hold_out_would_answer(oracle: LocalSGD | Full
     providers = [Provider(provider.id, data=provider.data, oracle=oracle) for provider in providers]
     run = begun(consumer, providers)
     for round in range(2):
-        drawn = run.draw()
+        drawn = run.rules.draw(run.state.sampler, run.accounts.book)
+        run.accounts.reserve(round, drawn)
         replies = Replies(torch.ones(len(drawn.asked), len(run.state.params)), {})
-        before = run.state
-        run.propose(drawn, replies)
+        guided = run.round(drawn, replies)
         key = oracle_key(3, round, SCORING_ROWS)
-        wanted = compute_update(oracle, consumer.task, consumer.holdout, before.params, round, key)
-        assert torch.equal(run.state.aggregator, wanted)
-        proposed = run.propose(drawn, replies)
-        run.settle(drawn, run.conclude(drawn, replies, proposed, run.evaluator.score(proposed.models)))
+        wanted = compute_update(oracle, consumer.task, consumer.holdout, run.state.params, round, key)
+        assert torch.equal(guided.state.aggregator, wanted)
+        run.state, settlement = conclude(guided)
+        run.accounts.settle(round, drawn, settlement, run.state)
         assert len(run.state.aggregator) == 0  # a snapshot does not carry it along
 
 

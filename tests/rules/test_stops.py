@@ -26,7 +26,7 @@ from databazaar import (
     check_stop,
 )
 from databazaar.ledger import Entry, Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.stops import STOPS, Budget, Patience
 from forging import reseal
 from small_markets import MakeMarket

@@ -11,7 +11,7 @@ from one_price import OnePrice
 
 from databazaar import OSMD, Arbiter, BazaarError, Uniform, check_sampler
 from databazaar.roster import Purse, Roster
-from databazaar.samplers import SAMPLERS, Sampler
+from databazaar.samplers import SAMPLERS, Sampler, Wants
 from databazaar.samplers.protocol import among_affordable, refuse_non_finite
 from small_markets import MakeMarket
 
@@ -94,6 +94,7 @@ class _Base:
     """A sound sampler for the broken ones to differ from in one point."""
 
     kind: ClassVar[str] = "test-base"
+    wants: ClassVar[Wants] = Wants()
 
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.full(len(roster), 1 / len(roster))
@@ -188,6 +189,7 @@ class IsNoDataclass:
     """Everything that a sampler needs but settings."""
 
     kind: ClassVar[str] = "test-no-dataclass"
+    wants: ClassVar[Wants] = Wants()
     init, probabilities, draw, update = _Base.init, _Base.probabilities, _Base.draw, _Base.update
 
 
@@ -226,3 +228,18 @@ def test_check_sampler_catches(broken: Sampler, complaint: str) -> None:
 def test_non_finite_gains_are_refused(sampler: Sampler, bad: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         OnePrice(sampler).update(OnePrice(sampler).init(3), np.array([0, 1]), np.array([0.0, bad]))
+
+
+@dataclass(frozen=True)
+class SaysNothing:
+    kind: ClassVar[str] = "test-says-nothing"
+    init, probabilities, draw, update = _Base.init, _Base.probabilities, _Base.draw, _Base.update
+
+
+def test_a_sampler_that_does_not_say_what_it_wants_is_refused(make_vector_market: MakeMarket) -> None:
+    with pytest.raises(AssertionError, match="must say what it wants"):
+        check_sampler(SaysNothing())  # type: ignore[arg-type]
+    with pytest.raises(
+        BazaarError, match=r"'test-says-nothing' does not say what it wants: give its class `wants = Wa"
+    ):
+        Arbiter(*make_vector_market(), SaysNothing(), engine="loop")  # type: ignore[arg-type]

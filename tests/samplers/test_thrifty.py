@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Purse, Thrifty, check_sampler
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.samplers import SAMPLERS
 from databazaar.samplers.thrifty import DECISION, FRESH, OUTLIER, SPREAD, log_weights, worth
 from forging import reseal

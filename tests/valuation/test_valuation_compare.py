@@ -122,7 +122,7 @@ class Alike(Method):
 def test_a_method_from_another_package_is_compared_like_ours(tmp_path: Path) -> None:
     """Installed with an entry point, and asked for in a process that has never heard of it."""
     source = Path(__file__).read_text(encoding="utf-8")
-    written = source[source.index("@dataclass(frozen=True, kw_only=True)\nclass Alike") :].split("\n\n\ndef ")[0]
+    written = source[source.index("@dataclass(frozen=True, kw_only=True)\nclass Alike") :].split("\n\n\n")[0]
     head = "from dataclasses import dataclass\nfrom typing import ClassVar\nimport numpy as np\n"
     ours = "from databazaar.valuation import Context, Method, ValuationResult\n"
     (tmp_path / "acme.py").write_text(head + ours + written, encoding="utf-8")

@@ -17,7 +17,7 @@ from databazaar.engines import Engine, VectorizedEngine
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import Progress
 from databazaar.roster import Purse
 from databazaar.samplers import OSMD, Sampler, Uniform

@@ -71,7 +71,7 @@ def estimate(job: Job) -> Estimate:
         features=features,
         parameters=len(params),
         seconds=seconds,
-        shortens=bool(getattr(job.sampler, "shortens_rounds", False)),
+        shortens=job.sampler.wants.short_rounds,
     )
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from databazaar.defence.court import COLUMNS, Court
 from databazaar.defence.settings import Defence
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Sampler, Vector
+from databazaar.samplers.protocol import Draws, Explores, Merges, Sampler, Vector, Wants
 
 OWNERS = 14
 """A cap is meant for so many owners or more. Among fewer it is as many times larger: a quarter would keep the consumer
@@ -50,26 +50,18 @@ class Arms:
         return self.sampler.kind
 
     @property
-    def gains(self) -> str:
-        return getattr(self.sampler, "gains", "alone")
-
-    @property
-    def hears_failures(self) -> bool:
-        return bool(getattr(self.sampler, "hears_failures", False))
-
-    @property
-    def shortens_rounds(self) -> bool:
-        """Also where it draws nobody twice: there may be fewer arms than draws."""
-        return bool(getattr(self.sampler, "shortens_rounds", not getattr(self.sampler, "replacement", True)))
+    def wants(self) -> Wants:
+        """Rounds are short also where it draws nobody twice: there may be fewer arms than draws."""
+        own = self.sampler.wants
+        return replace(own, short_rounds=own.short_rounds or own.no_repeats)
 
     @property
     def alpha(self) -> float:
-        return float(getattr(self.sampler, "alpha", 0.01))
+        return float(self.sampler.alpha) if isinstance(self.sampler, Explores) else 0.01
 
     def exploration(self, purse: Purse) -> Vector:
-        says = getattr(self.sampler, "exploration", None)
-        found: Vector = np.zeros(len(purse.quotes)) if says is None else says(purse)
-        return found
+        own = self.sampler
+        return own.exploration(purse) if isinstance(own, Explores) else np.zeros(len(purse.quotes))
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         own = np.asarray(self.sampler.init(roster, budget, per_round))  # verdicts are about everybody: a vector
@@ -85,10 +77,10 @@ class Arms:
     def with_court(self, state: Vector, before: Court, court: Court) -> Vector:
         """The state after verdicts. A sampler with a `merge` adds up what it knows of arms that become one."""
         parts, places = self._parts(state, len(court.arm)), np.arange(len(court.arm))
-        outer, merge = parts.outer, getattr(self.sampler, "merge", None)
-        if merge is not None:
+        outer = parts.outer
+        if isinstance(self.sampler, Merges):
             for left in np.flatnonzero((before.arm == places) & (court.arm != places)).tolist():
-                outer = merge(outer, int(court.arm[left]), left)
+                outer = self.sampler.merge(outer, int(court.arm[left]), left)
         return parts._replace(outer=outer, court=court).vector()
 
     def probabilities(self, state: Vector, purse: Purse) -> Vector:

@@ -1,7 +1,7 @@
 """Engines turn parameters and a list of providers into updates: in process, stacked, or over a network."""
 
 from databazaar.engines.loop import LoopEngine
-from databazaar.engines.protocol import Ask, Beginning, Ended, Engine, Replies, query_all
+from databazaar.engines.protocol import Ask, Beginning, Ended, Engine, Remote, Replies, query_all
 from databazaar.engines.select import make_engine
 from databazaar.engines.vectorized import VectorizedEngine
 
@@ -11,6 +11,7 @@ __all__ = [
     "Ended",
     "Engine",
     "LoopEngine",
+    "Remote",
     "Replies",
     "VectorizedEngine",
     "make_engine",

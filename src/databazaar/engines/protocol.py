@@ -114,29 +114,28 @@ class Engine(Protocol):
 
     name: str
     device: torch.device
-    quarantines: bool = False
-    """Whether it sets providers aside by itself; for any other engine the market does."""
-    remote: bool = False
-    """Whether its providers are other parties, who work for every ask: they are asked for what is bought alone, and
-    never for a comparison that nobody pays for."""
 
     def query(self, ask: Ask) -> Replies:
         """Asks every provider of `ask` once. A provider's failure is a reply, never an exception. The replies are the
         market's from then on: it may write to them."""
         ...
 
+    def close(self) -> None:
+        """Lets go of whatever the engine holds."""
+        return None
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """An engine whose providers are other parties, who work for every ask: they are asked for what is bought alone,
+    and never for a comparison that nobody pays for. It sets providers aside by itself, and hears of a run's ledger."""
+
     def begin(self, beginning: Beginning) -> None:
         """Told once before the first ask of a run that is kept, and again when it is resumed."""
-        return None
 
     def witness(self, entries: Sequence[Entry]) -> None:
         """Told the entries of the run's ledger, in order, once they are durable; on a resume, first all of them. What
         it does with them never fails a run."""
-        return None
-
-    def close(self) -> None:
-        """Lets go of whatever the engine holds."""
-        return None
 
 
 @runtime_checkable

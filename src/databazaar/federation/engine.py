@@ -64,8 +64,6 @@ class FederatedEngine(Engine):
     """
 
     name = "federated"
-    quarantines = True
-    remote = True
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class Audit:
     closing: dict[str, Any] | None = None
     replies: int = 0
     scores: Scores | None = None
-    state: State = None
+    state: State | None = None
     record: Record | None = None
 
     @property

@@ -24,7 +24,7 @@ from databazaar.payments import PAYMENTS, Payment
 from databazaar.randomness import draws_stream
 from databazaar.roster import Amounts, Purse, Roster
 from databazaar.samplers import SAMPLERS, Sampler
-from databazaar.samplers.protocol import Draws, State, Vector
+from databazaar.samplers.protocol import Draws, State, Vector, refuse_without_wants
 from databazaar.stops import STOPS, History, Stop
 from databazaar.stops.budget import SPENT
 
@@ -90,6 +90,7 @@ class RuleBook:
     stops: tuple[Stop, ...]
 
     def __post_init__(self) -> None:
+        refuse_without_wants(self.sampler)
         if not self.defence.off and not isinstance(self.sampler, Arms):
             object.__setattr__(self, "sampler", Arms(self.sampler, self.defence))
 
@@ -159,7 +160,7 @@ class RuleBook:
 
     def stopped(self, book: Book, purse: Purse | None = None) -> Stopped | None:
         """The first stop that has a reason to end the run before its next round. Who has the purse may give it."""
-        purse, shortens = purse or self.purse(book), bool(getattr(self.sampler, "shortens_rounds", False))
+        purse, shortens = purse or self.purse(book), self.sampler.wants.short_rounds
         history = History(book.rounds, book.utilities, book.silent, purse, self.terms.per_round, shortens)
         found = ((stop.kind, stop.reason(history)) for stop in self.stops)
         return next((Stopped(kind, reason) for kind, reason in found if reason is not None), None)
@@ -249,9 +250,9 @@ class RuleBook:
         would then be the best of all: there, a void reply is no better than the worst reply of its round.
         """
         void = 0.0
-        if getattr(self.sampler, "hears_failures", False):
+        if self.sampler.wants.failures:
             void = -np.inf
-        elif getattr(self.sampler, "gains", "alone") != "alone":
+        elif self.sampler.wants.gains != "alone":
             void = min((0.0, *(gain for gain in gains if gain is not None)))
         numbers = np.array([void if gain is None else gain for gain in gains])
         return self.sampler.update(state, drawn.draws, numbers, drawn.purse)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from databazaar.aggregators import AGGREGATORS, Aggregator, Guided, Mean
 from databazaar.defence import Arms, Defence, defence_of
 from databazaar.display import Displayed, listed
-from databazaar.engines import Beginning, Ended, Engine, make_engine
+from databazaar.engines import Beginning, Ended, Engine, Remote, make_engine
 from databazaar.engines.memory import memory_may_run_out
 from databazaar.engines.protocol import NO_UTILITY, TOO_FAR
 from databazaar.engines.quarantine import Quarantine
@@ -25,7 +25,7 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.state import State
@@ -107,8 +107,7 @@ class Arbiter(Displayed):
             engine = make_engine(engine, consumer.task.copied(), self.providers, device)
         elif not isinstance(engine, Engine):
             raise BazaarError(
-                f"engine {type(engine).__name__} lacks query, begin or close: "
-                "inherit from databazaar.Engine and write query"
+                f"engine {type(engine).__name__} lacks query or close: inherit from databazaar.Engine and write query"
             )
         self.engine = engine
         self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None
@@ -152,7 +151,7 @@ class Arbiter(Displayed):
         else:
             state = State.restored(snapshot, params)
         own = self.consumer.own_updates(self.engine.device, self.rules.terms.seed)
-        quarantine = None if self.engine.quarantines else self._quarantine(accounts)
+        quarantine = None if isinstance(self.engine, Remote) else self._quarantine(accounts)
         defence = self.rules.defence
         watch = Watch.of(defence, params, evaluator, self.rules.terms.seed) if defence.watches else None
         return MarketRun(
@@ -231,11 +230,10 @@ class Arbiter(Displayed):
             kept.dispose()  # a run that is stopped leaves no connection behind that would block the next
 
     def _begin(self, kept: RunFolder, ledger: Ledger) -> None:
-        """Tells the engine of the run. One whose providers are other parties is witness to its ledger."""
-        over = ledger.book.closed
-        if not over or self.engine.remote:
-            self.engine.begin(Beginning(kept.id, tuple(_ended(ledger)), kept.note_privacy, kept.evidence, over))
-        if self.engine.remote:
+        """Tells an engine whose providers are other parties of the run: it is witness to its ledger."""
+        if isinstance(self.engine, Remote):
+            ended, over = tuple(_ended(ledger)), ledger.book.closed
+            self.engine.begin(Beginning(kept.id, ended, kept.note_privacy, kept.evidence, over))
             self.engine.witness(list(ledger.store.entries()))
             ledger.on_written = self.engine.witness
 

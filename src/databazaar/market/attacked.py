@@ -12,7 +12,7 @@ from databazaar.attacks import Attack, Known, MixedEngine
 from databazaar.learning.oracles import Oracle
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PricePerRow
 

@@ -13,7 +13,7 @@ from databazaar.defence import Defence
 from databazaar.engines import Engine
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.arbiter import Arbiter, theory_sampler
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import Payment

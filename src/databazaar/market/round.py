@@ -1,10 +1,4 @@
-"""One round of the market as pure functions over a state: Algorithm 1 of the paper, line by line.
-
-    drawn     = rules.draw(state.sampler, book)                          line 5 (ledger/rulebook.py)
-    ask       = Ask(state.params, drawn.asked, …)                        line 6, answered by an engine
-    proposed  = propose(aggregator, state, drawn, replies, step)         line 10, if all of them are valid
-    concluded = conclude(rules, …, proposed, scores of proposed.models)  lines 7 to 10
-    state     = reach(state, concluded)                                  with the new model, which has been scored
+"""What a round comes to, as a pure function of its replies: lines 7 to 10 of Algorithm 1.
 
 Departures from the paper. Replies that fail, which the paper does not have: a failed reply counts as a gain of zero
 (where gains are measured together: as no better than the worst of its round), is left out of the average (which is
@@ -32,10 +26,10 @@ Only where a model of such rounds has no finite utility are updates looked at al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,14 +37,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator
-from databazaar.defence import Findings
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
-from databazaar.learning.utilities import Scores
+from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
 from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
+from databazaar.market.watch.watch import Watched
 
 
 @dataclass(frozen=True)
@@ -94,17 +88,41 @@ class Proposed:
 
 
 @dataclass(frozen=True)
-class Concluded:
-    """A round whose gains are known: what is paid, what the rules learned, and the model that it comes to.
+class Round:
+    """A round whose replies are here, with all that its outcome depends on. `own` is the consumer's own update, and
+    `watched` what a defence has seen in the replies, where there are such."""
 
-    `scores` are that model's; None where it is not the one that was proposed, and has yet to be scored.
-    """
+    rules: RuleBook
+    aggregator: Aggregator
+    evaluator: Evaluator
+    state: State
+    drawn: Drawn
+    replies: Replies
+    step: float
+    own: Tensor | None = None
+    watched: Watched | None = None
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        return frozenset() if self.watched is None else self.watched.left_out
+
+    def proposed(self, gains: str) -> Proposed:
+        return propose(self.aggregator, self.state, self.drawn, self.replies, self.step, self.own, gains, self.left_out)
+
+
+class Outcome(NamedTuple):
+    """What a round comes to: the state that the next one starts from, and what the ledger is told of this one."""
+
+    state: State
+    settlement: Settlement
+
+
+class _Reached(NamedTuple):
+    """The model of line 10, the aggregator's new state, and the model's scores."""
 
     params: Tensor
-    sampler: NDArray[np.float64]
     aggregator: Tensor
-    settlement: Settlement
-    scores: Scores | None
+    scores: Scores
 
 
 def propose(
@@ -123,41 +141,76 @@ def propose(
     return Proposed(Move(aggregator, state, drawn.asked, replies, step, own), good, gains, left_out)
 
 
-def conclude(
-    rules: RuleBook,
-    aggregator: Aggregator,
-    state: State,
-    drawn: Drawn,
-    replies: Replies,
-    proposed: Proposed,
-    scores: Scores,
-    step: float,
-    findings: Findings | None = None,
-) -> Concluded:
-    """Lines 7 to 9: pay, and learn from the gains; and the model of line 10, without replies that have no utility.
+def conclude(round: Round) -> Outcome:
+    """Lines 7 to 10: the gains, what is paid and learned, and the model, which has a finite utility."""
+    proposed = round.proposed(round.rules.sampler.wants.gains)
+    scores = round.evaluator.score_parts(proposed.parts())
+    if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
+        proposed = round.proposed("alone")
+        scores = round.evaluator.score_parts(proposed.parts())
+    replies = round.replies
+    while True:
+        gains, reasons = _gains(round, replies, proposed, scores)
+        reached = _reached(round, replies, proposed, scores, gains)
+        if np.isfinite(reached.scores.utility[0]):
+            break
+        longest = _longest(round.drawn, replies, gains)
+        if longest is None:  # a utility that has had a value here, and has none now
+            reached = reached._replace(scores=_scores_of(round.state))
+            break
+        replies = replace(replies, failures={**replies.failures, longest: DIVERGES})
+    return _settled(round, gains, reasons, reached)
 
-    `findings` are what a defence has measured in the replies.
-    """
-    asked, draws = drawn.asked, drawn.draws.tolist()
-    singles, whole = _split(scores)
-    reasons = dict(replies.failures)
+
+def _gains(
+    round: Round, replies: Replies, proposed: Proposed, scores: Scores
+) -> tuple[dict[int, float | None], dict[int, str]]:
+    """The gain of each provider asked, None where its reply is invalid, and the reasons for those."""
+    drawn, asked, singles, whole = round.drawn, round.drawn.asked, scores.utility[:-1], float(scores.utility[-1])
     if proposed.gains == "together":
         more = np.array([-1.0 if i in proposed.left_out else 1.0 for i in asked])
-        by_provider = shared_gains(drawn, replies, more * float(whole.utility[0]), more * singles.utility)
-    elif proposed.gains == "shapley":
-        with_it, without = singles.utility[: len(asked)], singles.utility[len(asked) :]
-        by_provider = shared_gains(drawn, replies, with_it, without)
-    else:
-        by_provider, reasons = marginal_gains(asked, replies, singles, state.utility)
+        return shared_gains(drawn, replies, more * whole, more * singles), dict(replies.failures)
+    if proposed.gains == "shapley":
+        with_it, without = singles[: len(asked)], singles[len(asked) :]
+        return shared_gains(drawn, replies, with_it, without), dict(replies.failures)
+    return marginal_gains(asked, replies, singles, round.state.utility)
+
+
+def _reached(
+    round: Round, replies: Replies, proposed: Proposed, scores: Scores, gains: Mapping[int, float | None]
+) -> _Reached:
+    """Line 10, without replies that have no gain and those left out."""
+    good = [i for i in round.drawn.draws.tolist() if gains[i] is not None and i not in proposed.left_out]
+    if good == proposed.good:
+        last = Scores(scores.utility[-1:], None if scores.loss is None else scores.loss[-1:])
+        return _Reached(*proposed.reached, last)
+    params, combined = replace(proposed.move, replies=replies)(good)
+    return _Reached(params, combined, round.evaluator.score(params[None]))
+
+
+def _longest(drawn: Drawn, replies: Replies, gains: Mapping[int, float | None]) -> int | None:
+    """Whose update, of those that a model without a finite utility counts, is the longest; None where it counts none.
+    What makes numbers overflow is long, so whoever sends ordinary updates keeps its place."""
+    counted = [(update, i) for update, i in zip(replies.updates, drawn.asked, strict=True) if gains[i] is not None]
+    return max((length(update), i) for update, i in counted)[1] if counted else None
+
+
+def _scores_of(state: State) -> Scores:
+    """The scores of the model that the round began with, as they were measured."""
+    loss = np.nan if state.loss is None else state.loss
+    return Scores(np.array([state.utility]), np.array([loss]))
+
+
+def _settled(
+    round: Round, by_provider: Mapping[int, float | None], reasons: Mapping[int, str], reached: _Reached
+) -> Outcome:
+    """What is paid and learned (lines 7 to 9), and the state after the round."""
+    state, drawn, watched = round.state, round.drawn, round.watched
+    draws, probabilities = drawn.draws.tolist(), drawn.probabilities.tolist()
     gains = [by_provider[i] for i in draws]
-    params, combined = proposed.reached
-    known: Scores | None = whole
-    good = [i for i in draws if by_provider[i] is not None and i not in proposed.left_out]
-    if good != proposed.good:
-        params, combined = replace(proposed.move, replies=replies)(good)
-        known = None
-    probabilities = drawn.probabilities.tolist()
-    settled = rules.settle(state.sampler, drawn, gains, probabilities, findings)  # lines 7 to 9
+    findings = None if watched is None else watched.findings
+    settled = round.rules.settle(state.sampler, drawn, gains, probabilities, findings)
+    utility, loss = float(reached.scores.utility[0]), first_loss(reached.scores)
     settlement = Settlement(
         gains=gains,
         failures=[reasons.get(i) for i in draws],
@@ -165,45 +218,25 @@ def conclude(
         paid=settled.paid,
         utility=state.utility,
         loss=state.loss,
-        reached=None,
-        reached_loss=None,
+        reached=utility,
+        reached_loss=loss,
         held=settled.held,
         released=settled.released,
         returned=settled.returned,
         findings=findings,
+        replies=[round.replies.signed.get(i) for i in draws],
     )
-    return Concluded(params, settled.state, combined, settlement, known)
-
-
-def _split(scores: Scores) -> tuple[Scores, Scores]:
-    """The scores of all but the last model, and of the last one."""
-    utility, loss = scores.utility, scores.loss
-    if loss is None:
-        return Scores(utility[:-1], None), Scores(utility[-1:], None)
-    return Scores(utility[:-1], loss[:-1]), Scores(utility[-1:], loss[-1:])
-
-
-def without_longest(drawn: Drawn, replies: Replies, concluded: Concluded) -> Replies | None:
-    """The replies of a round whose model has no finite utility, without the longest update that it counts; None where
-    it counts none. What makes numbers overflow is long, so whoever sends ordinary updates keeps its place."""
-    draws = zip(drawn.draws.tolist(), concluded.settlement.gains, strict=True)
-    counted = {i for i, gain in draws if gain is not None}
-    if not counted:
-        return None
-    lengths = [length(update) for update in replies.updates]
-    longest = max((long, i) for long, i in zip(lengths, drawn.asked, strict=True) if i in counted)[1]
-    return replace(replies, failures={**replies.failures, longest: DIVERGES})
-
-
-def reach(state: State, concluded: Concluded) -> tuple[State, Settlement]:
-    """The state after the round, and its settlement. The new model has been scored, and its utility is finite."""
-    assert concluded.scores is not None
-    utility, loss = float(concluded.scores.utility[0]), first_loss(concluded.scores)
-    settlement = replace(concluded.settlement, reached=utility, reached_loss=loss)
-    kept = replace(state, params=concluded.params, utility=utility, loss=loss, aggregator=concluded.aggregator)
-    if utility > state.best.utility:
-        kept = replace(kept, best=Best(state.round + 1, kept.params, utility))
-    return replace(kept, round=state.round + 1, sampler=concluded.sampler), settlement
+    after = State(
+        round=state.round + 1,
+        params=reached.params,
+        utility=utility,
+        loss=loss,
+        sampler=settled.state,
+        aggregator=reached.aggregator,
+        best=state.best if utility <= state.best.utility else Best(state.round + 1, reached.params, utility),
+        watch=state.watch if watched is None else watched.kept,
+    )
+    return Outcome(after, settlement)
 
 
 def shared_gains(
@@ -216,15 +249,15 @@ def shared_gains(
 
 
 def marginal_gains(
-    asked: Sequence[int], replies: Replies, scores: Scores, base: float
+    asked: Sequence[int], replies: Replies, utilities: NDArray[np.float64], base: float
 ) -> tuple[dict[int, float | None], dict[int, str]]:
     """U(w + γg_i) − U(w) for each provider asked, None where its reply is invalid, and the reasons for those."""
     reasons = dict(replies.failures)
     with np.errstate(over="ignore", invalid="ignore"):
-        rises = scores.utility - base
+        rises = utilities - base
     gains: dict[int, float | None] = dict(zip(asked, rises.tolist(), strict=True))
     for row in np.flatnonzero(~np.isfinite(rises)).tolist():
-        reasons.setdefault(asked[row], TOO_FAR if np.isfinite(scores.utility[row]) else NO_UTILITY)
+        reasons.setdefault(asked[row], TOO_FAR if np.isfinite(utilities[row]) else NO_UTILITY)
     gains.update(dict.fromkeys(reasons))
     return gains, reasons
 

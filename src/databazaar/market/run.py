@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,11 +14,11 @@ from databazaar.engines import Ask, Replies
 from databazaar.engines.quarantine import SET_ASIDE, Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
-from databazaar.learning.utilities import Evaluator, Scores
-from databazaar.ledger import Accounts, Drawn, RuleBook, message_of, status_of
-from databazaar.market.round import Concluded, Proposed, conclude, first_loss, propose, reach, without_longest
+from databazaar.learning.utilities import Evaluator
+from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
+from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
-from databazaar.market.watch.watch import Watch, Watched
+from databazaar.market.watch.watch import Watch
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,11 +59,7 @@ OwnUpdate = Callable[[Tensor, int], Tensor]
 
 @dataclass
 class MarketRun:
-    """A run under way. `state` is what its next round starts from; everything else stays as it is.
-
-    It is played round by round (market/driver.py): `draw`, then `ask`, `hear`,
-    `propose`, then `conclude`, then `settle`; and in the end, `close`.
-    """
+    """A run under way: what it is played with (market/loop.py), and the `state` that its next round starts from."""
 
     rules: RuleBook
     aggregator: Aggregator
@@ -76,146 +72,72 @@ class MarketRun:
     reference: OwnUpdate | None = None
     quarantine: Quarantine | None = None
     watch: Watch | None = None
-    _watched: Watched | None = None
-    _untold: Progress | None = None
-    _signed: Mapping[int, str] = field(default_factory=dict)
 
-    @property
-    def ended(self) -> bool:
-        return self.rules.stopped(self.accounts.book) is not None
-
-    @property
-    def step_size(self) -> float:
-        """γ of this round."""
-        return step_at(self.step, self.state.round)
-
-    def draw(self) -> Drawn:
-        """Draws the round's providers and reserves what they may cost."""
-        drawn = self.rules.draw(self.state.sampler, self.accounts.book)
-        self.accounts.reserve(self.state.round, drawn)
-        self._tell()
-        return drawn
-
-    def ask(self, drawn: Drawn) -> Ask:
+    def question(self, drawn: Drawn) -> Ask:
         """The question to those drawn that are not set aside."""
         asked = [i for i in drawn.asked if not self._sets_aside(i)]
         return Ask(self.state.params, asked, self.state.round, self.rules.terms.seed)
-
-    def hear(self, drawn: Drawn, replies: Replies) -> Replies:
-        """Replies for all that were drawn, as the watch lets them pass, where there is one."""
-        replies = self._for_all(drawn, replies)
-        if self.watch is None:
-            return replies
-        court = self.rules.court(self.state.sampler)
-        self._watched = self.watch(self.state.watch, self.state.params, drawn.asked, replies, self.step_size, court)
-        return self._watched.replies
-
-    def _for_all(self, drawn: Drawn, replies: Replies) -> Replies:
-        self._signed = replies.signed
-        aside = self.note_failures(drawn, replies.failures)
-        if not aside:
-            return replies
-        places = [place for place, i in enumerate(drawn.asked) if i not in aside]
-        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
-        updates[places] = replies.updates
-        return replace(replies, updates=updates, failures={**replies.failures, **aside})
-
-    def note_failures(self, drawn: Drawn, failures: Mapping[int, str]) -> dict[int, str]:
-        """Notes who failed. Those set aside, who are returned, failed without being asked."""
-        if self.quarantine is None:
-            return {}
-        ids, number, asked = self.rules.terms.roster.ids, self.state.round, self.ask(drawn).providers
-        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
-        for i in asked:
-            self.quarantine.note(ids[i], number, failures.get(i))
-        return aside
 
     def _sets_aside(self, provider: int) -> bool:
         held, name = self.quarantine, self.rules.terms.roster.ids[provider]
         return held is not None and held.holds(name) and not held.probes(name, self.state.round)
 
-    def propose(self, drawn: Drawn, replies: Replies) -> Proposed:
-        """The models to score."""
-        state = self.state
+    def heard(self, drawn: Drawn, question: Ask, replies: Replies) -> Replies:
+        """Replies for all that were drawn: those set aside have failed without being asked. Who fails is noted."""
+        ids, asked = self.rules.terms.roster.ids, question.providers
+        if self.quarantine is not None:
+            for i in asked:
+                self.quarantine.note(ids[i], question.round, replies.failures.get(i))
+        aside = dict.fromkeys((i for i in drawn.asked if i not in asked), SET_ASIDE)
+        if not aside:
+            return replies
+        updates = replies.updates.new_zeros(len(drawn.asked), len(self.state.params))
+        updates[[place for place, i in enumerate(drawn.asked) if i not in aside]] = replies.updates
+        return replace(replies, updates=updates, failures={**replies.failures, **aside})
+
+    def round(self, drawn: Drawn, replies: Replies) -> Round:
+        """The round, whose replies are as the watch lets them pass, where there is one."""
+        state, step = self.state, step_at(self.step, self.state.round)
+        watched = None
+        if self.watch is not None:
+            watched = self.watch(state.watch, state.params, drawn.asked, replies, step, self.rules.court(state.sampler))
+            replies = watched.replies
         if self.reference is not None and isinstance(self.aggregator, Guided):
             guided = self.aggregator.guide(state.aggregator, self.reference(state.params, state.round))
-            self.state = state = replace(state, aggregator=guided)
-        own, gains = self.own(), self.gains
-        return propose(self.aggregator, state, drawn, replies, self.step_size, own, gains, self._left_out)
+            state = replace(state, aggregator=guided)
+        own = None if self.own_update is None else self.own_update(state.params, state.round)
+        return Round(self.rules, self.aggregator, self.evaluator, state, drawn, replies, step, own, watched)
 
-    def own(self) -> Tensor | None:
-        """The consumer's own update in this round, where it has training rows."""
-        return None if self.own_update is None else self.own_update(self.state.params, self.state.round)
+    def freed_by(self, settlement: Settlement) -> tuple[str, ...]:
+        """Whose held-back pay a settlement, which is yet to be booked, sets free."""
+        ids, held = self.rules.terms.roster.ids, self.accounts.book.held_back
+        return tuple(ids[i] for i in settlement.released if ids[i] in held)
 
-    @property
-    def gains(self) -> str:
-        """What the sampler calls the gains that it learns from."""
-        return getattr(self.rules.sampler, "gains", "alone")
+    def progress(self, drawn: Drawn, settlement: Settlement, freed: Sequence[str]) -> Progress | None:
+        """What those who listen are told of the round that was settled last; None where nobody listens."""
+        if self.on_round is None:
+            return None
+        book, state, ids = self.accounts.book, self.state, self.rules.terms.roster.ids
+        asked = tuple(ids[i] for i in drawn.draws.tolist())
+        paid = [name for name, amount in zip(asked, settlement.paid, strict=True) if amount]
+        return Progress(
+            round=state.round,
+            spent=book.spent,
+            asked=book.asked,
+            budget=book.budget,
+            utility=state.utility,
+            paid=tuple(dict.fromkeys([*paid, *freed])),
+            params=state.params.clone(),
+            loss=state.loss,
+            pay=dict(book.pay),
+            flagged=tuple(ids[i] for i in self.rules.flagged(state.sampler)),
+            drawn=asked,
+        )
 
-    @property
-    def _left_out(self) -> frozenset[int]:
-        return frozenset() if self._watched is None else self._watched.left_out
-
-    def conclude(self, drawn: Drawn, replies: Replies, proposed: Proposed, scores: Scores) -> Concluded:
-        """What is paid and learned, and the model that the round comes to, which has a finite utility."""
-        step = self.step_size
-        if proposed.gains != "alone" and not np.isfinite(scores.utility).all():
-            proposed = propose(
-                self.aggregator, self.state, drawn, replies, step, proposed.move.own, left_out=self._left_out
-            )
-            scores = self.evaluator.score_parts(proposed.parts())
-        while True:
-            findings = None if self._watched is None else self._watched.findings
-            concluded = conclude(
-                self.rules, self.aggregator, self.state, drawn, replies, proposed, scores, step, findings
-            )
-            reached = concluded.scores or self.evaluator.score(concluded.params[None])
-            if np.isfinite(reached.utility[0]):
-                return replace(concluded, scores=reached)
-            fewer = without_longest(drawn, replies, concluded)
-            if fewer is None:  # a utility that has had a value here, and has none now
-                return replace(concluded, scores=self._scores_now())
-            replies = fewer
-
-    def _scores_now(self) -> Scores:
-        """The scores of the model that the round began with, as they were measured."""
-        loss = np.nan if self.state.loss is None else self.state.loss
-        return Scores(np.array([self.state.utility]), np.array([loss]))
-
-    def settle(self, drawn: Drawn, concluded: Concluded) -> None:
-        """Settles the round and goes on to the next, with whose reservation it is committed, or with the close."""
-        number = self.state.round
-        self.state, settlement = reach(self.state, concluded)
-        if self._watched is not None:
-            self.state = replace(self.state, watch=self._watched.kept)
-        settlement = replace(settlement, replies=[self._signed.get(i) for i in drawn.draws.tolist()])
-        book, ids = self.accounts.book, self.rules.terms.roster.ids
-        freed = [ids[i] for i in settlement.released if ids[i] in book.held_back]
-        self.accounts.settle(number, drawn, settlement, self.state)
-        if self.on_round is not None:
-            amounts, state = zip(drawn.draws.tolist(), settlement.paid, strict=True), self.state
-            paid = tuple(dict.fromkeys([*(ids[i] for i, amount in amounts if amount), *freed]))
-            money = book.spent, book.asked, book.budget
-            asked = tuple(ids[i] for i in drawn.draws.tolist())
-            params, pay = state.params.clone(), dict(book.pay)
-            flagged = tuple(ids[i] for i in self.rules.flagged(state.sampler))
-            self._untold = Progress(state.round, *money, state.utility, paid, params, state.loss, pay, flagged, asked)
-
-    def _tell(self) -> None:
-        """Reports the last round, which the transaction that was just made holds."""
-        progress, self._untold = self._untold, None
+    def tell(self, progress: Progress | None) -> None:
+        """Reports a round, which the transaction that was just made holds."""
         if progress is not None and self.on_round is not None:
             self.on_round(progress)
-
-    def close(self) -> None:
-        """Settles the whole run: what is held back goes where it belongs, and what is left back to the consumer."""
-        book = self.accounts.book
-        stopped = self.rules.stopped(book)
-        assert stopped is not None
-        self.accounts.settle_held_back(self.rules.returned_at_close(self.state.sampler))
-        message = message_of(stopped, book, self.rules.terms.currency)
-        self.accounts.close(status_of(stopped, book), message, stopped._asdict(), self.state)
-        self._tell()
 
 
 def first_state(rules: RuleBook, aggregator: Aggregator, evaluator: Evaluator, params: Tensor) -> State:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.engines import Remote
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import caller
@@ -22,7 +23,7 @@ from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
 from databazaar.parties import Consumer
 from databazaar.roster import Roster
@@ -54,7 +55,7 @@ def _judged(arbiter: Arbiter, report: Report, bought: Tensor, scale: float) -> W
     notes: tuple[str, ...] = ()
     if report.rounds and report.best is not None and report.best.round == 0:
         notes += (f"{NOTHING_BETTER}: what is delivered is that one, and the money has bought nothing better.",)
-    if arbiter.engine.remote:
+    if isinstance(arbiter.engine, Remote):
         notes += ("Uniform buying and single providers were not tried: providers would have to be paid again.",)
     elif report.rounds:
         others += _played(arbiter, report, model, scale)

@@ -16,6 +16,7 @@ from databazaar.runs.defended import defended_by
 from databazaar.runs.payouts import Payouts
 from databazaar.runs.report import Report
 from databazaar.samplers import OSMD, SAMPLERS, Sampler
+from databazaar.samplers.protocol import Explores
 
 
 def report_from(audit: Audit) -> Report:
@@ -63,7 +64,7 @@ def report_from(audit: Audit) -> Report:
         regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
         market=terms.market,
         consumer=terms.consumer,
-        gains=getattr(sampler, "gains", "alone"),
+        gains=sampler.wants.gains,
         exploration=_exploration(sampler, record.purses),
         environment=terms.environment,
         defended=defended_by(audit),
@@ -72,9 +73,10 @@ def report_from(audit: Audit) -> Report:
 
 def _exploration(sampler: Sampler, purses: Sequence[Purse]) -> tuple[float, ...] | None:
     """What a draw costs for exploration alone, by the last purse that paid for anybody; not all samplers can say."""
-    say = getattr(sampler, "exploration", None)
     last = next((purse for purse in reversed(purses) if purse.available.any()), None)
-    return None if say is None or last is None else tuple(np.asarray(say(last), dtype=np.float64).tolist())
+    if last is None or not isinstance(sampler, Explores):
+        return None
+    return tuple(np.asarray(sampler.exploration(last), dtype=np.float64).tolist())
 
 
 def payouts(terms: Terms, book: Book) -> Payouts:

@@ -8,7 +8,7 @@ import numpy as np
 
 from databazaar.conformance import require, require_rebuilt
 from databazaar.roster import PriceChange, Purse, Roster
-from databazaar.samplers.protocol import GAINS, SAMPLERS, Draws, Sampler, State, Vector
+from databazaar.samplers.protocol import SAMPLERS, Draws, Sampler, State, Vector, Wants
 
 
 def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, rounds: int = 50) -> None:
@@ -21,8 +21,7 @@ def check_sampler(sampler: Sampler, *, providers: int = 7, per_round: int = 4, r
     >>> check_sampler(OSMD(eta=1.0, alpha=0.1))
     """
     require_rebuilt(SAMPLERS, sampler)
-    wanted = getattr(sampler, "gains", "alone")
-    require(wanted in GAINS, f"gains must be one of {', '.join(GAINS)}, got {wanted!r}")
+    require(isinstance(getattr(sampler, "wants", None), Wants), "the class must say what it wants: wants = Wants()")
     dearer = Roster.of((f"p{i}", f"owner {i // 2}", 1 + 3 * i) for i in range(providers))
     changed = PriceChange(max(1, rounds // 2), 2 + 3 * providers)
     capped = Roster(
@@ -57,7 +56,7 @@ def _play(sampler: Sampler, roster: Roster, per_round: int, rounds: int) -> None
         np.add.at(used, draws, 1)
         gains = rng.normal(scale=10.0 ** rng.integers(-3, 6), size=len(roster))[draws]
         state = _check_update(sampler, state, draws, gains, purse)
-    if getattr(sampler, "hears_failures", False):
+    if sampler.wants.failures:
         _check_update(sampler, state, draws, np.full(len(draws), -np.inf), purse)
     for bad in (np.nan, np.inf):
         try:
@@ -76,7 +75,7 @@ def _check_draw(sampler: Sampler, state: State, purse: Purse, per_round: int, ro
     require(not p[~purse.available].any(), "a provider that the purse does not let be asked has a probability")
     draws = sampler.draw(state, np.random.default_rng(round), per_round, purse)
     again = sampler.draw(state, np.random.default_rng(round), per_round, purse)
-    full = purse.everybody and not getattr(sampler, "shortens_rounds", False)
+    full = purse.everybody and not sampler.wants.short_rounds
     require(
         draws.ndim == 1 and (len(draws) == per_round if full else 1 <= len(draws) <= per_round),
         f"draw must give {per_round} indices, and at least one where some are too dear, got shape {draws.shape}",

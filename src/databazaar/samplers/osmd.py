@@ -11,7 +11,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
+from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 
 FARTHEST = 1e300
@@ -42,6 +42,7 @@ class OSMD:
     alpha: float
     switches: int | None = None
     kind: ClassVar[str] = "osmd"
+    wants: ClassVar[Wants] = Wants()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.eta) and self.eta > 0):

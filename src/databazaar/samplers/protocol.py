@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,6 +31,30 @@ GAINS = ("alone", "together", "shapley")
 """The gains that a sampler may ask for."""
 
 
+@dataclass(frozen=True)
+class Wants:
+    """What a sampler wants of a market; `wants: ClassVar[Wants] = Wants()` is the paper's.
+
+    `gains` are "alone", each update by itself, "together", what the round's model loses without the provider, or
+    "shapley", the provider's Shapley value within the round (market/round.py). With `failures` a void reply has a gain
+    of −∞, and not one of zero. With `short_rounds` it may draw fewer than it could; with `no_repeats` it draws nobody
+    twice in a round.
+
+    >>> Wants(gains="shapely")
+    Traceback (most recent call last):
+    databazaar.errors.BazaarError: gains = 'shapely' is unknown: a sampler may want alone, together, shapley
+    """
+
+    gains: str = "alone"
+    failures: bool = False
+    short_rounds: bool = False
+    no_repeats: bool = False
+
+    def __post_init__(self) -> None:
+        if self.gains not in GAINS:
+            raise BazaarError(f"gains = {self.gains!r} is unknown: a sampler may want {', '.join(GAINS)}")
+
+
 @runtime_checkable
 class Sampler(Protocol):
     """Frozen settings and pure functions over an explicit state, which is one float64 vector.
@@ -37,15 +62,16 @@ class Sampler(Protocol):
     Because a step is a function of (state, draws, gains, purse) alone, a run can be resumed from a stored state,
     and audited from recorded draws and gains without any data or model. `check_sampler` tests the contract.
 
-    Class attributes may say more. `gains`: which gains it wants (market/round.py), "alone", as in the paper and as
-    without it, "together", what the round's model loses without the provider, or "shapley", the provider's Shapley
-    value within the round. `hears_failures = True`: a void reply has a gain of −∞ for it, and not one of zero.
-    `shortens_rounds = True`: it may draw fewer than it could. A method `exploration(purse)` may say what money a draw
-    spends in the mean only to keep each provider explored. `merge(state, kept, left)` may say what becomes of the state
-    when two providers turn out to be one; `left` is not drawn any more.
+    Its class declares what it `wants`. One that keeps chances above a floor `Explores`, and one that can make one of
+    two providers `Merges`.
     """
 
     kind: ClassVar[str]
+
+    @property
+    def wants(self) -> Wants:
+        """What it wants of a market: a class attribute does."""
+        ...
 
     def init(self, roster: Roster, budget: int, per_round: int) -> State:
         """The state before the first round. `budget` is money, in minor units; a round has `per_round` draws."""
@@ -57,7 +83,7 @@ class Sampler(Protocol):
 
     def draw(self, state: State, rng: np.random.Generator, size: int, purse: Purse) -> Draws:
         """Indices of the providers to ask, one per draw: `size` of them, or fewer (at least one) if fewer can be, or if
-        it `shortens_rounds`."""
+        it wants `short_rounds`."""
         ...
 
     def update(self, state: State, draws: Draws, gains: Vector, purse: Purse) -> State:
@@ -66,6 +92,33 @@ class Sampler(Protocol):
         `purse` is the one that was drawn from. Draws that it did not pay for are not among `draws`.
         """
         ...
+
+
+@runtime_checkable
+class Explores(Protocol):
+    """A sampler that keeps a share `alpha` even over all providers."""
+
+    @property
+    def alpha(self) -> float: ...
+
+    def exploration(self, purse: Purse) -> Vector:
+        """The money that a draw spends in the mean only to keep each provider explored."""
+
+
+@runtime_checkable
+class Merges(Protocol):
+    """A sampler that knows what becomes of its state when two providers turn out to be one."""
+
+    def merge(self, state: State, kept: int, left: int) -> State:
+        """The state in which what was seen of `left` was seen of `kept`; `left` is not drawn any more."""
+
+
+def refuse_without_wants(sampler: Sampler) -> None:
+    if not isinstance(getattr(sampler, "wants", None), Wants):
+        raise BazaarError(
+            f"sampler {sampler.kind!r} does not say what it wants: give its class `wants = Wants()`, of "
+            "databazaar.samplers"
+        )
 
 
 def among_affordable(p: Vector, purse: Purse) -> Vector:

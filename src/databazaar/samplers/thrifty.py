@@ -11,7 +11,7 @@ import numpy as np
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.peer_prices import log_peer_prices
-from databazaar.samplers.protocol import Draws, Vector, refuse_unheard
+from databazaar.samplers.protocol import Draws, Vector, Wants, refuse_unheard
 
 RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
@@ -76,9 +76,7 @@ class Thrifty:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "thrifty"
-    gains: ClassVar[str] = "shapley"
-    hears_failures: ClassVar[bool] = True
-    shortens_rounds: ClassVar[bool] = True
+    wants: ClassVar[Wants] = Wants(gains="shapley", failures=True, short_rounds=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite, refuse_too_many
+from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, refuse_non_finite, refuse_too_many
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Uniform:
 
     replacement: bool = True
     kind: ClassVar[str] = "uniform"
+
+    @property
+    def wants(self) -> Wants:
+        return Wants(no_repeats=not self.replacement)
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         if not self.replacement:

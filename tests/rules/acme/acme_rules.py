@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from databazaar import History, Purse, Roster
-from databazaar.samplers.protocol import among_affordable
+from databazaar.samplers.protocol import Wants, among_affordable
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Bargain:
 
     curiosity: float = 0.2
     kind: ClassVar[str] = "acme-bargain"
+    wants: ClassVar[Wants] = Wants()
 
     def init(self, roster: Roster, budget: int, per_round: int) -> np.ndarray:
         return np.zeros(2 * len(roster))

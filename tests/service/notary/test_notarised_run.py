@@ -16,7 +16,7 @@ import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError
 from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
-from databazaar.market.driver import play
+from databazaar.market.loop import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
 from databazaar.service.hub import progress
 from databazaar.service.notary.handed import HANDED

@@ -10,7 +10,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, draw_independently, refuse_non_finite
+from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
 from databazaar_experiments.samplers.log_mean import log_mean
 
@@ -85,6 +85,7 @@ class Coins:
     baseline: bool = True
     floor: Literal["money", "access"] = "money"
     kind: ClassVar[str] = "coins"
+    wants: ClassVar[Wants] = Wants()
 
     def __post_init__(self) -> None:
         if not _is_number(self.alpha) or not 0 <= self.alpha <= 1:

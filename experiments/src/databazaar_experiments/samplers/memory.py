@@ -10,7 +10,7 @@ import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
-from databazaar.samplers.protocol import Draws, Vector, among_affordable, refuse_non_finite
+from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, refuse_non_finite
 from databazaar_experiments.samplers.log_mean import log_mean
 
 FADE = 0.9
@@ -61,7 +61,7 @@ class Memory:
 
     alpha: float = 0.01
     kind: ClassVar[str] = "memory"
-    gains: ClassVar[str] = "together"
+    wants: ClassVar[Wants] = Wants(gains="together")
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:

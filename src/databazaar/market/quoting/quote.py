@@ -16,6 +16,7 @@ from databazaar.market.quoting.outlook import Outlook, Range, outlooks
 from databazaar.market.quoting.simulation import Run, simulated
 from databazaar.market.watch.reach import Place, blind_spots, meaning
 from databazaar.money import Currency
+from databazaar.samplers.protocol import Explores
 from databazaar.stops import Budget
 
 
@@ -158,10 +159,10 @@ def quote(rules: RuleBook) -> Quote:
 
 def _exploration(rules: RuleBook, accesses: int) -> float | None:
     """What the sampler says of itself for one draw before anything is known, times the accesses."""
-    says = getattr(rules.sampler, "exploration", None)
-    if says is None:
+    if not isinstance(rules.sampler, Explores):
         return None
-    return min(float(np.sum(says(rules.purse(rules.new_book())))) * accesses, float(rules.terms.budget))
+    spent = float(np.sum(rules.sampler.exploration(rules.purse(rules.new_book()))))
+    return min(spent * accesses, float(rules.terms.budget))
 
 
 def _first_look(rules: RuleBook, chance: Sequence[Run], extreme: Sequence[Run]) -> FirstLook:
