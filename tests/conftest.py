@@ -24,6 +24,7 @@ from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.valuation.method import METHODS
+from postgres import Server, running
 from processes import fork_the_forkserver
 from small_markets import MakeMarket, torch_market, vector_market
 from tiers import Tiers
@@ -95,6 +96,13 @@ def _rules_of_one_test() -> Iterator[None]:
     yield
     for registry, known in zip(registries, before, strict=True):
         registry._own = known
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One for all tests of a worker. Its WAL is written late: a commit that does not wait for it is lost in a crash."""
+    with running("-c wal_writer_delay=10s") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,12 @@ class Server:
     def _control(self, *args: str) -> None:
         self.tool("pg_ctl", "-D", str(self.data), "-w", *args)
 
+    def wait_for_locks(self) -> None:
+        """Until nobody holds a run: the server hears a little later than its client that a connection has ended."""
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        while self.tool("psql", "-h", str(self.home), "-U", "bazaar", "-Atc", held, "postgres").strip() != "0":
+            time.sleep(0.02)
+
     def crash(self) -> None:
         """Kills every process of the server at once, as the kernel would that has run out of memory."""
         main = int((self.data / "postmaster.pid").read_text().split()[0])
@@ -120,11 +126,13 @@ class Cutter:
                 client = self._listener.accept()[0]
                 behind = socket.socket(socket.AF_UNIX)
                 behind.connect(str(self.server.home / SOCKET))
-                silent = threading.Event()
+                silent, answered = threading.Event(), threading.Event()
                 for pump in (self._ask, self._answer):
-                    threading.Thread(target=pump, args=(client, behind, silent), daemon=True).start()
+                    threading.Thread(target=pump, args=(client, behind, silent, answered), daemon=True).start()
 
-    def _ask(self, client: socket.socket, behind: socket.socket, silent: threading.Event) -> None:
+    def _ask(
+        self, client: socket.socket, behind: socket.socket, silent: threading.Event, answered: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
                 if self.armed and b"COMMIT" in data:
@@ -132,7 +140,7 @@ class Cutter:
                     silent.set()
                     if self.lets_through:
                         behind.sendall(data)
-                        time.sleep(0.3)  # the server has answered, and nobody hears it
+                        assert answered.wait(60), "the server does not answer"
                     break
                 behind.sendall(data)
         for end in (client, behind):
@@ -140,10 +148,14 @@ class Cutter:
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
-    def _answer(self, client: socket.socket, behind: socket.socket, silent: threading.Event) -> None:
+    def _answer(
+        self, client: socket.socket, behind: socket.socket, silent: threading.Event, answered: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := behind.recv(65536):
-                if not silent.is_set():
+                if silent.is_set():
+                    answered.set()  # and nobody hears it
+                else:
                     client.sendall(data)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from multiprocessing import util
 from typing import Any
 
@@ -39,12 +40,22 @@ class Tiers:
         self._hear("os.posix_spawn", args)
         return _spawn(*args)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+    @contextmanager
+    def _during(self, item: pytest.Item) -> Iterator[None]:
         main = threading.main_thread()
         self._others = {thread for thread in threading.enumerate() if thread is not main}
         self._unit = None if any(map(item.get_closest_marker, MARKS)) else item.nodeid
         try:
-            return (yield)
+            yield
         finally:
             self._unit = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        with self._during(item):
+            yield
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        with self._during(item):
+            yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from defended_markets import (
     standing_at,
 )
 from forging import reseal
-from postgres import running
+from postgres import Server
 from small_markets import torch_market
 
 pytestmark = pytest.mark.process
@@ -62,14 +61,9 @@ def test_a_defended_run_killed_between_two_rounds_comes_to_the_same_head(rounds:
     store.dispose()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running() as made:
-        yield made.url()
-
-
 @pytest.mark.slow
-def test_postgres_holds_the_same_defended_ledger(server: str) -> None:
+def test_postgres_holds_the_same_defended_ledger(postgres_server: Server) -> None:
+    server = postgres_server.url()
     store = SqlStore(server, "defended")
     killed_after(scripted_rules(), scripted, store, 6)
     ledger, whole = resumed(scripted_rules(), scripted, store), play(scripted_rules(), scripted)

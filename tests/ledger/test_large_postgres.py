@@ -15,17 +15,17 @@ from databazaar.aggregators import CentredClipping
 from databazaar.ledger import large
 from databazaar.runs.folder import RunFolder
 from killed_store import Players, best, model, opened
-from postgres import Cutter, Server, running
+from postgres import Cutter, Server
 from small_markets import MakeMarket
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with running() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATABAZAAR_LEDGER_URL", made.url())
-        yield made
+def server(postgres_server: Server) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABAZAAR_LEDGER_URL", postgres_server.url())
+        yield postgres_server
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +89,7 @@ def test_where_it_is_not_known_whether_a_commit_was_kept_the_right_files_are_rea
     folder = RunFolder.create(tmp_path / "run", {"ledger_url": url})
     with pytest.raises(LedgerError, match="it is not known"):
         arbiter().run(folder, tell=arm)
+    server.wait_for_locks()
     report = arbiter().run(RunFolder(folder.path, url))
     assert report.ledger_head == arbiter().run().ledger_head and len(told) == 3
     assert RunFolder(folder.path, url).audit().ok and not files(folder.path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,15 @@ from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.schema import VERSION
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-from postgres import Cutter, Server, running
+from postgres import Cutter, Server
 from small_markets import MakeMarket
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Its WAL is written late: a commit that does not wait for it is lost in a crash."""
-    with running("-c wal_writer_delay=10s") as made:
-        yield made
+@pytest.fixture
+def server(postgres_server: Server) -> Server:
+    return postgres_server
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress, close_
 from databazaar.ledger import Drawn, Ledger, sql
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
-from postgres import running
+from postgres import Server
 from small_markets import MakeMarket
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATABAZAAR_LEDGER_URL", made.url())  # a folder's own word is not enough
-        yield made.url()
+def server(postgres_server: Server) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABAZAAR_LEDGER_URL", postgres_server.url())  # a folder's own word is not enough
+        yield postgres_server.url()
 
 
 @pytest.fixture

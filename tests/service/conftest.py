@@ -20,7 +20,7 @@ from databazaar.service import reading
 from databazaar.service.database.connection import Database
 from databazaar.service.database.upgrading import upgrade
 from databazaar.service.settings import Settings
-from postgres import Server, running
+from postgres import Server
 
 DATABASES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.process))
 MakeUrl = Callable[[str], str]
@@ -51,23 +51,20 @@ def tables_are_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    with running() as server:
-        _migrate(server.url())
-        yield server
-
-
-@pytest.fixture(scope="session")
 def make_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MakeUrl:
     """The address of a new database of that kind, with all tables in it. PostgreSQL starts when it is first wanted."""
     folder = tmp_path_factory.mktemp("databases")
-    numbers = itertools.count()
+    numbers, migrated = itertools.count(), list[bool]()
 
     def make(kind: str) -> str:
         name = f"hub{next(numbers)}"
         if kind == "postgresql":
             server: Server = request.getfixturevalue("postgres_server")
-            _at_postgres(server.url(), f"CREATE DATABASE {name} TEMPLATE postgres")
+            if not migrated:
+                _at_postgres(server.url(), "CREATE DATABASE hub_template")
+                _migrate(server.url(database="hub_template"))
+                migrated.append(True)
+            _at_postgres(server.url(), f"CREATE DATABASE {name} TEMPLATE hub_template")
             return server.url(database=name)
         template = folder / "template.sqlite"
         if not template.exists():
