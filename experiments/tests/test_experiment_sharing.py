@@ -10,6 +10,7 @@ import pytest
 from databazaar_experiments import sharing
 from databazaar_experiments.sharing import CONTROL, LOGS, PIPES, side_by_side
 
+pytestmark = pytest.mark.process
 NOTES_CALLS = """#!/bin/sh
 echo "$@ $(if [ $# = 0 ]; then cat; fi)" >> "$CALLS"
 echo "$CUDA_MPS_PIPE_DIRECTORY" >> "$CALLS"

@@ -95,6 +95,7 @@ def test_less_than_all_is_not_judged_as_all(tmp_path: Path, less: dict[str, obje
     assert whole_time(gather(replace(PLAN, **less), tmp_path)) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.process
 def test_every_run_that_computes_leaves_a_line(tmp_path: Path) -> None:
     plan = tiny_plan(methods=("osmd",))
     compute(plan, tmp_path, device="cpu")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier, SGDRegressor
 from sklearn.metrics import log_loss
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
 from databazaar import Arbiter, BazaarError, Consumer, PartialFit, Provider, Uniform
@@ -87,7 +87,7 @@ def test_a_regressor_and_three_classes() -> None:
     [
         (lambda: PartialFit(LogisticRegression(), 4, [0, 1]), "LogisticRegression has no partial_fit"),
         (lambda: PartialFit(MLPClassifier(), 4, [0, 1]), "MLPClassifier is no linear model"),
-        (lambda: PartialFit(MiniBatchKMeans(1), 4), "MiniBatchKMeans is no linear model"),
+        (lambda: PartialFit(GaussianNB(), 4, [0, 1]), "GaussianNB is no linear model"),
         (lambda: PartialFit(SGDClassifier(), 4), "SGDClassifier classifies: give classes"),
         (lambda: PartialFit(SGDRegressor(average=True), 4), "leave average out"),
         (lambda: PartialFit(SGDRegressor(), 4, rows=0), "rows = 0 must be positive"),

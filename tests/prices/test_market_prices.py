@@ -235,10 +235,10 @@ def test_what_an_access_costs_is_its_rows_too() -> None:
     assert set(asked) <= {0}  # from round 1 on its ten rows cost 20
 
 
-def test_terms_of_plain_markets_are_written_as_ever() -> None:
+def test_terms_of_plain_markets_have_no_limits() -> None:
     arbiter = Setting().arbiter()
     body = arbiter.terms().body()
-    assert body["format"] == 2 and "most_per_access" not in body and "most_per_round" not in body
+    assert "most_per_access" not in body and "most_per_round" not in body
     assert body["providers"][0] == ["p0", "p0", 1]
     assert Terms.from_body(body) == arbiter.terms()
 
@@ -247,7 +247,7 @@ def test_terms_with_caps_changes_and_limits_come_back_whole() -> None:
     setting = Setting(caps=(3, None, None, 2), changes=((), ((4, 7),), (), ((1, 1),)), most_per_access=5)
     terms = setting.arbiter().terms()
     body = terms.body()
-    assert body["format"] == 3 and body["most_per_access"] == 5
+    assert body["most_per_access"] == 5
     assert body["providers"] == [
         ["p0", "p0", 1, {"most_accesses": 3}],
         ["p1", "p1", 1, {"price_changes": [[4, 7]]}],

@@ -150,7 +150,7 @@ def test_a_provider_reads_its_own_verdicts_and_how_to_object() -> None:
     doubted = statements.provider_dict(report, "dogwood")["defence"]["verdicts"][-1]
     assert doubted["round"] is None and "quoting run abab" in doubted["how_to_object"]
     assert "the close, and entry" in doubted["how_to_object"]
-    cleared = statements.provider_dict(report, "cedar")["defence"]
+    cleared = statements.provider_dict(report, "el<i>m")["defence"]
     assert cleared["verdicts"][0]["how_to_object"] == "" and cleared["settlements"][0]["released"]
     assert "defence" not in statements.provider_dict(reported(Defence(), told), "alder")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
+pytestmark = pytest.mark.process  # MLflow looks whether the machine has IPv6, by a socket
 ODD = ["plain-1.2", "Café #1", "Café *1", "../up", ".", "a/b//c", "x" * 400]
 
 
