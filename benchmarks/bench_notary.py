@@ -161,7 +161,7 @@ def _market(settings: Settings, rounds: int, providers: int, hidden: int) -> tup
             "data": {"target": "late", "task": "classification"},
             "model": {"kind": "mlp", "hidden": [hidden]},
             "oracle": {"kind": "local-sgd", "steps": 5, "batch_size": 20},
-            "sampler": {"kind": "uniform-without-replacement"},
+            "sampler": {"kind": "uniform", "replacement": False},
         }
         cash = {"outside": -(10**6), journal.cash("buyer"): 10**6}
         journal.post(session, "deposit", "deposit:bench", cash)

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from databazaar import registry
+from databazaar import Mean, PricePerAccess, registry
 from databazaar.config.jobs import from_recipe, market_job
 from databazaar.config.market_file import parse_market
 from databazaar.errors import BazaarError
 from databazaar.samplers import SAMPLERS
+from databazaar.settings import plain
 from databazaar.stops import NoProgress, TargetUtility
 
 MARKET: dict[str, Any] = {
@@ -104,18 +105,18 @@ def test_rules_of_ours_survive_json() -> None:
         {"kind": "target-utility", "utility": 1},
     ]
     market = parse_market({**MARKET, "aggregator": {}, "payment": {}, "stops": stops})
-    assert [stop.model_dump() for stop in market.stops] == [
+    assert plain(market.stops) == [
         {"kind": "no-progress", "rounds": 30, "least": 0.0, "errors": 1.0},
         {"kind": "no-progress", "rounds": 4, "least": -1.0, "errors": 2.0},
         {"kind": "target-utility", "utility": 1.0},
     ]
-    assert parse_market(json.loads(json.dumps(market.model_dump(mode="json", by_alias=True)))) == market
+    assert parse_market(json.loads(json.dumps(plain(market)))) == market
 
 
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"aggregator": {"kind": "mode"}}, ["aggregator.kind = 'mode' must be one of 'mean', 'median',", "install"]),
+        ({"aggregator": {"kind": "mode"}}, ["aggregator.kind = 'mode' must be one of 'centred-clipping',", "install"]),
         ({"aggregator": {"trim": 3}}, ["aggregator.trim is not a setting", "use kind, or remove it"]),
         ({"payment": {"kind": "gain"}}, ["payment.kind = 'gain' must be one of 'price-per-access'", "install"]),
         ({"engine": {"precision": "fp8"}}, ["engine.precision = 'fp8' must be one of 'float32', 'bf16'", "change it"]),
@@ -139,7 +140,7 @@ def test_rules_of_ours_survive_json() -> None:
         ({"stops": [{"kind": "patience", "rounds": 3}]}, ["'patience' is a stop of every run", "set market.patience"]),
         (
             {"stops": [{"kind": "never"}]},
-            ["stops[0].kind = 'never' must be one of 'target-utility', 'no-progress': change it"],
+            ["stops[0].kind = 'never' must be one of 'no-progress', 'target-utility': change it"],
         ),
     ],
 )
@@ -153,8 +154,8 @@ def test_a_mistake_in_a_rule_gets_one_sentence(sections: dict[str, Any], words: 
 @pytest.mark.usefixtures("acme")
 def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
     market = parse_market({**MARKET, **ACME})
-    assert market.sampler.model_dump() == ACME["sampler"]
-    assert parse_market(json.loads(json.dumps(market.model_dump(mode="json", by_alias=True)))) == market
+    assert plain(market.sampler) == ACME["sampler"]
+    assert parse_market(json.loads(json.dumps(plain(market)))) == market
     other = {**ACME["sampler"], "weights": [1, 0.25]}
     assert parse_market({**MARKET, **ACME, "sampler": other}) != market
 
@@ -165,7 +166,7 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
     [
         (
             {"sampler": {"kind": "acme-greedy", "warm": 5}},
-            ["sampler: 'acme-greedy':", "'warm'", "correct its settings"],
+            ["sampler.warm is not a setting: did you mean `warm_up`?"],
         ),
         (
             {"sampler": {"kind": "acme-greedy", "warm_up": -1}},
@@ -173,7 +174,7 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         ),
         (
             {"sampler": {"kind": "acme-greedy", "warm_up": date(2030, 1, 1)}},
-            ["sampler.warm_up = datetime.date(2030, 1, 1) must be text, a finite number", "change it"],
+            ["sampler.warm_up = datetime.date(2030, 1, 1) must be a whole number", "change it"],
         ),
         (
             {"sampler": {"kind": "acme-greedy", "weights": [1.0, float("inf")]}},
@@ -181,17 +182,17 @@ def test_rules_of_an_installed_package_are_taken_with_their_settings() -> None:
         ),
         (
             {"sampler": {"kind": "acme-gredy"}},
-            [
-                "must be one of 'thrifty', 'osmd', 'uniform', 'uniform-without-replacement', "
-                "'acme-absent', 'acme-greedy'"
-            ],
+            ["must be one of 'osmd', 'thrifty', 'uniform', 'acme-absent', 'acme-greedy'"],
         ),
         (
             {"sampler": {"kind": "acme-absent"}},
             ["sampler: 'acme-absent' of the package acme-rules cannot be loaded", "mend or reinstall"],
         ),
-        ({"payment": {"kind": "acme-bonus"}}, ["payment: 'acme-bonus':", "'share'", "correct its settings"]),
-        ({"stops": [{"kind": "no-progress"}, {"kind": "acme-never", "x": 1}]}, ["stops[1]: 'acme-never':", "'x'"]),
+        ({"payment": {"kind": "acme-bonus"}}, ["payment.share is missing: add `share` to payment"]),
+        (
+            {"stops": [{"kind": "no-progress"}, {"kind": "acme-never", "x": 1}]},
+            ["stops[1].x is not a setting: use kind, or remove it"],
+        ),
     ],
 )
 def test_a_mistake_in_a_packages_rule_gets_one_sentence(sections: dict[str, Any], words: list[str]) -> None:
@@ -227,8 +228,11 @@ def written(folder: Path, rules: str = "") -> Path:
     return path
 
 
-def test_a_job_without_rules_leaves_them_to_the_arbiter(tmp_path: Path) -> None:
-    assert market_job(written(tmp_path)).rules() == {"patience": 10}
+OURS = {"aggregator": Mean(), "payment": PricePerAccess()}
+
+
+def test_a_job_without_rules_has_the_papers(tmp_path: Path) -> None:
+    assert market_job(written(tmp_path)).rules() == {**OURS, "patience": 10}
 
 
 def test_a_job_builds_the_stops_that_the_file_names(tmp_path: Path) -> None:
@@ -241,7 +245,7 @@ kind = "no-progress"
 rounds = 6
 """
     job = market_job(written(tmp_path, rules), {"market": {"seed": 7}})
-    assert job.rules() == {"stops": (TargetUtility(0.9), NoProgress(6, 0.0)), "patience": 4}
+    assert job.rules() == {**OURS, "stops": (TargetUtility(0.9), NoProgress(6, 0.0)), "patience": 4}
     again = from_recipe(json.loads(json.dumps(job.recipe)))
     assert (again.rules(), again.seed) == (job.rules(), 7)
 

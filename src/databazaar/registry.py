@@ -1,8 +1,10 @@
-"""One registry for what people exchange: samplers, aggregators, payments, stops and methods of valuation, by name.
+"""One registry for what people exchange: samplers, aggregators, payments, stops, utilities and others, by name.
 
 A rule is a frozen dataclass with a `kind`, its name. It stands under that name in market.toml and in a ledger's terms,
-and whoever reads either can build it again from its settings. Three sources are asked in turn: what this process has
-registered, what the library brings, and what installed packages declare as entry points, in their pyproject.toml:
+and who reads either can build it again from its settings. Three sources are asked in turn: what this process has
+registered, what the library brings, and what installed packages declare as entry points. A rule of the library is a
+module of its package, under the rule's kind: databazaar/samplers/greedy.py has the kind "greedy". Another package says
+in its pyproject.toml where its rule is:
 
     [project.entry-points."databazaar.samplers"]
     greedy = "acme_rules:Greedy"
@@ -12,8 +14,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
@@ -34,13 +37,36 @@ class MissingRuleError(UncheckableError):
         self.package = package
 
 
-class Registry:
-    """The rules of one sort. `noun` names one of them; `bundled` are ours, as module:class by kind."""
+class NotReadYetError(BazaarError):
+    """A rule asked for the market's rows before its tables were read."""
 
-    def __init__(self, noun: str, bundled: Mapping[str, str]) -> None:
+
+@dataclass(frozen=True)
+class MarketFacts:
+    """What a rule may know of the market that it is built for. Where a class has a method `from_market(settings,
+    facts)`, market.toml's rule is built by it: some settings follow from the market. `count_rows` gives the rows that
+    an access to each provider uses; amounts are in minor units."""
+
+    budget: int
+    per_round: int
+    prices: Sequence[int]
+    count_rows: Callable[[], Sequence[int]] | None = None
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        if self.count_rows is None:
+            raise NotReadYetError("the tables have not been read yet: read them, then build the rule")
+        return tuple(self.count_rows())
+
+
+class Registry:
+    """The rules of one sort. `noun` names one of them; `bundled` are ours: a package with one module for each kind, or
+    the places of classes, module:class, by kind."""
+
+    def __init__(self, noun: str, bundled: str | Mapping[str, str]) -> None:
         self.noun = noun
-        self.group = f"databazaar.{noun}s"
-        self._bundled = dict(bundled)
+        self.group = bundled if isinstance(bundled, str) else f"databazaar.{noun}s"
+        self._bundled = bundled
         self._own: dict[str, type[Any]] = {}
 
     def register(self, rule: Rule) -> Rule:
@@ -70,23 +96,31 @@ class Registry:
 
     def kinds(self) -> list[str]:
         """Every name that is known here: ours first, then others by the alphabet."""
-        others = {*self._own, *_installed(self.group)} - set(self._bundled)
-        return [*self._bundled, *sorted(others)]
+        ours = _kinds_in(self._bundled) if isinstance(self._bundled, str) else tuple(self._bundled)
+        return [*ours, *sorted({*self._own, *_installed(self.group)} - set(ours))]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.kinds())
 
     def is_bundled(self, kind: str) -> bool:
-        return kind in self._bundled and kind not in self._own
+        return kind not in self._own and self._find_bundled(kind) is not None
+
+    def _find_bundled(self, kind: str) -> type[Any] | None:
+        if isinstance(self._bundled, str):
+            return _rule_in(self._bundled, kind)
+        if kind not in self._bundled:
+            return None
+        module, _, name = self._bundled[kind].partition(":")
+        found: type[Any] = getattr(import_module(module), name)
+        return found
 
     def find(self, kind: str) -> type[Any]:
         """The class of that name."""
         if kind in self._own:
             return self._own[kind]
-        if kind in self._bundled:
-            module, _, name = self._bundled[kind].partition(":")
-            found: type[Any] = getattr(import_module(module), name)
-            return found
+        bundled = self._find_bundled(kind)
+        if bundled is not None:
+            return bundled
         declared = _installed(self.group).get(kind, ())
         if len(declared) > 1:
             packages = " and ".join(_package(entry) for entry in declared)
@@ -182,6 +216,32 @@ class Registry:
                 return entry.dist.name
         packages = _distributions().get(top)
         return packages[0] if packages else f"{MODULE}{rule.__module__}"
+
+
+HELPERS = ("check", "protocol")
+"""Modules of a package of rules that have none."""
+
+
+@cache
+def _modules_of(package: str) -> frozenset[str]:
+    found = pkgutil.iter_modules(import_module(package).__path__)
+    return frozenset(module.name for module in found if module.name not in HELPERS)
+
+
+def _rule_in(package: str, kind: object) -> type[Any] | None:
+    """The class of that kind in the module of its name. Only modules that the package has are imported."""
+    name = str(kind).replace("-", "_")
+    if name not in _modules_of(package):
+        return None
+    module = import_module(f"{package}.{name}")
+    own = (one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__)
+    return next((one for one in own if vars(one).get("kind") == kind), None)
+
+
+@cache
+def _kinds_in(package: str) -> tuple[str, ...]:
+    kinds = (name.replace("_", "-") for name in sorted(_modules_of(package)))
+    return tuple(kind for kind in kinds if _rule_in(package, kind) is not None)
 
 
 @cache

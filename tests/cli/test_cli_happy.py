@@ -15,7 +15,7 @@ import pytest
 from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, write_market
 
 from databazaar import __version__
-from databazaar.config.market_file import TEMPLATE
+from databazaar.config.template import template
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_init_writes_the_template_and_says_what_next(tmp_path: Path) -> None:
     told = bazaar("init", "new/market", cwd=tmp_path)
     assert told.code == 0 and "bazaar run new/market/market.toml" in told.out
     assert contents(tmp_path).keys() == {"new", "new/market", "new/market/market.toml"}
-    assert (tmp_path / "new/market/market.toml").read_text() == TEMPLATE
+    assert (tmp_path / "new/market/market.toml").read_text() == template()
 
 
 def test_init_refuses_to_write_over_a_market(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from market_folders import CARRIERS, flights, write_customers, write_flights
 from databazaar.cli.init import ask
 from databazaar.config.discover import Wishes, consumer_files, is_test, tables_at
 from databazaar.config.guesses import guess_target, guess_task
-from databazaar.config.market_file import TEMPLATE, load_market, parse_market
+from databazaar.config.market_file import load_market, parse_market
 from databazaar.config.names import provider_ids, stem_of, writable
+from databazaar.config.template import template
 from databazaar.config.toml_text import quoted
 from databazaar.config.written import FEW_ROWS, pace
 from databazaar.data.tables import SUFFIXES, read_table
@@ -195,7 +196,7 @@ def test_the_template_is_written_where_there_is_no_table(tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     for args in ([], ["empty"], ["new"]):
         assert bazaar("init", *args, cwd=tmp_path).code == 0
-        assert (Path(tmp_path, *args) / "market.toml").read_text() == TEMPLATE
+        assert (Path(tmp_path, *args) / "market.toml").read_text() == template()
     before = contents(tmp_path)
     assert "the file exists already" in bazaar("init", ".", cwd=tmp_path).complaint
     assert "there is no table" in bazaar("init", "*.parquet", cwd=tmp_path).complaint

@@ -35,11 +35,11 @@ def test_without_any_it_is_the_papers_market() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"alike": 1.5}, "alike = 1.5 must lie above 0 and up to 1, or be left out"),
-        ({"alike": 0}, "alike = 0 must lie above 0"),
-        ({"leak": True}, "leak = True must lie"),
-        ({"leak": float("nan")}, "leak = nan must lie"),
-        ({"clip": "2"}, "clip = '2' must lie"),
+        ({"alike": 1.5}, "alike = 1.5 must be above 0 and at most 1"),
+        ({"alike": 0}, "alike = 0 must be above 0"),
+        ({"leak": True}, "leak = True must be a number"),
+        ({"leak": float("nan")}, "leak = nan must be a finite number"),
+        ({"clip": "2"}, "clip = '2' must be a number"),
         ({"owners": 1}, "owners = 1 must be true or false"),
         ({"doubt": None}, "doubt = None must be true or false"),
         ({"colour": "red"}, "unexpected keyword argument 'colour': correct its settings"),

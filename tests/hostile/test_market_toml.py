@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from databazaar.config.chosen_rules import oracle_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
-from databazaar.config.market_file import TEMPLATE, parse_all, parse_market
+from databazaar.config.market_file import parse_all, parse_market
+from databazaar.config.template import template
 from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
+from databazaar.settings import plain
 
 VALID: dict[str, Any] = {
-    **tomllib.loads(TEMPLATE),
+    **tomllib.loads(template()),
     "consumer": {"name": "bank", "train": 0.5},
     "defence": {
         "kind": "strict",
@@ -111,7 +113,7 @@ def test_a_market_or_one_sentence(place: tuple[Any, ...], value: Any, more: str)
         return
     sampler_of(market), oracle_of(market), stops_of(market), market.defence.chosen
     assert 0 <= market.budget_minor < 2**63 and market.per_round <= 100_000
-    assert parse_market(market.model_dump(mode="json", by_alias=True)).budget_minor == market.budget_minor
+    assert parse_market(plain(market)).budget_minor == market.budget_minor
 
 
 @pytest.mark.parametrize(

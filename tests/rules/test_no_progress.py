@@ -103,12 +103,12 @@ def test_check_stop_passes(stop: NoProgress) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"rounds": 3}, "whole number of at least 4"),
+        ({"rounds": 3}, "rounds = 3 must be between 4 and"),
         ({"rounds": True}, "whole number"),
         ({"rounds": 10.0}, "whole number"),
-        ({"least": float("nan")}, "least = nan must be a number"),
+        ({"least": float("nan")}, "least = nan must be a finite number"),
         ({"errors": "1"}, "errors = '1' must be a number"),
-        ({"errors": -0.5}, "1 is a fair start"),
+        ({"errors": -0.5}, "errors = -0.5 must be at least 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], sentence: str) -> None:

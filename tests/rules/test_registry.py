@@ -170,7 +170,7 @@ class Tupled:
     quote, settle = PricePerAccess.quote, PricePerAccess.settle
 
 
-@pytest.mark.parametrize("rules", [{"payment": Tupled()}, {"sampler": OSMD(np.float32(1), 0.1)}])  # type: ignore[arg-type]
+@pytest.mark.parametrize("rules", [{"payment": Tupled()}])
 def test_settings_that_a_ledger_cannot_hold_are_refused_before_anything_is_written(
     make_vector_market: MakeMarket, rules: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -165,7 +165,7 @@ def test_a_forged_utility_that_would_excuse_an_early_end_breaks_the_row_of_utili
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Patience(0), "patience = 0"),
+        (lambda: Patience(0), "stop patience: rounds = 0"),
         (lambda: TargetUtility(float("nan")), "utility = nan"),
         (lambda: NoProgress(1), "rounds = 1"),
         (lambda: NoProgress(5, float("inf")), "least = inf"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,13 +30,11 @@ class CentredClipping:
     Karimireddy, He, Jaggi: Learning from history for Byzantine robust optimization, ICML 2021.
     """
 
-    radius: float = 1.0
+    radius: float = setting(1.0, "how far an update counts, in medians of the recent distances", above=0)
     kind: ClassVar[str] = "centred-clipping"
 
     def __post_init__(self) -> None:
-        given = self.radius
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
-            raise BazaarError(f"aggregator centred-clipping: radius = {given!r} must be above 0: change it")
+        check_settings(self, "aggregator centred-clipping")
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_zeros(len(params) + RECENT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.krum import nearest_mean
 from databazaar.aggregators.shares import suspects
-from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,15 +29,11 @@ class GeometricMedian:
     Pillutla, Kakade, Harchaoui: Robust aggregation for federated learning, IEEE Transactions on Signal Processing 2022.
     """
 
-    iterations: int = 8
+    iterations: int = setting(8, "the steps of Weiszfeld's algorithm", at_least=1, at_most=1000)
     kind: ClassVar[str] = "geometric-median"
 
     def __post_init__(self) -> None:
-        given = self.iterations
-        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1000:
-            raise BazaarError(
-                f"aggregator geometric-median: iterations = {given!r} must be a whole number from 1 to 1000: change it"
-            )
+        check_settings(self, "aggregator geometric-median")
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import refuse_share, suspects
-from databazaar.errors import BazaarError
+from databazaar.aggregators.shares import suspects
+from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,15 +25,14 @@ class Krum:
     Blanchard, El Mhamdi, Guerraoui, Stainer: Machine learning with adversaries, NIPS 2017.
     """
 
-    share: float = 0.3
-    keep: int | None = None
+    share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5)
+    keep: int | None = setting(
+        None, "how many updates are averaged; 1 is Krum itself", at_least=1, example=1, without="all but that share"
+    )
     kind: ClassVar[str] = "krum"
 
     def __post_init__(self) -> None:
-        refuse_share(self.kind, self.share)
-        keep = self.keep
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
-            raise BazaarError(f"aggregator krum: keep = {keep!r} must be a whole number of at least 1, or left out")
+        check_settings(self, "aggregator krum")
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

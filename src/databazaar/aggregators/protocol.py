@@ -9,18 +9,7 @@ from databazaar.registry import Registry
 if TYPE_CHECKING:
     from torch import Tensor
 
-AGGREGATORS = Registry(
-    "aggregator",
-    {
-        "mean": "databazaar.aggregators.mean:Mean",
-        "median": "databazaar.aggregators.median:Median",
-        "trimmed-mean": "databazaar.aggregators.trimmed_mean:TrimmedMean",
-        "krum": "databazaar.aggregators.krum:Krum",
-        "geometric-median": "databazaar.aggregators.geometric_median:GeometricMedian",
-        "centred-clipping": "databazaar.aggregators.centred_clipping:CentredClipping",
-        "fltrust": "databazaar.aggregators.fltrust:FLTrust",
-    },
-)
+AGGREGATORS = Registry("aggregator", "databazaar.aggregators")
 """Every aggregator by its kind."""
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from databazaar.errors import BazaarError
-
 
 def suspects(share: float, updates: int) -> int:
     """A share of the updates, rounded up, but always fewer than half of them: the others must be able to outvote them.
@@ -16,8 +14,3 @@ def suspects(share: float, updates: int) -> int:
     [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
     """
     return min(math.ceil(share * updates - 1e-9), (updates - 1) // 2)
-
-
-def refuse_share(kind: str, share: float) -> None:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.5:
-        raise BazaarError(f"aggregator {kind}: share = {share!r} must lie between 0 and 0.5: change it")

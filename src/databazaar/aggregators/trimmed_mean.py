@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import refuse_share, suspects
+from databazaar.aggregators.shares import suspects
 from databazaar.aggregators.sorting import in_order
+from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,11 +24,11 @@ class TrimmedMean:
     Yin, Chen, Kannan, Bartlett: Byzantine-robust distributed learning, ICML 2018 (which rounds down).
     """
 
-    share: float = 0.3
+    share: float = setting(0.3, "the share of updates that is cut off on each side", at_least=0, at_most=0.5)
     kind: ClassVar[str] = "trimmed-mean"
 
     def __post_init__(self) -> None:
-        refuse_share(self.kind, self.share)
+        check_settings(self, "aggregator trimmed-mean")
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

@@ -16,6 +16,7 @@ from databazaar.learning.inputs import Examples, Inputs, NamedInputs, as_dataset
 from databazaar.learning.models import caller
 from databazaar.learning.oracles import LocalSGD, Oracle, compute_update
 from databazaar.learning.task import Task
+from databazaar.oracles.protocol import MOST_STEPS
 from databazaar.parties import Provider
 from databazaar.randomness import provider_tags
 
@@ -99,7 +100,9 @@ class Insider:
 
     def optimum(self, params: Vector, rows: Examples, passes: int = 200) -> Vector:
         """The parameters that these rows would have, learned by heart."""
-        by_heart = LocalSGD(step=0.05, batch_size=len(rows[1]), epochs=passes, steps=None, optimizer="adam")
+        by_heart = LocalSGD(
+            step=0.05, batch_size=min(len(rows[1]), MOST_STEPS), epochs=passes, steps=None, optimizer="adam"
+        )
         return params + self.trained(by_heart, params, rows)
 
     def loss(self, params: Vector, rows: Examples) -> float:

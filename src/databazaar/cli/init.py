@@ -43,12 +43,12 @@ def init(
         say(_next(_example(places or [Path()])))
         return
     from databazaar.config.discover import Wishes, discover, tables_at
-    from databazaar.config.market_file import TEMPLATE
+    from databazaar.config.template import template
     from databazaar.config.written import written_market
 
     files = tables_at([*(places or []), *([own] if own else [])])
     if not files:
-        say(_next(_write(_only(places or [Path()]), TEMPLATE)))
+        say(_next(_write(_only(places or [Path()]), template())))
         return
     folder = _folder(places or [], files)
     _free(folder)

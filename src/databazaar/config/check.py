@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from databazaar.config.agreements import Agreements, agreements
 from databazaar.config.estimate import Estimate, estimate
 from databazaar.config.faults import Faults
@@ -16,11 +14,12 @@ from databazaar.config.jobs import job_of
 from databazaar.config.market_data import data_of
 from databazaar.config.market_file import parse_all, read_settings
 from databazaar.config.market_tables import Use, read_tables, uses_of
-from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings, Section
+from databazaar.config.sections import ConsumerSettings, DataSettings, EngineSettings, ProviderSettings
 from databazaar.data.profile_record import MarketProfile
-from databazaar.errors import BazaarError
+from databazaar.settings import Faults as Noted
+from databazaar.settings import read
 
-AnySection = TypeVar("AnySection", bound=Section)
+AnySection = TypeVar("AnySection")
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,4 @@ def _uses(settings: Mapping[str, Any], data: DataSettings) -> list[tuple[Use, Pa
 
 
 def _section(section: type[AnySection], given: object) -> AnySection | None:
-    try:
-        return section.model_validate(given)
-    except (ValidationError, BazaarError):
-        return None
+    return read(section, given, "", Noted())

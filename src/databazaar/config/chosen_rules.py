@@ -1,70 +1,204 @@
-"""The rules that a market.toml names. Only the oracle needs torch, so that a quote can be had without it."""
+"""What market.toml chooses by its `kind`: a class that the registry knows, ours or a package's, with its settings.
+
+The settings are checked by what the class declares. A package is loaded only where its kind is named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from databazaar.config.market_file import MarketFile
-from databazaar.config.rules import (
-    OSMDSettings,
-    PricePerAccessSettings,
-    PricePerRowSettings,
-    RegisteredSampler,
-    ThriftySettings,
+from databazaar.errors import BazaarError
+from databazaar.registry import MarketFacts, MissingRuleError, NotReadYetError, Registry
+from databazaar.settings import (
+    Faults,
+    Setting,
+    declared,
+    inside,
+    missing,
+    one_of,
+    plain,
+    setting,
+    short,
+    unknown_setting,
 )
-from databazaar.payments import PAYMENTS, Payment, PricePerRow
-from databazaar.samplers import OSMD, Sampler, Thrifty, Uniform
-from databazaar.samplers.osmd import theory_for
-from databazaar.stops import STOPS, Stop
 
 if TYPE_CHECKING:
-    from databazaar.learning.oracles import Oracle
+    from databazaar.config.market_file import MarketFile
+    from databazaar.models import Model
+    from databazaar.oracles import Oracle
+    from databazaar.payments import Payment
+    from databazaar.samplers import Sampler
+    from databazaar.stops import Stop
+    from databazaar.utilities import Utility
 
 
-def stops_of(market: MarketFile) -> tuple[Stop, ...]:
-    """The stops beside those of every run."""
-    return tuple(STOPS.build(stop.model_dump()) for stop in market.stops)
+@dataclass(frozen=True)
+class Chosen:
+    """A kind, and its settings with their defaults. What follows from the market (`from_market`) may be missing."""
 
+    kind: str
+    settings: dict[str, Any]
+    registry: Registry = field(compare=False, repr=False)
 
-def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment | None:
-    """The payment, None for the arbiter's own. `rows` counts those of each provider, where that is paid by the row."""
-    if isinstance(market.payment, PricePerAccessSettings):
+    def plain(self) -> dict[str, Any]:
+        return {"kind": self.kind, **plain_all(self.settings)}
+
+    def build(self, facts: MarketFacts) -> Any:
+        from_market = getattr(self.registry.find(self.kind), "from_market", None)
+        if from_market is not None:
+            return from_market(self.settings, facts)
+        return self.registry.build({"kind": self.kind, **self.settings})
+
+    def fault(self, facts: MarketFacts) -> str | None:
+        """Why it cannot be built, with the place left to the caller."""
+        try:
+            self.build(facts)
+        except NotReadYetError:  # it is seen when the tables are
+            return None
+        except BazaarError as error:
+            return str(error).removeprefix(f"{self.registry.noun} ")
+        except Exception as error:  # whatever somebody else's package raises
+            text = " ".join(str(error).split())[:200]
+            return f"{self.kind!r}: {text or type(error).__name__}: correct its settings"
         return None
-    if isinstance(market.payment, PricePerRowSettings):
-        oracle = oracle_of(market)
-        return PricePerRow(tuple(_rows_of_an_access(oracle, count) for count in rows()))
-    payment: Payment = PAYMENTS.build(market.payment.model_dump())
-    return payment
 
 
-def _rows_of_an_access(oracle: Oracle, rows: int) -> int:
-    """How many of its rows a local provider learns from when it is asked."""
-    return int((oracle.batches(rows, key=0) >= 0).sum())
+def plain_all(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in settings.items()}
+
+
+def chosen(registry: Registry, default: str, help: str) -> Any:
+    """A section that chooses one of a registry's kinds, `default` where it names none."""
+
+    def reader(given: Any, place: str, faults: Faults) -> Any:
+        return read_chosen(registry, given, place, faults, default)
+
+    first = Chosen(default, _defaults(registry.find(default)), registry)
+    return setting(first, help, reader=reader)
+
+
+def chosen_list(registry: Registry, refused: Mapping[str, str], help: str) -> Any:
+    """Any number of such sections. `refused` are kinds that cannot be chosen, with the reason."""
+
+    def reader(given: Any, place: str, faults: Faults) -> Any:
+        if not isinstance(given, list | tuple):
+            return Setting(help=help).blame(given, place, "must be a list", faults)
+        return tuple(
+            read_chosen(registry, one, f"{place}[{at}]", faults, None, refused) for at, one in enumerate(given)
+        )
+
+    return setting((), help, reader=reader)
+
+
+def read_chosen(
+    registry: Registry,
+    given: Any,
+    place: str,
+    faults: Faults,
+    default: str | None,
+    refused: Mapping[str, str] | None = None,
+) -> Chosen | None:
+    if not isinstance(given, Mapping):
+        return Setting().blame(given, place, "must be a section", faults)
+    kind, where = given.get("kind", default), f"{place}.kind"
+    if kind is None:
+        faults.add(missing(where, Setting()))
+    elif not isinstance(kind, str):
+        Setting().blame(kind, where, "must be text in quotes", faults)
+    elif kind in (refused or {}):
+        faults.add(f"{where} = {kind!r} {(refused or {})[kind]}")
+    else:
+        try:
+            settings = _settings(registry, registry.find(kind), given, place, faults)
+            return Chosen(kind, settings, registry)
+        except MissingRuleError as error:
+            known = one_of(one for one in registry.kinds() if one not in (refused or {}))
+            if error.package is None:
+                faults.add(f"{where} = {short(kind)} {known}: change it, or install the package that brings it")
+            else:
+                faults.add(f"{place}: {str(error).removeprefix(f'{registry.noun} ')}")
+    return None
+
+
+def _settings(
+    registry: Registry, rule: type[Any], given: Mapping[str, Any], place: str, faults: Faults
+) -> dict[str, Any]:
+    known = {one.name: one for one in declared(rule) if not one.derived}
+    for name in given:
+        if name != "kind" and name not in known:
+            faults.unknown(_unknown(registry, rule.kind, inside(place, name), name, ["kind", *known]))
+    settings = _defaults(rule)
+    for name, one in known.items():
+        if name in given:
+            settings[name] = one.take(given[name], inside(place, name), faults)
+        elif one.required and not hasattr(rule, "from_market"):
+            faults.add(missing(inside(place, name), one))
+    return settings
+
+
+def _defaults(rule: type[Any]) -> dict[str, Any]:
+    return {one.name: one.default for one in declared(rule) if not one.required}
+
+
+def _unknown(registry: Registry, kind: str, place: str, name: str, known: list[str]) -> str:
+    """A setting that this kind does not have, and perhaps another of ours has."""
+    ours = [one for one in registry.kinds() if registry.is_bundled(one)]
+    others = [one for one in ours if name in {setting.name for setting in declared(registry.find(one))}]
+    if not others:
+        return unknown_setting(place, name, known)
+    wanted, section = " or ".join(f'"{one}"' for one in others), place.removesuffix(f".{name}")
+    return f'{place} is for kind = {wanted} and {section}.kind = "{kind}": remove {name} or change the kind'
 
 
 def sampler_of(market: MarketFile) -> Sampler:
     """Who decides whom to ask."""
-    settings = market.sampler
-    if isinstance(settings, RegisteredSampler):
-        sampler: Sampler = settings.registry.build(settings.model_dump())
-        return sampler
-    if isinstance(settings, ThriftySettings):
-        return Thrifty(settings.alpha)
-    if not isinstance(settings, OSMDSettings):
-        return Uniform(replacement=settings.kind == "uniform")
-    if settings.eta is not None and settings.alpha is not None:
-        return OSMD(settings.eta, settings.alpha)
-    prices = [provider.price_minor for provider in market.providers]
-    return theory_for(market.budget_minor, market.per_round, prices, settings.switches or 1)
+    sampler: Sampler = market.sampler.build(market.facts())
+    return sampler
+
+
+def stops_of(market: MarketFile) -> tuple[Stop, ...]:
+    """The stops beside those of every run."""
+    return tuple(stop.build(market.facts()) for stop in market.stops)
+
+
+def utility_of(market: MarketFile) -> Utility:
+    utility: Utility = market.utility.build(market.facts())
+    return utility
 
 
 def oracle_of(market: MarketFile) -> Oracle:
     """How providers answer whose data are here."""
-    from databazaar.learning.oracles import build_oracle
+    oracle: Oracle = market.oracle.build(market.facts())
+    every = market.training.halve_every
+    if not every or not hasattr(oracle, "step"):
+        return oracle
     from databazaar.learning.task import Halving
 
-    settings, every = market.oracle.model_dump(), market.training.halve_every
-    if every and "step" in settings:
-        settings["step"] = Halving(settings["step"], every)
-    return build_oracle(**settings)
+    return replace(oracle, step=Halving(oracle.step, every))
+
+
+def oracle_settings(market: MarketFile) -> dict[str, Any]:
+    """The oracle with every setting that any oracle of ours has, as messages and contracts hold it."""
+    from databazaar.oracles import LocalSGD
+
+    return {**plain(LocalSGD()), **market.oracle.plain()}
+
+
+def model_of(market: MarketFile) -> Model:
+    """The model's settings, of which it is built once the tables are read."""
+    model: Model = market.model.build(market.facts())
+    return model
+
+
+def payment_of(market: MarketFile, rows: Callable[[], Iterable[int]]) -> Payment:
+    """The payment. `rows` counts those of each provider, where that is paid by the row."""
+
+    def rows_of_an_access() -> list[int]:
+        """How many of its rows a local provider learns from when it is asked."""
+        oracle = oracle_of(market)
+        return [int((oracle.batches(count, key=0) >= 0).sum()) for count in rows()]
+
+    payment: Payment = market.payment.build(market.facts(rows_of_an_access))
+    return payment

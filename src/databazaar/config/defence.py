@@ -2,59 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pydantic import BeforeValidator, Field, ValidationInfo
-from pydantic_core import PydanticCustomError
-
-from databazaar.config.sections import Section
 from databazaar.defence import Defence
-from databazaar.defence.settings import BOUNDS
+from databazaar.defence.settings import PRESETS
+from databazaar.settings import Faults, Setting, declared, inside, missing, one_of, unknown_setting
+
+KIND = Setting(name="kind", help='the rules to begin with, such as "standard"')
 
 
-def _number_or_false(value: object, info: ValidationInfo) -> object:
-    """TOML has no null: `false` switches a rule off whose setting is a number."""
-    if value is None or value is False:
-        return value
-    rule = info.field_name or ""
-    low, high = BOUNDS[rule]
-    number = isinstance(value, int | float) and value is not True and low < value <= high  # NaN is not
-    if not number:
-        words = "must be a number above {low} and up to {high}, such as {usual}, or false, which switches the rule off"
-        usual = getattr(Defence.named("standard"), rule)
-        raise PydanticCustomError("rule_or_false", words, {"low": f"{low:g}", "high": f"{high:g}", "usual": usual})
-    return value
+@dataclass(frozen=True)
+class DefenceSettings:
+    """What is not `given` is as the `kind` has it. TOML has no null: `false` switches a rule off that is a number."""
 
-
-def _true_or_false(value: object) -> object:
-    if value is not None and not isinstance(value, bool):
-        raise PydanticCustomError("true_or_false", "must be true or false")
-    return value
-
-
-Number = Annotated[float | bool | None, BeforeValidator(_number_or_false)]
-Switch = Annotated[bool | None, BeforeValidator(_true_or_false)]
-
-
-class DefenceSettings(Section):
-    """What is not set is as the `kind` has it."""
-
-    kind: Literal["none", "standard", "strict"] = Field(description='the rules to begin with, such as "standard"')
-    owners: Switch = Field(default=None, description="whether the providers of one owner are drawn as one")
-    alike: Number = Field(default=None, description="the cosine from which on answers are those of one owner")
-    clip: Number = Field(default=None, description="the longest update, in usual lengths")
-    screen: Number = Field(default=None, description="the harm that is left out of the average, in standard errors")
-    leak: Number = Field(default=None, description="the chance that an honest market has a false alarm")
-    new: Number = Field(default=None, description="the least share of an update that is not public")
-    data: Number = Field(default=None, description="what answers must show before all is paid, in standard errors")
-    cap: Number = Field(default=None, description="the largest share of the budget for one owner")
-    pay_left_out: Switch = Field(default=None, description="whether answers that are left out are paid in full")
-    doubt: Switch = Field(default=None, description="whether who has shown nothing either way is paid in the end")
+    kind: str
+    given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def chosen(self) -> Defence:
         """The set of rules by its name, with what is set beside it."""
-        given: dict[str, Any] = {n: v for n, v in self.model_dump(exclude={"kind"}).items() if v is not None}
-        off = {name: None for name, value in given.items() if name in BOUNDS and value is False}
-        return replace(Defence.named(self.kind), **{**given, **off})
+        switches = {one.name for one in declared(Defence) if one.type is bool}
+        off = {name: None for name, value in self.given.items() if value is False and name not in switches}
+        return replace(Defence.named(self.kind), **{**self.given, **off})
+
+    def plain(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.given}
+
+
+def read_defence(given: Any, place: str, faults: Faults) -> DefenceSettings | None:
+    if not isinstance(given, Mapping):
+        return KIND.blame(given, place, "must be a section", faults)
+    known = {one.name: one for one in declared(Defence)}
+    for name in given:
+        if name != "kind" and name not in known:
+            faults.unknown(unknown_setting(inside(place, name), name, ["kind", *known]))
+    kind = given.get("kind")
+    if kind is None:
+        faults.add(missing(f"{place}.kind", KIND))
+    elif not isinstance(kind, str) or kind not in PRESETS:
+        KIND.blame(kind, f"{place}.kind", one_of(PRESETS), faults)
+    values = {}
+    for name, one in known.items():
+        value = given.get(name)
+        off = value is False and one.type is not bool
+        if value is not None:
+            told = one if one.type is bool else replace(one, help=f"{one.help}; false switches it off")
+            values[name] = False if off else told.take(value, inside(place, name), faults)
+    return DefenceSettings(str(kind), values)

@@ -9,19 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from databazaar.aggregators import AGGREGATORS, Aggregator
-from databazaar.config.chosen_rules import oracle_of, payment_of, sampler_of, stops_of
+from databazaar.aggregators import Aggregator
+from databazaar.config.chosen_rules import model_of, oracle_of, oracle_settings, payment_of, sampler_of, stops_of
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
 from databazaar.config.market_tables import EncodedTable
-from databazaar.config.rules import MeanSettings
-from databazaar.config.sections import (
-    CNNSettings,
-    FederationSettings,
-    LocalSGDSettings,
-    MLPSettings,
-)
+from databazaar.config.sections import FederationSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.tables import Schema
@@ -40,6 +34,7 @@ from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
 from databazaar.samplers import Sampler, Thrifty
+from databazaar.settings import plain
 from databazaar.stops import Stop
 
 if TYPE_CHECKING:
@@ -169,7 +164,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
         cluster=market.engine.cluster,
         recipe={
             "job": "market",
-            "market": market.model_dump(mode="json", by_alias=True),
+            "market": plain(market),
             "folder": str(folder),
             "digests": data.digests,
             "ledger_url": market.ledger.url,
@@ -185,13 +180,12 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
 
 
 def _rules(market: MarketFile, providers: list[Provider]) -> dict[str, Any]:
-    """The rules beside the sampler: none where the file leaves them as they are."""
-    aggregator = market.aggregator
+    """The rules beside the sampler."""
     return {
-        "aggregator": None if isinstance(aggregator, MeanSettings) else AGGREGATORS.build(aggregator.model_dump()),
+        "aggregator": market.aggregator.build(market.facts()),
         "payment": payment_of(market, lambda: [len(provider.dataset[1]) for provider in providers]),
         "stops": stops_of(market),
-        "patience": market.settings.patience,
+        "patience": market.patience,
         "defence": market.defence.chosen,
     }
 
@@ -206,7 +200,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         task=FederatedJob.describe(
             kind=market.model.kind,
             inputs=_shaped(market, data.holdout)[0].shape[1:],
-            hidden=hidden_of(market),
+            hidden=model_of(market).hidden,
             schema=data.schema,
             oracle=oracle,
         ),
@@ -221,27 +215,20 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
 
 def asked_work(market: MarketFile) -> tuple[dict[str, Any], float | Halving]:
     """The oracle's settings as a message to remote providers has them, and its step, which may change by the round."""
-    oracle = {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}  # a message has every oracle's settings
+    oracle = oracle_settings(market)
     step, every = oracle["step"], market.training.halve_every
     return oracle, Halving(step, every) if every else step
 
 
-def hidden_of(market: MarketFile) -> tuple[int, ...]:
-    """The sizes of the model's hidden layers."""
-    return market.model.hidden if isinstance(market.model, MLPSettings) else ()
-
-
 def _shaped(market: MarketFile, table: EncodedTable) -> tuple[Any, Any]:
     x, y = table
-    if isinstance(market.model, CNNSettings):
-        return x.reshape(len(x), *market.model.image_shape(x.shape[1])), y
-    return x, y
+    return x.reshape(len(x), *model_of(market).shape(x.shape[1])), y
 
 
 def _consumer(market: MarketFile, data: MarketData) -> Consumer:
     holdout = _shaped(market, data.holdout)
     train, audit = (None if rows is None else _shaped(market, rows) for rows in (data.train, data.audit))
-    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, hidden_of(market))
+    form = ModelForm(market.model.kind, tuple(holdout[0].shape[1:]), data.schema.outputs, model_of(market).hidden)
     refuse_large_model(form, min(market.per_round, len(market.providers)))
     model = build_model(form.kind, form.inputs, form.outputs, hidden=form.hidden, seed=market.seed)
     step, every = market.training.step, market.training.halve_every
@@ -313,7 +300,7 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
     job = job_of(market, folder, data)
-    now = {**recipe, "market": market.model_dump(mode="json", by_alias=True)}  # with settings that came later
+    now = {**recipe, "market": plain(market)}  # with settings that came later
     if json.loads(json.dumps(job.recipe)) != {k: v for k, v in now.items() if k not in ("id", "title", "began")}:
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job

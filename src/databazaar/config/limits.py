@@ -11,7 +11,7 @@ from databazaar.learning.kinds import ModelForm
 
 MOST_PROVIDERS = 100_000
 MOST_PER_ROUND = 100_000
-MOST_LAYERS = 100
+
 MOST_SAMPLES = 10**8
 """Rows × epochs of one ask, filled up to whole batches."""
 LARGEST_BITS = 1024

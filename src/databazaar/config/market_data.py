@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from databazaar.config.chosen_rules import model_of
 from databazaar.config.faults import FirstFault
 from databazaar.config.market_file import AUDIT, TRAIN, MarketFile, too_much_kept
 from databazaar.config.market_tables import AUDIT_ROWS, EncodedTable, Note, Tables, read_tables, uses_in
-from databazaar.config.sections import CNNSettings
 from databazaar.data.profile_record import MarketProfile
 from databazaar.data.schema import Schema
 from databazaar.errors import BazaarError
@@ -57,11 +57,10 @@ def data_of(market: MarketFile, folder: Path, tables: Tables) -> MarketData:
     """The tables of a market, of which none is at fault, by what they are for."""
     schema, where = tables.schema, str(folder / market.data.holdout)
     assert schema is not None  # a hold-out without one is at fault
-    if isinstance(market.model, CNNSettings):
-        try:
-            market.model.image_shape(schema.width)
-        except BazaarError as error:
-            raise BazaarError(f"{where}: {error}") from None
+    try:
+        model_of(market).shape(schema.width)
+    except BazaarError as error:
+        raise BazaarError(f"{where}: {error}") from None
     parts = divided(market, tables.encoded[market.data.holdout], where)
     for role, file in (("train", market.consumer.train), ("audit", market.data.audit)):
         if isinstance(file, Path):

@@ -1,136 +1,147 @@
 """market.toml: what a market buys, from whom, and how. `load_market` gives settings or one clear sentence.
 
-Imports without pandas and torch. `TEMPLATE` is the commented file that `bazaar init` writes.
+Imports without pandas and torch. `template` makes the commented file that `bazaar init` writes.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
-
-from databazaar.config.defence import DefenceSettings
-from databazaar.config.errors import sentences
+from databazaar.aggregators.protocol import AGGREGATORS
+from databazaar.config.chosen_rules import Chosen, chosen, chosen_list
+from databazaar.config.defence import DefenceSettings, read_defence
 from databazaar.config.limits import MOST_PROVIDERS, refuse_endless
 from databazaar.config.prices import limits_of, minor, price_faults, unpayable
-from databazaar.config.rules import (
-    AggregatorSettings,
-    MeanSettings,
-    PaymentSettings,
-    PricePerAccessSettings,
-    SamplerSettings,
-    StopSettings,
-    ThriftySettings,
-)
 from databazaar.config.sections import (
     ConsumerSettings,
     DataSettings,
     EngineSettings,
     FederationSettings,
     LedgerSettings,
-    LocalSGDSettings,
     MarketSettings,
-    MLPSettings,
-    ModelSettings,
-    OracleSettings,
     ProviderSettings,
-    Section,
     TrainingSettings,
-    UtilitySettings,
 )
-from databazaar.config.template import TEMPLATE
 from databazaar.errors import BazaarError
+from databazaar.models import MODELS
 from databazaar.money import Currency
+from databazaar.oracles import ORACLES
+from databazaar.payments.protocol import PAYMENTS
+from databazaar.registry import MarketFacts
+from databazaar.samplers.protocol import SAMPLERS
+from databazaar.settings import Faults, read, setting
+from databazaar.stops.protocol import STOPS
+from databazaar.utilities import UTILITIES
 
-__all__ = ["TEMPLATE", "MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
+__all__ = ["MarketFile", "load_market", "parse_all", "parse_market", "read_settings"]
 
+EVERY_RUN = {
+    "budget": "is a stop of every run: remove it",
+    "patience": "is a stop of every run: remove it, and set market.patience instead",
+}
 TRAIN, AUDIT = 0.5, 0.2
 """The shares of the hold-out to start from and to audit by where nothing is said."""
 
 
-class MarketFile(Section):
-    """A whole market.toml, checked; `parse_market` reads what `model_dump(mode="json", by_alias=True)` gives.
+@dataclass(frozen=True)
+class MarketFile:
+    """A whole market.toml, checked; `parse_market` reads what `plain` gives.
 
     >>> import tomllib
-    >>> market = parse_market(tomllib.loads(TEMPLATE))
+    >>> from databazaar.config.template import template
+    >>> market = parse_market(tomllib.loads(template()))
     >>> market.currency.format(market.budget_minor), [provider.id for provider in market.providers]
     ('1000 credits', ['north', 'south'])
     """
 
-    settings: MarketSettings = Field(alias="market")
-    consumer: ConsumerSettings = ConsumerSettings()
-    data: DataSettings
-    model: ModelSettings = MLPSettings()
-    oracle: OracleSettings = LocalSGDSettings()
-    utility: UtilitySettings = UtilitySettings()
-    training: TrainingSettings = TrainingSettings()
-    sampler: SamplerSettings = ThriftySettings()
-    aggregator: AggregatorSettings = MeanSettings()
-    payment: PaymentSettings = PricePerAccessSettings()
-    stops: Annotated[tuple[StopSettings, ...], Field(strict=False)] = Field(
-        default=(), description="one [[stops]] section each, in double brackets"
+    market: MarketSettings = setting(help="what is bought, and the pace")
+    data: DataSettings = setting(help="the consumer's rows, and how tables are read")
+    consumer: ConsumerSettings = setting(ConsumerSettings(), "who buys")
+    model: Chosen = chosen(MODELS, "mlp", "what is trained")
+    oracle: Chosen = chosen(ORACLES, "local-sgd", "what a provider does with the model when it is asked")
+    utility: Chosen = chosen(UTILITIES, "exp-loss", "how the hold-out scores a model")
+    training: TrainingSettings = setting(TrainingSettings(), "how the model moves")
+    sampler: Chosen = chosen(SAMPLERS, "thrifty", "who is asked")
+    aggregator: Chosen = chosen(AGGREGATORS, "mean", "how the updates of a round become one step of the model")
+    payment: Chosen = chosen(PAYMENTS, "price-per-access", "what an access is paid")
+    stops: tuple[Chosen, ...] = chosen_list(
+        STOPS, EVERY_RUN, "reasons to end before the budget is spent: one [[stops]] section each, in double brackets"
     )
-    defence: DefenceSettings = DefenceSettings(kind="none")
-    engine: EngineSettings = EngineSettings()
-    federation: FederationSettings | None = None
-    ledger: LedgerSettings = LedgerSettings()
-    providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, max_length=MOST_PROVIDERS)] = Field(
-        default=(), description="one [[providers]] section each, in double brackets"
+    defence: DefenceSettings = setting(
+        DefenceSettings("none"),
+        "against those who play for the money: copies, leaks, noise, poison",
+        reader=read_defence,
     )
-    _budget_minor: int | None = PrivateAttr(default=None)
-    _limits_minor: dict[str, int] = PrivateAttr(default_factory=dict)
+    engine: EngineSettings = setting(EngineSettings(), "where answers are computed")
+    federation: FederationSettings | None = setting(None, 'for engine.kind = "federated", which needs it')
+    ledger: LedgerSettings = setting(LedgerSettings(), "where the ledger is kept")
+    providers: tuple[ProviderSettings, ...] = setting(
+        (), "who sells: one [[providers]] section each, in double brackets", entries=(0, MOST_PROVIDERS)
+    )
+    budget_minor: int = field(init=False, default=-1)
+    """The budget in minor units of the currency; below zero where it is no amount."""
+    limits_minor: dict[str, int] = field(init=False, default_factory=dict)
+    """The most per access and per round in minor units of the currency, as far as they are given."""
 
     @property
     def name(self) -> str:
-        return self.settings.name
+        return self.market.name
 
     @property
     def per_round(self) -> int:
-        return self.settings.per_round
+        return self.market.per_round
 
     @property
     def seed(self) -> int:
-        return self.settings.seed
+        return self.market.seed
 
     @property
     def currency(self) -> Currency:
-        return Currency(self.settings.currency, self.settings.decimals)
+        return Currency(self.market.currency, self.market.decimals)
 
     @property
-    def budget_minor(self) -> int:
-        """The budget in minor units of the currency."""
-        assert self._budget_minor is not None
-        return self._budget_minor
+    def patience(self) -> int:
+        return self.market.patience
 
-    @property
-    def limits_minor(self) -> dict[str, int]:
-        """The most per access and per round in minor units of the currency, as far as they are given."""
-        return self._limits_minor
+    def facts(self, count_rows: Callable[[], Sequence[int]] | None = None) -> MarketFacts:
+        """What rules may know of this market; `count_rows` once its tables are read."""
+        prices = [provider.price_minor for provider in self.providers]
+        return MarketFacts(self.budget_minor, self.per_round, prices, count_rows)
 
-    @model_validator(mode="after")
-    def _check(self, info: ValidationInfo) -> MarketFile:
-        """Stops at the first fault, or notes all of them where the context has a list for them."""
-        noted = (info.context or {}).get("faults")
-        for fault in self._faults():
-            if noted is None:
-                raise BazaarError(fault)
-            noted.append(fault)
-        return self
-
-    def _faults(self) -> Iterator[str]:
-        try:
-            self._budget_minor = minor(self.currency, self.settings.budget, "market.budget")
-        except BazaarError as fault:
-            yield str(fault)
-        self._limits_minor, faults = limits_of(self.currency, self.settings)
-        yield from faults
+    def faults(self) -> Iterator[str]:
+        """What is wrong with sections that are right each by itself. Amounts are read here."""
+        amounts = [*self._amount_faults()]
+        yield from amounts
         yield from self._provider_faults()
-        yield from self._round_faults()
+        yield from self._payable_faults()
         yield from self._task_faults()
         yield from self._share_faults()
+        if not amounts and self.providers:
+            yield from self._rule_faults()
+
+    def _amount_faults(self) -> Iterator[str]:
+        try:
+            object.__setattr__(self, "budget_minor", minor(self.currency, self.market.budget, "market.budget"))
+        except BazaarError as fault:
+            yield str(fault)
+        limits, faults = limits_of(self.currency, self.market)
+        object.__setattr__(self, "limits_minor", limits)
+        yield from faults
+        for place, provider in enumerate(self.providers):
+            yield from price_faults(self.currency, provider, f"providers[{place}]")
+
+    def _rule_faults(self) -> Iterator[str]:
+        """Every rule is built once, to see that it can be."""
+        stops = ((f"stops[{place}]", stop) for place, stop in enumerate(self.stops))
+        names = ("model", "oracle", "utility", "sampler", "aggregator", "payment")
+        for place, rule in (*((name, getattr(self, name)) for name in names), *stops):
+            fault = rule.fault(self.facts())
+            if fault is not None:
+                yield f"{place}: {fault}"
 
     def _share_faults(self) -> Iterator[str]:
         """Some rows of the hold-out must be left to judge by."""
@@ -159,47 +170,36 @@ class MarketFile(Section):
             yield "providers is empty: add a [[providers]] section with an id and a file"
         seen: dict[str, int] = {}
         for place, provider in enumerate(self.providers):
-            setting = f"providers[{place}]"
+            where = f"providers[{place}]"
             if provider.id in seen:
                 yield (
-                    f"{setting}.id = {provider.id!r} is also the id of providers[{seen[provider.id]}]: "
+                    f"{where}.id = {provider.id!r} is also the id of providers[{seen[provider.id]}]: "
                     "give every provider its own id"
                 )
             seen[provider.id] = place
             if provider.file is None and self.engine.kind != "federated":
                 yield (
-                    f"{setting}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
+                    f"{where}.file is missing for {provider.id!r}: name its CSV or Parquet file, "
                     'or set engine.kind = "federated"'
                 )
-            yield from price_faults(self.currency, provider, setting)
 
-    def _round_faults(self) -> Iterator[str]:
-        if self.sampler.kind == "uniform-without-replacement" and self.per_round > len(self.providers):
-            yield (
-                f"market.per_round = {self.per_round} is more than the {len(self.providers)} providers, and "
-                f"sampler.kind = {self.sampler.kind!r} draws each at most once: "
-                "lower per_round or choose another sampler"
-            )
+    def _payable_faults(self) -> Iterator[str]:
         prices = [provider.price_minor for provider in self.providers]
-        yield from unpayable(self.currency, self._budget_minor, self._limits_minor, self.per_round, prices)
+        budget = None if self.budget_minor < 0 else self.budget_minor
+        yield from unpayable(self.currency, budget, self.limits_minor, self.per_round, prices)
 
     def _task_faults(self) -> Iterator[str]:
-        task, kind = self.data.task, self.model.kind
-        if (kind, task) == ("linear", "classification"):
-            yield (
-                'model.kind = "linear" is for regression and data.task = "classification": '
-                'use model.kind = "logistic", or set data.task = "regression"'
-            )
-        if (kind, task) == ("logistic", "regression"):
-            yield (
-                'model.kind = "logistic" is for classification and data.task = "regression": '
-                'use model.kind = "linear", or set data.task = "classification"'
-            )
-        if (self.utility.kind, task) == ("accuracy", "regression"):
-            yield (
-                'utility.kind = "accuracy" is not defined for data.task = "regression": '
-                'use utility.kind = "exp-loss" or "negative-loss"'
-            )
+        for name in ("model", "utility"):
+            rule: Chosen = getattr(self, name)
+            registry = rule.registry
+            tasks = getattr(registry.find(rule.kind), "tasks", (self.data.task,))
+            if self.data.task not in tasks:
+                ours = [one for one in registry.kinds() if registry.is_bundled(one)]
+                fit = [f'"{one}"' for one in ours if self.data.task in registry.find(one).tasks]
+                yield (
+                    f'{name}.kind = "{rule.kind}" is for {tasks[0]} and data.task = "{self.data.task}": '
+                    f"use {name}.kind = {' or '.join(fit)}, or change data.task"
+                )
 
 
 def too_much_kept(*shares: float) -> str | None:
@@ -214,26 +214,23 @@ def too_much_kept(*shares: float) -> str | None:
 
 def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> MarketFile:
     """A market from a table of TOML or JSON; an error names `where` and the setting."""
-    try:
-        refuse_endless(settings)
-        return MarketFile.model_validate(settings)
-    except BazaarError as error:
-        raise BazaarError(f"{where}: {error}") from None
-    except ValidationError as error:
-        raise BazaarError(f"{where}: {sentences(error, MarketFile)[0]}") from None
+    market, faults = parse_all(settings, where)
+    if faults:
+        raise BazaarError(faults[0])
+    assert market is not None
+    return market
 
 
 def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[MarketFile | None, list[str]]:
     """The market, if its sections can be read at all, and every fault of its settings."""
-    faults: list[str] = []
-    market = None
+    faults, market = Faults(), None
     try:
         refuse_endless(settings)
-        market = MarketFile.model_validate(settings, context={"faults": faults})
+        market = read(MarketFile, settings, "", faults)
+        for fault in () if market is None else market.faults():
+            faults.add(fault)
     except BazaarError as error:
-        faults.append(str(error))
-    except ValidationError as error:
-        faults += sentences(error, MarketFile)
+        faults.add(str(error))
     return market, [f"{where}: {fault}" for fault in faults]
 
 

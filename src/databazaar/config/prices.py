@@ -34,9 +34,10 @@ def price_faults(currency: Currency, provider: ProviderSettings, setting: str) -
             changes.append(PriceChange(change.from_round - 1, _price(currency, change.price, f"{where}.price")))
         except BazaarError as fault:
             yield str(fault)
-    provider._changes_minor = tuple(changes)
+    object.__setattr__(provider, "changes_minor", tuple(changes))
     try:
-        provider._price_minor = _price(currency, provider.price, f"{setting}.price")
+        price = _price(currency, provider.price, f"{setting}.price")
+        object.__setattr__(provider, "price_minor", price)
     except BazaarError as fault:
         yield str(fault)
 

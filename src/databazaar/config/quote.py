@@ -11,7 +11,6 @@ from databazaar.config.prices import unpayable
 from databazaar.errors import BazaarError
 from databazaar.ledger import RuleBook, Terms
 from databazaar.market.quoting import Quote, quote
-from databazaar.payments import PricePerAccess
 from databazaar.roster import Offer, Roster
 from databazaar.stops import Budget, Patience
 
@@ -39,8 +38,8 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
         most_per_access=market.limits_minor.get("most_per_access"),
         most_per_round=market.limits_minor.get("most_per_round"),
     )
-    payment = payment_of(market, lambda: _rows(market, folder)) or PricePerAccess()
-    stops = (Patience(market.settings.patience), *stops_of(market), Budget())
+    payment = payment_of(market, lambda: _rows(market, folder))
+    stops = (Patience(market.patience), *stops_of(market), Budget())
     rules = RuleBook(terms, sampler_of(market), payment, stops)
     first = rules.quotes_at(0).tolist()
     for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):

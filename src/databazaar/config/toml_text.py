@@ -25,7 +25,7 @@ def toml_text(settings: Mapping[str, Any]) -> str:
     for name, value in settings.items():
         for section in [value] if isinstance(value, Mapping) else value:
             head = f"[{_key(name)}]" if isinstance(value, Mapping) else f"[[{_key(name)}]]"
-            lines = [f"{_key(key)} = {_value(inner)}" for key, inner in section.items() if inner is not None]
+            lines = [f"{_key(key)} = {toml_value(inner)}" for key, inner in section.items() if inner is not None]
             sections.append("\n".join([head, *lines]) + "\n")
     return "\n".join(sections)
 
@@ -47,14 +47,14 @@ def _key(key: str) -> str:
     return key if key.isascii() and key.replace("_", "").replace("-", "").isalnum() else quoted(key)
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, Mapping):
-        pairs = (f"{_key(key)} = {_value(inner)}" for key, inner in value.items() if inner is not None)
+        pairs = (f"{_key(key)} = {toml_value(inner)}" for key, inner in value.items() if inner is not None)
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return repr(value)

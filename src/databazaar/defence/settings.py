@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 
 VERSION = 2
 """Of what the rules make of their settings and of figures. A verdict must be replayed by the rules that came to it: who
 changes a number in defence/ that a verdict or a payment hangs on counts this up."""
+
+
+def _rule(help: str, at_most: float) -> Any:
+    """A rule that is a number, or off."""
+    return setting(None, help, above=0, at_most=at_most)
 
 
 @dataclass(frozen=True)
@@ -29,29 +34,20 @@ class Defence:
     `doubt`: whether those about whom nothing is known in the end are paid.
     """
 
-    owners: bool = False
-    alike: float | None = None
-    clip: float | None = None
-    screen: float | None = None
-    leak: float | None = None
-    new: float | None = None
-    data: float | None = None
-    cap: float | None = None
-    pay_left_out: bool = True
-    doubt: bool = True
+    owners: bool = setting(False, "whether the providers of one owner share one place in the draw")
+    alike: float | None = _rule("from this cosine of their answers on, two providers share a place too", 1.0)
+    clip: float | None = _rule("the longest update, in usual lengths", 1e6)
+    screen: float | None = _rule("the harm for which an update is left out of the average, in standard errors", 1e6)
+    leak: float | None = _rule("the chance that an honest market has a false alarm about its hold-out", 0.5)
+    new: float | None = _rule("the least share of an update that must not be public", 0.5)
+    data: float | None = _rule("what answers must show before all of it is paid, in standard errors", 1e6)
+    cap: float | None = _rule("the largest share of the budget for one owner, of 14 or more", 1.0)
+    pay_left_out: bool = setting(True, "whether answers that are left out of the average are paid in full")
+    doubt: bool = setting(True, "whether owners who have shown nothing either way are paid in the end")
     kind: ClassVar[str] = "defence"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, bounds = getattr(self, field.name), BOUNDS.get(field.name)
-            if bounds is None:
-                if type(value) is not bool:
-                    raise BazaarError(f"defence: {field.name} = {value!r} must be true or false")
-            elif value is not None and not _between(value, *bounds):
-                low, high = bounds
-                raise BazaarError(
-                    f"defence: {field.name} = {value!r} must lie above {low:g} and up to {high:g}, or be left out"
-                )
+        check_settings(self, "defence")
 
     @classmethod
     def named(cls, name: str) -> Defence:
@@ -103,20 +99,6 @@ class Defence:
         return self.data is not None
 
 
-def _between(value: object, low: float, high: float) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(float(value)) and low < float(value) <= high  # type: ignore[arg-type]
-
-
-BOUNDS = {  # above what, and up to what, the number of a rule lies
-    "alike": (0.0, 1.0),
-    "clip": (0.0, 1e6),
-    "screen": (0.0, 1e6),
-    "leak": (0.0, 0.5),
-    "new": (0.0, 0.5),
-    "data": (0.0, 1e6),
-    "cap": (0.0, 1.0),
-}
 _STANDARD = Defence(owners=True, alike=0.7, clip=4.0, screen=3.0, leak=0.002, new=0.01, data=2.5, cap=0.25)
 PRESETS = {
     "none": Defence(),

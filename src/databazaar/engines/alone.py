@@ -13,7 +13,7 @@ from torch import Tensor
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import LARGE, caller
 from databazaar.learning.optimizers import Descent
-from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 
 
@@ -42,7 +42,7 @@ class Alone(Stack):
         return updates[0][None] if len(updates) == 1 else torch.stack(updates)
 
     def _update(self, start: Tensor, samples: Tensor, weights: Tensor, steps: Tensor) -> Tensor:
-        descend = self._oracle.descent() if isinstance(self._oracle, LocalSGD) else Descent()
+        descend = Descent.of(self._oracle)
         moving = start.detach().clone()
         trained = {"": moving[: self._moved]}
         for rows, weight, step in zip(samples, weights, steps, strict=True):

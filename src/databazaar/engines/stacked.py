@@ -12,7 +12,7 @@ from databazaar.engines.plain_layers import PlainLayers
 from databazaar.engines.stacks import BatchPlan, Data, Stack, Workload
 from databazaar.learning.models import caller
 from databazaar.learning.optimizers import Descent
-from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
 
 
@@ -58,7 +58,7 @@ class StackedOracle(Stack):
         return torch.autograd.grad(losses.sum(), list(leaves.values()), materialize_grads=True)
 
     def __call__(self, params: Tensor, plan: BatchPlan) -> Tensor:
-        descend = self._oracle.descent() if isinstance(self._oracle, LocalSGD) else Descent()
+        descend = Descent.of(self._oracle)
         data = self._data
         moving = params.detach().clone()
         everything = self._layout.unflatten(moving)

@@ -14,8 +14,9 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.payloads import Body
 from databazaar.federation.receipts import LONGEST_CERTIFICATE, LONGEST_SIGNATURE
-from databazaar.learning.kinds import ModelKind, OptimizerKind, OracleKind
+from databazaar.learning.kinds import ModelKind, OracleKind
 from databazaar.ledger.replies import ReplyStatement
+from databazaar.oracles.protocol import OptimizerKind
 
 MAX_HEADER = 1024 * 1024
 

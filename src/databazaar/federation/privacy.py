@@ -64,7 +64,7 @@ class PrivateUpdates:
         share, steps = _work(oracle, rows)
         self.accountant.charge(self.noise, share, steps, consumer)
         made = built_in(oracle, rows)
-        rate, descend = (oracle.step, made.descent()) if isinstance(made, LocalSGD) else (1.0, Descent())
+        rate, descend = (oracle.step if isinstance(made, LocalSGD) else 1.0), Descent.of(made)
         w = params.clone()
         for _ in range(steps):
             chosen = drawn(rows, share)

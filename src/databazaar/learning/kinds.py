@@ -1,4 +1,4 @@
-"""The names of built-in models, oracles and optimizers, and the sizes of a model's layers. Needs no torch or NumPy."""
+"""The names of built-in models and oracles, and the sizes of a model's layers. Needs no torch or NumPy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ ModelKind = Literal["linear", "logistic", "mlp", "cnn"]
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 OracleKind = Literal["full-gradient", "stochastic-gradient", "local-sgd"]
-
-OptimizerKind = Literal["sgd", "adam"]
-OPTIMIZER_KINDS: tuple[OptimizerKind, ...] = get_args(OptimizerKind)
 
 FILTER_SIDE, FILTERS, CNN_HIDDEN = 5, 6, 120
 """The paper's network for CIFAR-10: six filters of 5×5, 2×2 max-pooling, and 120 hidden units."""

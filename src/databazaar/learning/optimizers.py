@@ -7,25 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from databazaar.errors import BazaarError
-from databazaar.learning.kinds import OPTIMIZER_KINDS, OptimizerKind
+from databazaar.oracles import LocalSGD, Oracle
+from databazaar.oracles.protocol import OptimizerKind
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Adam's settings, as torch.optim.Adam has them."""
 PIECE = 2**18
 """Larger tensors are moved so many numbers at a time on a CPU, whose memory is the shorter."""
-
-
-def refuse_unfit(optimizer: str, momentum: float, weight_decay: float) -> None:
-    """Says what is wrong with an optimizer's settings."""
-    if optimizer not in OPTIMIZER_KINDS:
-        raise BazaarError(f"optimizer {optimizer!r} is unknown: use one of {', '.join(OPTIMIZER_KINDS)}")
-    if not 0 <= momentum < 1:
-        raise BazaarError(f"momentum = {momentum} must lie in [0, 1): 0 turns it off")
-    if optimizer == "adam" and momentum:
-        raise BazaarError(f"momentum = {momentum} belongs to optimizer sgd, and adam has its own: leave momentum out")
-    if not 0 <= weight_decay < float("inf"):
-        raise BazaarError(f"weight_decay = {weight_decay} must be zero or more, and finite: 0 turns it off")
 
 
 class Descent:
@@ -42,6 +30,12 @@ class Descent:
         self._first: dict[str, Tensor] = {}
         self._second: dict[str, Tensor] = {}
         self._steps = 0
+
+    @classmethod
+    def of(cls, oracle: Oracle) -> Descent:
+        """What moves the parameters of one ask."""
+        plain = not isinstance(oracle, LocalSGD)
+        return cls() if plain else cls(oracle.optimizer, oracle.momentum, oracle.weight_decay)
 
     @torch.no_grad()
     def __call__(self, w: dict[str, Tensor], gradients: Sequence[Tensor], rate: float | Tensor) -> None:

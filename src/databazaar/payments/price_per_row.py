@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from databazaar.errors import BazaarError
 from databazaar.payments.price_per_access import settle_at_quotes
+from databazaar.registry import MarketFacts
 from databazaar.roster import Amounts, Roster
+from databazaar.settings import check_settings, setting
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,16 @@ class PricePerRow:
     [400, 250]
     """
 
-    rows: tuple[int, ...]
+    rows: tuple[int, ...] = setting(help="those of each provider, in the market's order", at_least=1, derived=True)
     kind: ClassVar[str] = "price-per-row"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(self.rows))  # JSON gives a list
-        if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in self.rows):
-            raise BazaarError(f"payment price-per-row: rows = {self.rows!r} must be whole numbers of at least 1")
+        check_settings(self, "payment price-per-row")
+
+    @classmethod
+    def from_market(cls, given: Mapping[str, Any], market: MarketFacts) -> PricePerRow:
+        """As market.toml has it: the rows are counted when the files are read."""
+        return cls(market.rows)
 
     def quote(self, roster: Roster) -> Amounts:
         if len(self.rows) != len(roster):

@@ -8,13 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from databazaar.registry import Registry
 from databazaar.roster import Amounts, Roster
 
-PAYMENTS = Registry(
-    "payment",
-    {
-        "price-per-access": "databazaar.payments.price_per_access:PricePerAccess",
-        "price-per-row": "databazaar.payments.price_per_row:PricePerRow",
-    },
-)
+PAYMENTS = Registry("payment", "databazaar.payments")
 """Every payment rule by its kind."""
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from databazaar.errors import BazaarError
+from databazaar.registry import MarketFacts
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, draw_independently, refuse_non_finite
 from databazaar.samplers.simplex import project_clipped_simplex
+from databazaar.settings import check_settings, setting
 
 FARTHEST = 1e300
 """Where the exponent of a step is cut off: a finite gain stays finite, and e^1e300 is beyond all others anyway."""
@@ -38,17 +40,41 @@ class OSMD:
     array([0.096, 0.096, 0.711, 0.096])
     """
 
-    eta: float
-    alpha: float
-    switches: int | None = None
+    eta: float = setting(
+        help="the learning rate per unit of utility; goes with alpha", above=0, example=0.05, without="from theory"
+    )
+    alpha: float = setting(
+        help="the share of draws kept even over all", at_least=0, at_most=1, example=0.01, without="from theory"
+    )
+    switches: int | None = setting(
+        None,
+        "from which theory gives eta and alpha, in place of them: the changes of the best provider",
+        at_least=1,
+        at_most=10**9,
+        example=1,
+        without="1",
+    )
     kind: ClassVar[str] = "osmd"
     wants: ClassVar[Wants] = Wants()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.eta) and self.eta > 0):
-            raise BazaarError(f"sampler eta = {self.eta} must be a positive number: 0.1 is a fair start")
-        if not 0 <= self.alpha <= 1:
-            raise BazaarError(f"sampler alpha = {self.alpha} must lie in [0, 1]: 0.01 is a fair start")
+        check_settings(self, "sampler osmd")
+
+    @classmethod
+    def from_market(cls, given: Mapping[str, Any], market: MarketFacts) -> OSMD:
+        """As market.toml has it: either `eta` and `alpha`, or `switches`, from which the theory gives both."""
+        by_hand = [name for name in ("eta", "alpha") if given.get(name) is not None]
+        if given.get("switches") is not None and by_hand:
+            raise BazaarError(
+                f"switches and {by_hand[0]} are both given: keep eta and alpha (set by hand), or switches alone "
+                "(set from theory)"
+            )
+        if len(by_hand) == 1:
+            other = "alpha" if by_hand == ["eta"] else "eta"
+            raise BazaarError(f"{by_hand[0]} is given without {other}: give both, or switches alone")
+        if by_hand:
+            return cls(given["eta"], given["alpha"])
+        return theory_for(market.budget, market.per_round, market.prices, given.get("switches") or 1)
 
     @classmethod
     def from_theory(cls, providers: int, budget: int, per_round: int, switches: int = 1) -> OSMD:

@@ -18,14 +18,7 @@ Draws = NDArray[np.int64]
 State = Vector
 """What a sampler has learned."""
 
-SAMPLERS = Registry(
-    "sampler",
-    {
-        "osmd": "databazaar.samplers.osmd:OSMD",
-        "thrifty": "databazaar.samplers.thrifty:Thrifty",
-        "uniform": "databazaar.samplers.uniform:Uniform",
-    },
-)
+SAMPLERS = Registry("sampler", "databazaar.samplers")
 """Every sampler by its kind."""
 GAINS = ("alone", "together", "shapley")
 """The gains that a sampler may ask for."""

@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from databazaar.errors import BazaarError
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.peer_prices import log_peer_prices
 from databazaar.samplers.protocol import Draws, Vector, Wants, refuse_unheard
+from databazaar.settings import check_settings, setting
 
 RATE = 0.1
 """The least share that a new advantage has in the memory of one provider."""
@@ -74,15 +74,12 @@ class Thrifty:
     array([0.95, 0.05, 0.  ])
     """
 
-    alpha: float = 0.01
+    alpha: float = setting(0.01, "the share of the money kept even over all providers", above=0, at_most=1)
     kind: ClassVar[str] = "thrifty"
     wants: ClassVar[Wants] = Wants(gains="shapley", failures=True, short_rounds=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha <= 1:
-            raise BazaarError(
-                f"sampler thrifty: alpha = {self.alpha!r} must lie above 0 and up to 1: 0.01 is a fair start"
-            )
+        check_settings(self, "sampler thrifty")
 
     def init(self, roster: Roster, budget: int, per_round: int) -> Vector:
         """The memory and the times seen of every provider, and the `_Common` state."""

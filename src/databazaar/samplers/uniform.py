@@ -9,6 +9,7 @@ import numpy as np
 
 from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable, refuse_non_finite, refuse_too_many
+from databazaar.settings import check_settings, setting
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,11 @@ class Uniform:
     [0, 1, 2]
     """
 
-    replacement: bool = True
+    replacement: bool = setting(True, "whether a provider may be drawn twice in a round")
     kind: ClassVar[str] = "uniform"
+
+    def __post_init__(self) -> None:
+        check_settings(self, "sampler uniform")
 
     @property
     def wants(self) -> Wants:

@@ -1,4 +1,4 @@
-"""A run whose model no longer gets better is only spending."""
+"""Ends a run whose model no longer gets better beyond chance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 from databazaar.stops.protocol import History
 
 
@@ -32,20 +32,13 @@ class NoProgress:
     'over the last 6 rounds the utility changed by +0 ± 0.0138, which is not progress beyond chance'
     """
 
-    rounds: int = 30
-    least: float = 0.0
-    errors: float = 1.0
+    rounds: int = setting(30, "the rounds through whose utilities a line is laid", at_least=4, at_most=10**9)
+    least: float = setting(0.0, "the rise of that line that must be exceeded")
+    errors: float = setting(1.0, "by how many of its own standard errors it must be exceeded", at_least=0)
     kind: ClassVar[str] = "no-progress"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 4:
-            raise BazaarError(f"stop no-progress: rounds = {self.rounds!r} must be a whole number of at least 4")
-        for name in ("least", "errors"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise BazaarError(f"stop no-progress: {name} = {value!r} must be a number")
-        if self.errors < 0:
-            raise BazaarError(f"stop no-progress: errors = {self.errors!r} must not be negative: 1 is a fair start")
+        check_settings(self, "stop no-progress")
 
     def reason(self, history: History) -> str | None:
         window = history.utilities[-(self.rounds + 1) :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 from databazaar.stops.protocol import History
 
 
@@ -13,12 +13,11 @@ from databazaar.stops.protocol import History
 class Patience:
     """Ends a run after so many rounds on end in which nobody gave a valid reply. Every run has it."""
 
-    rounds: int = 10
+    rounds: int = setting(10, "the rounds on end in which nobody answers", at_least=1)
     kind: ClassVar[str] = "patience"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 1:
-            raise BazaarError(f"patience = {self.rounds!r} must be a whole number of at least 1")
+        check_settings(self, "stop patience")
 
     def reason(self, history: History) -> str | None:
         if history.silent < self.rounds:

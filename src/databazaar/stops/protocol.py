@@ -9,15 +9,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from databazaar.registry import Registry
 from databazaar.roster import Purse
 
-STOPS = Registry(
-    "stop",
-    {
-        "budget": "databazaar.stops.budget:Budget",
-        "patience": "databazaar.stops.patience:Patience",
-        "target-utility": "databazaar.stops.target_utility:TargetUtility",
-        "no-progress": "databazaar.stops.no_progress:NoProgress",
-    },
-)
+STOPS = Registry("stop", "databazaar.stops")
 """Every stop by its kind."""
 
 

@@ -1,12 +1,11 @@
-"""A consumer that has what it wanted need not spend the rest."""
+"""Ends a run whose model is good enough."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from databazaar.errors import BazaarError
+from databazaar.settings import check_settings, setting
 from databazaar.stops.protocol import History
 
 
@@ -14,16 +13,11 @@ from databazaar.stops.protocol import History
 class TargetUtility:
     """Ends a run after the first round whose model has reached this `utility`; so one round is always played."""
 
-    utility: float
+    utility: float = setting(help="the utility at which the run ends, looked at after every round", example=0.9)
     kind: ClassVar[str] = "target-utility"
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.utility, bool)
-            or not isinstance(self.utility, int | float)
-            or not math.isfinite(self.utility)
-        ):
-            raise BazaarError(f"stop target-utility: utility = {self.utility!r} must be a number")
+        check_settings(self, "stop target-utility")
 
     def reason(self, history: History) -> str | None:
         if not history.utilities or history.utilities[-1] < self.utility:

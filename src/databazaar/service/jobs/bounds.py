@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from databazaar.config.chosen_rules import oracle_settings
 from databazaar.config.market_file import MarketFile
-from databazaar.config.sections import LocalSGDSettings
 from databazaar.errors import BazaarError
 from databazaar.learning.asked_rows import ask_cost, refuse_few_rows, refuse_small_table
 from databazaar.service.errors import InvalidError
 
 
-def oracle_of_job(market: MarketFile) -> dict[str, Any]:
-    """The oracle with every setting that any oracle has."""
-    return {**LocalSGDSettings().model_dump(), **market.oracle.model_dump()}
-
-
 def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], most: int) -> None:
     """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
     offer, None where they are not known: a site then keeps to limits of its own."""
-    oracle = oracle_of_job(market)
+    oracle = oracle_settings(market)
     try:
         refuse_few_rows(oracle)
         for offer, rows in tables.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from databazaar.service.errors import InvalidError
 from databazaar.service.jobs.composing import MarketOf
 from databazaar.service.reading import EndedError, read_apart
 from databazaar.service.settings import Settings
+from databazaar.settings import plain
 
 MOST_BYTES = 32 * 2**20
 """A larger hold-out is looked at only when the job runs."""
@@ -35,7 +37,7 @@ def check_tables(settings: Settings, market: MarketOf) -> Fitted | None:
     if file is None or file.size > MOST_BYTES:
         return None
     path, data = files.path_of(settings, file), market.parsed.data
-    as_json = data.model_dump_json()
+    as_json = json.dumps(plain(data))
     holdout = _Holdout(path, _state(path), file.digest, file.name, file.organisation_id, as_json, data)
     fitted = _fit(holdout, settings)
     if isinstance(fitted, InvalidError):

@@ -40,9 +40,7 @@ def for_own_arbiter(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
-    from databazaar.aggregators import AGGREGATORS
-    from databazaar.config.chosen_rules import sampler_of, stops_of
-    from databazaar.learning.utilities import BUILT_IN
+    from databazaar.config.chosen_rules import sampler_of, stops_of, utility_of
     from databazaar.ledger import Terms
     from databazaar.market.arbiter import settings_of_rules
     from databazaar.payments import PricePerAccess
@@ -52,8 +50,8 @@ def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
     market = parse_market(settings, "the job's market")
     refuse_unverifiable(market)
     offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
-    stops = (Patience(market.settings.patience), *stops_of(market), Budget())
-    aggregator = AGGREGATORS.build(market.aggregator.model_dump())
+    stops = (Patience(market.patience), *stops_of(market), Budget())
+    aggregator = market.aggregator.build(market.facts())
     terms = Terms(
         seed=market.seed,
         budget=market.budget_minor,
@@ -61,7 +59,7 @@ def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
         currency=market.currency,
         roster=Roster(tuple(offers)),
         rules=settings_of_rules(sampler_of(market), aggregator, PricePerAccess(), stops, market.defence.chosen),
-        bounded_utility=BUILT_IN[market.utility.kind],
+        bounded_utility=utility_of(market).bounded,
         initial_model="",
         market=market.name,
         consumer=market.consumer.name,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
+from databazaar.config.chosen_rules import oracle_settings
 from databazaar.config.market_file import MarketFile
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.service import contracts
@@ -15,7 +16,6 @@ from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError, TooManyError
-from databazaar.service.jobs.bounds import oracle_of_job
 from databazaar.service.jobs.composing import MarketOf, market_of
 from databazaar.service.jobs.fitting import Fitted, check_tables
 from databazaar.service.jobs.looking import held_job, job_to_change
@@ -76,7 +76,7 @@ def needs_of(market: MarketFile, mode: str) -> contracts.Needs:
     """What the job asks for, as far as its settings say it."""
     data = market.data
     named = None if data.features is None else list(data.features)
-    oracle = oracle_of_job(market)
+    oracle = oracle_settings(market)
     return contracts.Needs(market.model.kind, oracle, mode, data.target, data.task, named, defence=market.defence.kind)
 
 

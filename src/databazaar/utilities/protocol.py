@@ -1,0 +1,89 @@
+"""What every utility offers, and what it may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from databazaar.errors import BazaarError
+from databazaar.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+UTILITIES = Registry("utility", "databazaar.utilities")
+"""Every utility by its kind."""
+Scored = NDArray[np.float64]
+CLASSES, BOTH = ("classification",), ("classification", "regression")
+"""The tasks that a utility or a model may be for."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Candidate models on the whole hold-out. `losses` are their mean losses, [models]. `outputs` are those of every
+    model, [models, rows, …], for `targets` [rows, …]; of a utility that `wants_outputs`, else None. A single output
+    above the `threshold` says class 1."""
+
+    losses: Scored
+    targets: Tensor
+    outputs: Tensor | None = None
+    threshold: float = 0.0
+
+    @property
+    def single(self) -> bool:
+        """Whether a model has one output for a row, and not one for each class."""
+        return self.seen[0].numel() == self.targets.numel()
+
+    @property
+    def seen(self) -> Tensor:
+        if self.outputs is None:
+            raise BazaarError("the utility looks at outputs: give its class `wants_outputs = True`")
+        return self.outputs
+
+    @property
+    def answers(self) -> Tensor:
+        """The class that each output says: the largest of several; of a single one, the side that it is on."""
+        if self.single:
+            alone = self.seen.reshape(len(self.seen), *self.targets.shape)
+            return (alone > self.threshold).to(self.targets.dtype)
+        return self.seen.argmax(-1)
+
+    def where_finite(self, scores: Tensor) -> Scored:
+        """The scores [models] of those whose outputs are all finite; others have none."""
+        import torch
+
+        finite = torch.isfinite(self.seen).flatten(1).all(1)
+        found: Scored = torch.where(finite, scores.double(), torch.nan).cpu().numpy()
+        return found
+
+
+@runtime_checkable
+class Utility(Protocol):
+    """Frozen settings and one pure function. Higher is better, and what is not finite is no utility.
+
+    `bounded`: whether it lies in [0, 1], as Theorem 1 asks. `tasks`: those that it is for. `wants_outputs`: whether it
+    looks at more than the mean loss. `meaning` is what the numbers mean, for the readers of a report.
+    """
+
+    kind: ClassVar[str]
+    bounded: ClassVar[bool]
+    tasks: ClassVar[tuple[str, ...]]
+    wants_outputs: ClassVar[bool]
+    meaning: ClassVar[str]
+
+    def score(self, judged: Judged) -> Scored:
+        """One number for each candidate model."""
+        ...
+
+
+def utility_of(given: object) -> Utility:
+    """A utility by its kind, or as itself."""
+    if isinstance(given, str):
+        found: Utility = UTILITIES.build({"kind": given})
+        return found
+    UTILITIES.adopt(given)
+    assert isinstance(given, Utility)
+    return given
