@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator
+from databazaar.codes import Code
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
@@ -250,7 +251,7 @@ def shared_gains(
 
 def marginal_gains(
     asked: Sequence[int], replies: Replies, utilities: NDArray[np.float64], base: float
-) -> tuple[dict[int, float | None], dict[int, str]]:
+) -> tuple[dict[int, float | None], dict[int, Code]]:
     """U(w + γg_i) − U(w) for each provider asked, None where its reply is invalid, and the reasons for those."""
     reasons = dict(replies.failures)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from databazaar.codes import Code
 from databazaar.settings import check_settings, setting
 from databazaar.stops.protocol import History
 
@@ -19,7 +20,7 @@ class Patience:
     def __post_init__(self) -> None:
         check_settings(self, "stop patience")
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         if history.silent < self.rounds:
             return None
-        return f"nobody gave a valid reply in the last {history.silent} rounds"
+        return Code.of("no-valid-reply", rounds=history.silent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from databazaar.codes import Code
 from databazaar.settings import check_settings, setting
 from databazaar.stops.protocol import History
 
@@ -19,7 +20,7 @@ class TargetUtility:
     def __post_init__(self) -> None:
         check_settings(self, "stop target-utility")
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         if not history.utilities or history.utilities[-1] < self.utility:
             return None
-        return f"the utility reached {history.utilities[-1]:.6g}, and {self.utility:g} was wanted"
+        return Code.of("target-reached", utility=float(f"{history.utilities[-1]:.6g}"), wanted=self.utility)
