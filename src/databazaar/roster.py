@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -99,106 +99,62 @@ def _whole(value: object, least: int) -> bool:
 class Roster(Displayed):
     """All offers of a market. A provider's place here is its index in draws, distributions and gains.
 
-    Kept are columns; of a million providers, offers are made for whoever is looked at. `caps` and `changes` have those
-    who have said such a thing, by their places.
-
     >>> roster = Roster.of([("north", "Bank N", 2), ("south", "Bank S", 5)])
     >>> roster.ids, roster.owners, roster.prices.tolist()
     (('north', 'south'), ('Bank N', 'Bank S'), [2, 5])
     """
 
-    ids: tuple[str, ...]
-    owners: tuple[str, ...]
-    first_prices: tuple[int, ...]
-    caps: Mapping[int, int]
-    changes: Mapping[int, tuple[PriceChange, ...]]
-
-    def __init__(self, offers: Sequence[Offer]) -> None:
-        self._take(
-            tuple(offer.id for offer in offers),
-            tuple(offer.owner for offer in offers),
-            tuple(offer.price for offer in offers),
-            {place: offer for place, offer in enumerate(offers) if not offer.plain},
-        )
-
-    @classmethod
-    def of_columns(
-        cls, ids: Sequence[str], owners: Sequence[str], prices: Sequence[int], others: Mapping[int, Offer] | None = None
-    ) -> Roster:
-        """The same from columns. `others` are the offers that say more than a price, by their places."""
-        made = cls.__new__(cls)
-        made._take(tuple(ids), tuple(owners), tuple(prices), others or {})
-        return made
-
-    def _take(
-        self, ids: tuple[str, ...], owners: tuple[str, ...], prices: tuple[int, ...], others: Mapping[int, Offer]
-    ) -> None:
-        if not ids:
+    def __init__(self, offers: Iterable[Offer]) -> None:
+        self.offers = tuple(offers)
+        self.ids = tuple(offer.id for offer in self.offers)
+        if not self.ids:
             raise BazaarError("a market needs at least one provider")
-        if len(set(ids)) < len(ids):
-            raise BazaarError(f"two providers are called {_first_again(ids)}: give each an id of its own")
-        self.ids, self.owners, self.first_prices = ids, owners, prices
-        self.caps = {place: one.most_accesses for place, one in others.items() if one.most_accesses is not None}
-        self.changes = {place: one.price_changes for place, one in others.items() if one.price_changes}
+        if len(set(self.ids)) < len(self.ids):
+            raise BazaarError(f"two providers are called {_first_again(self.ids)}: give each an id of its own")
 
     @classmethod
     def of(cls, offers: Iterable[tuple[str, str, int]]) -> Roster:
-        return cls(tuple(Offer(id, owner, price) for id, owner, price in offers))
+        return cls(Offer(id, owner, price) for id, owner, price in offers)
 
     @classmethod
     def equal(cls, providers: int, price: int = 1) -> Roster:
         """Providers without a name that all ask the same: for checks and simulations."""
-        ids = [f"p{i}" for i in range(providers)]
-        return cls.of_columns(ids, ids, [price] * providers)
+        return cls.of((f"p{i}", f"p{i}", price) for i in range(providers))
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.offers)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Roster):
-            return NotImplemented
-        return self._columns == other._columns
+        return self.offers == other.offers if isinstance(other, Roster) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.ids, self.owners, self.first_prices))
-
-    @property
-    def _columns(self) -> tuple[object, ...]:
-        return self.ids, self.owners, self.first_prices, self.caps, self.changes
+        return hash(self.offers)
 
     def _facts(self) -> dict[str, str]:
         prices = self.prices
         return {"offers": f"{len(self):,} ({listed(self.ids)})", "prices": f"{prices.min()} to {prices.max()}"}
 
-    def offer(self, place: int) -> Offer:
-        """The offer of whoever is at this place."""
-        id, owner, price = self.ids[place], self.owners[place], self.first_prices[place]
-        return Offer(id, owner, price, self.caps.get(place), self.changes.get(place, ()))
-
     @cached_property
-    def offers(self) -> tuple[Offer, ...]:
-        """All of them: an object for each, also of very many."""
-        return tuple(map(self.offer, range(len(self))))
+    def owners(self) -> tuple[str, ...]:
+        return tuple(offer.owner for offer in self.offers)
 
     @cached_property
     def prices(self) -> Amounts:
-        return np.array(self.first_prices, dtype=np.int64)
+        return np.array([offer.price for offer in self.offers], dtype=np.int64)
 
     @cached_property
     def most_accesses(self) -> Amounts | None:
         """How often each provider may be drawn: as often as anybody can count to where it has no cap; None where
         nobody has one."""
-        if not self.caps:
+        caps, endless = [offer.most_accesses for offer in self.offers], 2**63 - 1
+        if all(cap is None for cap in caps):
             return None
-        endless = 2**63 - 1
-        most = np.full(len(self), endless, dtype=np.int64)
-        most[list(self.caps)] = [min(cap, endless) for cap in self.caps.values()]
-        return most
+        return np.array([endless if cap is None else min(cap, endless) for cap in caps], dtype=np.int64)
 
     @cached_property
     def change_rounds(self) -> tuple[int, ...]:
         """The rounds from which on some price is another, in their order."""
-        return tuple(sorted({change.from_round for changes in self.changes.values() for change in changes}))
+        return tuple(sorted({change.from_round for offer in self.offers for change in offer.price_changes}))
 
     def changes_by(self, round: int) -> int:
         """How many of those rounds have come: rounds of the same number have the same prices."""
@@ -206,13 +162,7 @@ class Roster(Displayed):
 
     def at(self, round: int) -> Roster:
         """The same offers at the prices of this round: this very roster where no change has come yet."""
-        if not self.changes_by(round):
-            return self
-        now = {place: self.offer(place).at(round) for place in {**self.caps, **self.changes}}
-        prices = list(self.first_prices)
-        for place, offer in now.items():
-            prices[place] = offer.price
-        return Roster.of_columns(self.ids, self.owners, prices, now)
+        return Roster(offer.at(round) for offer in self.offers) if self.changes_by(round) else self
 
 
 @dataclass(frozen=True)

@@ -238,16 +238,17 @@ def test_rows_of_all_kinds_of_moments_are_those_of_the_loop() -> None:
     task, providers, w = market(LocalSGD(0.2, 2, epochs=2, momentum=0.5))
     engine, loop = VectorizedEngine(task, providers, CPU), LoopEngine(task, providers, CPU)
     moments, rows = [(0, 0), (2**64 + 3, 9), (2**63, 2**40), (5, 1)], [2, 0, 1, 0]
-    got = engine.updates(w.expand(4, -1) * torch.arange(1.0, 5.0)[:, None], rows, moments)
-    for place, (row, (seed, round)) in enumerate(zip(rows, moments, strict=True)):
-        expected = loop.query(Ask(w * (place + 1), [row], round, seed)).updates[0]
-        torch.testing.assert_close(got[place], expected, rtol=1e-4, atol=1e-6)
+    asks = [
+        Ask(w * (place + 1), [row], round, seed)
+        for place, (row, (seed, round)) in enumerate(zip(rows, moments, strict=True))
+    ]
+    for ask, got in zip(asks, engine.query_all(asks), strict=True):
+        torch.testing.assert_close(got.updates, loop.query(ask).updates, rtol=1e-4, atol=1e-6)
 
 
 def test_nobody_asked_is_nobody_answered() -> None:
     task, providers, w = market(LocalSGD(0.2, 2))
     engine = VectorizedEngine(task, providers, CPU)
-    assert engine.updates(w[None][:0], [], []).shape == (0, len(w))
     nobody, somebody = engine.query_all([Ask(w, [], 0, 0), Ask(w, [1], 0, 0)])
     assert nobody.updates.shape == (0, len(w)) and not nobody.failures
     assert somebody.updates.shape == (1, len(w)) and not somebody.failures

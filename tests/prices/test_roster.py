@@ -120,11 +120,8 @@ def offered(draw: st.DrawFn) -> list[Offer]:
 
 @given(offered(), st.integers(0, 10))
 def test_columns_are_the_offers(offers: list[Offer], round: int) -> None:
-    """A roster keeps columns; the slow way is to look at one offer after the other."""
-    roster, others = Roster(offers), {place: one for place, one in enumerate(offers) if not one.plain}
-    assert roster.offers == tuple(offers)
-    ids, owners, prices = zip(*((one.id, one.owner, one.price) for one in offers), strict=True)
-    assert Roster.of_columns(ids, owners, prices, others) == roster
+    roster = Roster(offers)
+    assert (roster.ids, roster.owners) == (tuple(one.id for one in offers), tuple(one.owner for one in offers))
     now = roster.at(round)
     assert now.offers == tuple(one.at(round) for one in offers)
     assert now.prices.tolist() == [one.price_at(round) for one in offers]

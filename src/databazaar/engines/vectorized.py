@@ -110,12 +110,6 @@ class VectorizedEngine(Engine):
         together = 1 if layout.width > LARGE else stack.together
         return _Group(oracle, work_of, planner.shape[1], stack.floats_per_sample, compute, 4 * floats, together)
 
-    def updates(self, params: Tensor, providers: Sequence[int], moments: Sequence[tuple[int, int]]) -> Tensor:
-        """Updates [R, d] for rows that each have their own parameters [R, d], provider and (seed, round)."""
-        seeds, rounds = zip(*moments, strict=True) if moments else ((), ())
-        members, of_round = np.array(providers, dtype=np.int64), np.array(rounds, dtype=np.int64)
-        return self._compute(params, members, words(seeds), of_round)
-
     def _compute(self, params: Tensor, providers: Whole, seeds: Words, rounds: Whole) -> Tensor:
         if not self._groups:
             raise BazaarError("this engine is closed: make a new one")

@@ -144,7 +144,7 @@ class RuleBook:
                 if quote != now[provider]:
                     changes.setdefault(provider, []).append((round, quote))
                     now[provider] = quote
-        caps = {roster.ids[place]: cap for place, cap in roster.caps.items()}
+        caps = {offer.id: offer.most_accesses for offer in roster.offers if offer.most_accesses is not None}
         return Book(terms.budget, first, changes, caps, terms.most_per_access, terms.most_per_round)
 
     def start(self) -> State:

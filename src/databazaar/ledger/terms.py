@@ -24,7 +24,7 @@ ABOUT = ("market", "consumer", "data", "layout", "notes", "environment", "holdou
 NOT_AGREED = ("notes", "environment")
 """What is only said: a run may go on elsewhere, with another version."""
 
-MOST = {"providers": 10**6, "accesses a round": 10**6, "stops": 100, "decimals": 18, "prices over time": 2 * 10**7}
+MOST = {"providers": 10**5, "accesses a round": 10**6, "stops": 100, "decimals": 18, "prices over time": 2 * 10**7}
 """What terms may ask of whoever replays them: an audit reads ledgers of anybody, and must end within seconds or say
 why not. Prices over time are the providers times the rounds in which some price changes."""
 LARGEST_AMOUNT, LARGEST_SEED = 2**63 - 1, 2**256
@@ -76,7 +76,7 @@ class Terms(Displayed):
             }
         )
         limits = [limit for name in LIMITS if (limit := getattr(self, name)) is not None]
-        if max([self.budget, *limits, max(self.roster.first_prices)]) > LARGEST_AMOUNT:
+        if max([self.budget, *limits, *(offer.price for offer in self.roster.offers)]) > LARGEST_AMOUNT:
             raise BazaarError("a market with amounts of 2^63 minor units or more is refused: use larger units")
         if not 0 <= self.seed < LARGEST_SEED:
             raise BazaarError("a market with a seed below 0, or of 2^256 or more, is refused: take a smaller one")
@@ -84,8 +84,8 @@ class Terms(Displayed):
     @property
     def limited(self) -> bool:
         """Whether anything but the budget keeps somebody from being asked, or changes what an access costs."""
-        offers = self.roster.caps or self.roster.changes
-        return bool(offers) or any(getattr(self, name) is not None for name in LIMITS)
+        more = any(not offer.plain for offer in self.roster.offers)
+        return more or any(getattr(self, name) is not None for name in LIMITS)
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> Terms:
@@ -95,10 +95,12 @@ class Terms(Displayed):
                 raise LedgerError(f"entry 0 (open): ledger format {body['format']} needs another version of databazaar")
             limits = {name: body[name] for name in LIMITS if name in body}
             _refuse_more({"providers": len(body["providers"])})  # before as many offers are made
-            ids, owners, prices, others = _offers(body["providers"])
+            offers = [_offer(one) for one in body["providers"]]
             numbers = [body["seed"], body["budget"], body["per_round"], *limits.values()]
             numbers.append(body["currency"].get("decimals", 0))
-            if any(type(number) is not int for number in numbers) or not {*map(type, prices)} <= {int}:
+            if any(type(number) is not int for number in numbers) or any(
+                type(offer.price) is not int for offer in offers
+            ):
                 raise LedgerError("entry 0 (open): seed, budget, per_round, limits and prices must be whole numbers")
             if type(body["bounded_utility"]) is not bool or type(body["initial_model"]) is not str:
                 raise LedgerError("entry 0 (open): bounded_utility or initial_model is not what a ledger writes")
@@ -108,7 +110,7 @@ class Terms(Displayed):
                 budget=body["budget"],
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
-                roster=Roster.of_columns(ids, owners, prices, others),
+                roster=Roster(offers),
                 rules={name: rules[name] for name in (*RULES, *(["defence"] if "defence" in rules else []))},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
@@ -134,7 +136,7 @@ class Terms(Displayed):
             **{name: limit for name in LIMITS if (limit := getattr(self, name)) is not None},
             "per_round": self.per_round,
             "currency": {"name": self.currency.name, "decimals": self.currency.decimals},
-            "providers": _written(self.roster),
+            "providers": [_written(offer) for offer in self.roster.offers],
             "rules": self.rules,
             "bounded_utility": self.bounded_utility,
             "initial_model": self.initial_model,
@@ -176,31 +178,12 @@ def _words(table: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in table.items()}
 
 
-def _written(roster: Roster) -> list[list[Any]]:
-    """Offers as the terms hold them: what one agrees beside its price comes last, where there is such a thing."""
-    written: list[list[Any]] = [[*line] for line in zip(roster.ids, roster.owners, roster.first_prices, strict=True)]
-    for place in sorted({*roster.caps, *roster.changes}):
-        more: dict[str, Any] = {"most_accesses": roster.caps[place]} if place in roster.caps else {}
-        if place in roster.changes:
-            more["price_changes"] = [list(change) for change in roster.changes[place]]
-        written[place].append(more)
-    return written
-
-
-def _offers(given: list[Any]) -> tuple[list[str], list[str], list[Any], dict[int, Offer]]:
-    """Ids, owners and prices, and those offers that say more, by their places. A million are read in columns; where
-    anything is odd each is read by itself, and the first that cannot be says why."""
-    if {*map(type, given)} <= {list}:
-        others = {place: _offer(one) for place, one in enumerate(given) if len(one) != 3}
-        ids, owners, prices = ([one[column] for one in given] for column in range(3))
-        return _texts(ids), _texts(owners), prices, others
-    offers = [_offer(one) for one in given]
-    columns = ([getattr(offer, name) for offer in offers] for name in ("id", "owner", "price"))
-    return (*columns, {place: offer for place, offer in enumerate(offers) if not offer.plain})  # type: ignore[return-value]
-
-
-def _texts(words: list[Any]) -> list[str]:
-    return words if {*map(type, words)} <= {str} else [str(word) for word in words]
+def _written(offer: Offer) -> list[Any]:
+    """An offer as the terms hold it: what it agrees beside its price comes last, where there is such a thing."""
+    more: dict[str, Any] = {} if offer.most_accesses is None else {"most_accesses": offer.most_accesses}
+    if offer.price_changes:
+        more["price_changes"] = [list(change) for change in offer.price_changes]
+    return [offer.id, offer.owner, offer.price, *([more] if more else [])]
 
 
 def _offer(given: list[Any]) -> Offer:

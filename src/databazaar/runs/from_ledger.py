@@ -100,7 +100,7 @@ def regret_bound(terms: Terms, accesses: int) -> float | None:
     caps, limits or defence, and a utility in [0, 1]."""
     if "defence" in terms.rules or not terms.bounded_utility or terms.rules["sampler"]["kind"] != OSMD.kind:
         return None
-    if terms.limited or len(set(terms.roster.first_prices)) != 1 or not accesses:
+    if terms.limited or len({offer.price for offer in terms.roster.offers}) != 1 or not accesses:
         return None
     sampler = SAMPLERS.build(terms.rules["sampler"])
     bound: float | None = sampler.regret_bound(len(terms.roster), accesses, terms.per_round)
