@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from databazaar.ledger import Drawn, Entry, Ledger, RuleBook, Settlement, Snapshot, Store, Terms, message_of
+from databazaar.codes import Code
+from databazaar.ledger import Drawn, Entry, Ledger, RuleBook, Settlement, Snapshot, Store, Terms
 from databazaar.ledger.sql import SqlStore
 from databazaar.money import Currency
 from databazaar.roster import Offer, Roster
@@ -111,7 +112,7 @@ def make(folder: Path, rounds: int, providers: int, per_round: int, sampler: str
         ledger.settle(round, drawn, result, after)
         state, model = book.learn(state, drawn, result.gains), after
         stopped = book.stopped(ledger.book)
-    ledger.close("settled", message_of(stopped, ledger.book, terms.currency), stopped._asdict(), model)
+    ledger.close(stopped, model)
     bulk.flush(Snapshot(ledger.book.rounds, pack({"sampler": state, "best": np.zeros(0)}), pack({"w": model.vector})))
     run.finish_with(model.vector, Outline(), model.vector)
     run.dispose()
@@ -128,7 +129,7 @@ def _played(
         gains.append(given[i])
     moved = any(gain is not None for gain in gains)
     after = Model(model.steps + moved)
-    failures = ["provider gave no valid reply" if gain is None else None for gain in gains]
+    failures = [Code("no-answer") if gain is None else None for gain in gains]
     chances = drawn.probabilities.tolist()
     paid = book.pay(drawn, gains)
     return Settlement(gains, failures, chances, paid, model.utility, model.loss, after.utility, after.loss), after

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Consumer, Mean, Provider, Thrifty
+from databazaar.codes import Code
 from databazaar.engines.protocol import Replies
 from databazaar.ledger import Drawn
 from databazaar.market.round import propose
@@ -104,7 +105,7 @@ def test_a_draw_counts_as_often_as_it_was_made_and_the_consumers_update_as_one_m
     w, first, own = (torch.from_numpy(rng.normal(size=3)) for _ in range(3))
     state = State(0, w, 0.0, None, np.zeros(1), w.new_empty(0), Best(0, w, 0.0))
     drawn = Drawn(np.array([0, 1, 0]), np.ones(3), Purse(9, np.ones(2, dtype=np.int64)))
-    replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: "not today"})
+    replies = Replies(torch.stack([first, torch.zeros_like(first)]), {1: Code("no-answer")})
     models = propose(Mean(), state, drawn, replies, 1.0, own, "shapley").models.double().numpy()
     exact = shapley_by_enumeration(utility, w.numpy(), [first.numpy(), first.numpy(), own.numpy()])
     assert utility(models[0]) - utility(models[2]) == pytest.approx(exact[0] + exact[1], abs=1e-5)

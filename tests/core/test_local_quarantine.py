@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from databazaar import OSMD, Arbiter, Consumer, LoopEngine, Progress, Provider, Report, Uniform
-from databazaar.engines.quarantine import SET_ASIDE
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.ledger import Drawn
 from databazaar.market.methods import MarketMethod
 from own_samplers import Together
@@ -40,7 +40,7 @@ def market(fails: range, rounds: int = 100) -> tuple[Consumer, list[Provider], C
     return consumer, providers, calls
 
 
-def reasons_of(report: Report) -> list[str | None]:
+def reasons_of(report: Report) -> list[Code | None]:
     """Round by round, why p1 gave no update."""
     return [access.failure for one in report.rounds for access in one.accesses if access.provider == 1]
 
@@ -55,7 +55,7 @@ def test_who_always_fails_is_asked_ever_more_seldom_and_its_failures_have_one_na
     reasons = Counter(reasons_of(report))
     # three failures, then probes after pauses of 1, 2, 4, … rounds: in rounds 3, 5, 9, 17, 33 and 65
     assert calls.count == 9
-    assert reasons == {"ValueError: not today": 9, SET_ASIDE: 91}
+    assert reasons == {Code.of("oracle-raised", type="ValueError", text="not today"): 9, SET_ASIDE: 91}
     assert {payout.provider: payout.pay for payout in report.payouts} == {"p0": 100, "p1": 0}
 
 
@@ -95,7 +95,7 @@ def test_an_update_that_only_the_market_voids_sets_nobody_aside(tmp_path: Path) 
         )
 
     report = everybody(*consumer_and_providers()).run()
-    assert set(reasons_of(report)) == {"the updated model has no finite utility"}
+    assert set(reasons_of(report)) == {Code("no-utility")}
     kept = everybody(*consumer_and_providers()).run(tmp_path / "kept")
     assert kept.ledger_head == report.ledger_head
 

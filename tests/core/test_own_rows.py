@@ -201,7 +201,7 @@ def test_where_all_replies_fail_the_own_update_moves_nothing() -> None:
     broken = [Provider(f"p{i}", oracle=lambda w: w * np.nan) for i in range(2)]
     arbiter = Arbiter(consumer, broken, Uniform(), engine="loop", patience=2)
     report = arbiter.run()
-    assert report.status == "nobody answered" and report.spent == 0
+    assert report.status == "nobody-answered" and report.spent == 0
     assert torch.equal(arbiter.last_parameters, consumer.initial_parameters())
 
 

@@ -106,7 +106,7 @@ def test_a_loss_that_nothing_implies_must_be_named() -> None:
     with pytest.raises(BazaarError, match=sentence):
         Arbiter(consumer(**judged), learners, engine="vectorized", device="cpu")
     report = Arbiter(consumer(**judged), learners, engine="loop", device="cpu").run()
-    assert (report.status, report.spent) == ("nobody answered", 0)
+    assert (report.status, report.spent) == ("nobody-answered", 0)
     assert sentence in str(report.rounds[0].accesses[0].failure)
     named = consumer(**judged, loss="squared-error")
     assert Arbiter(named, learners, engine="vectorized", device="cpu").run().spent == 4

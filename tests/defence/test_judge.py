@@ -85,7 +85,7 @@ def test_what_must_have_had_time_to_show_is_judged_from_eight_answers_on() -> No
     assert [n for n in range(1, 40) if verdicts_after(n, **clear)] == [8, 16, 32]
     assert verdicts_after(8, **clear) == (Verdict(2, "cleared", 1.0 / 0.3, 2.5),)
     assert verdicts_after(8, signal=0.7, error=0.3) == ()
-    assert verdicts_after(8, signal=0.03, error=0.03) == (Verdict(2, "no data", 0.09, 0.1),)
+    assert verdicts_after(8, signal=0.03, error=0.03) == (Verdict(2, "no-data", 0.09, 0.1),)
     assert verdicts_after(8, signal=0.03, error=0.04) == ()
     assert verdicts_after(8, signal=1.0, error=0.0) == ()  # nothing is that sure
     assert verdicts_after(8, signal=1.0) == verdicts_after(8, error=1.0) == ()
@@ -200,7 +200,7 @@ def test_answers_are_counted_by_owner_and_a_verdict_is_about_all_its_providers()
     assert court.standing.tolist() == [CLEARED, CLEARED, CLEARED, OPEN] and court.answers.tolist() == [3, 3, 2, 0]
     assert court.shown.tolist() == [1.0 / 0.3] * 3 + [UNKNOWN]
     _, flagged = judged_in_turn(court_of_two_owners(), [0, 1, 2, 0, 1, 2, 0, 1], signal=0.0, error=0.01)
-    assert [(count, one.provider, one.what) for count, one in flagged] == [(8, i, "no data") for i in range(3)]
+    assert [(count, one.provider, one.what) for count, one in flagged] == [(8, i, "no-data") for i in range(3)]
     court, leaks = judged_in_turn(court_of_two_owners(), [2, 0], leak=9.0)
     assert [(count, one.provider, one.limit) for count, one in leaks] == [(2, i, leak_limit(0.01, 2)) for i in range(3)]
     assert court.apart.tolist() == [9.0, 9.0, 9.0, 0.0] and court.flagged.tolist() == [1, 1, 1, 0]

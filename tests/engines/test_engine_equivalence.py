@@ -27,6 +27,7 @@ from databazaar import (
     build_model,
     check_engine,
 )
+from databazaar.codes import Code
 from databazaar.engines import vectorized as vectorized_module
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
 from databazaar.learning.oracles import Oracle, compute_update
@@ -359,7 +360,7 @@ class IgnoresRound(OffByALittle):
 
 class InventsFailures(OffByALittle):
     def query(self, ask: Ask) -> Replies:
-        return Replies(self._inner.query(ask).updates, {ask.providers[0]: "lazy"})
+        return Replies(self._inner.query(ask).updates, {ask.providers[0]: Code("lazy")})
 
 
 class MixesAsks(OffByALittle):

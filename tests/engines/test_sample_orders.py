@@ -21,6 +21,7 @@ from databazaar import (
     VectorizedEngine,
     check_engine,
 )
+from databazaar.codes import Code
 from databazaar.engines import vectorized as vectorized_module
 from databazaar.engines.orders import Planner, Rows, first_of_each, sample_orders
 from databazaar.learning.losses import cross_entropy
@@ -228,7 +229,7 @@ def test_a_schedule_is_asked_once_a_round_and_fails_its_own_rows_only() -> None:
     assert schedule.asked == [0, 2]
     good, bad, also_good = engine.query_all([asks[0], Ask(w, [2, 0], 1, 1), asks[1]])
     assert not good.failures and not also_good.failures
-    assert bad.failures == dict.fromkeys((2, 0), "KeyError: 1")
+    assert bad.failures == dict.fromkeys((2, 0), Code.of("oracle-raised", type="KeyError", text="1"))
     assert (bad.updates == 0).all()
     torch.testing.assert_close(also_good.updates, loop.query(asks[1]).updates)
 

@@ -19,12 +19,13 @@ from torch import Tensor
 
 from databazaar import BazaarError
 from databazaar.cli import joining
+from databazaar.codes import Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines import Ask, Beginning
 from databazaar.federation import accountant
 from databazaar.federation.accountant import Accountant, epsilon_of
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import Failure, Kind
+from databazaar.federation.failures import declined, is_honest
 from databazaar.federation.policy import Policy, RefusedError
 from databazaar.federation.privacy import PrivateUpdates
 from databazaar.federation.recent import Recent
@@ -39,11 +40,11 @@ from two_banks import two_banks
 WORK = (1.0, 0.25, 4)
 
 
-def ask(worker: ProviderWorker, consumer: str, round: int = 0, run: str = "a", contract: str = "") -> str:
+def ask(worker: ProviderWorker, consumer: str, round: int = 0, run: str = "a", contract: str = "") -> Code | None:
     """What the consumer hears: nothing where it got an update."""
     engine = federated([worker.id], LocalTransport({worker.id: worker}), consumer=consumer, contract=contract)
     engine._run = run * 32
-    return engine.query(Ask(torch.zeros(10), [0], round, 5)).failures.get(0, "")
+    return engine.query(Ask(torch.zeros(10), [0], round, 5)).failures.get(0)
 
 
 # What is remembered
@@ -123,7 +124,7 @@ def test_a_new_run_or_consumer_may_not_try_another_number_of_outputs() -> None:
         asked(worker, None, model={"outputs": outputs}, run=run * 32, consumer=run)[1]
         for outputs, run in ((2, "a"), (3, "b"), (4, "c"))
     ]
-    assert said == ["task does not fit the data", "task not allowed", "task not allowed"]
+    assert said == ["task-does-not-fit", "task-not-allowed", "task-not-allowed"]
 
 
 def test_a_callable_is_called_by_several_at_once_and_data_by_one() -> None:
@@ -133,13 +134,13 @@ def test_a_callable_is_called_by_several_at_once_and_data_by_one() -> None:
         together.wait()
         return -w
 
-    worker, said = ProviderWorker("bank1", oracle), list[str]()
+    worker, said = ProviderWorker("bank1", oracle), list[Code | None]()
     threads = [threading.Thread(target=lambda run=run: said.append(ask(worker, run, run=run))) for run in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert said == ["", ""]
+    assert said == [None, None]
 
 
 # What is allowed
@@ -150,9 +151,10 @@ def test_only_consumers_that_are_allowed_are_answered() -> None:
     for source in (examples("bank1"), lambda w: -w):
         worker = ProviderWorker("bank1", source, policy)
         said = [ask(worker, consumer) for consumer in ("north", "east", "", "south")]
-        assert said == ["", "refused: consumer not allowed", "refused: consumer not allowed", ""]
+        no = Code.of("refused", why="consumer-not-allowed")
+        assert said == [None, no, no, None]
         engine = federated(["bank1"], LocalTransport({"bank1": worker}), consumer="east")
-        assert engine.would_take(["bank1"], 1.0) == {"bank1": Failure(Kind.REFUSED, "consumer not allowed")}
+        assert engine.would_take(["bank1"], 1.0) == {"bank1": Code.of("refused", why="consumer-not-allowed")}
 
 
 def test_a_job_gets_so_many_answers_also_after_a_restart(tmp_path: Path) -> None:
@@ -161,12 +163,14 @@ def test_a_job_gets_so_many_answers_also_after_a_restart(tmp_path: Path) -> None
     def started() -> ProviderWorker:
         return ProviderWorker("bank1", lambda w: -w, Policy(max_accesses=2), record=record)
 
-    no_more, worker = "refused: no more accesses for this job", started()
-    assert [ask(worker, "north", round) for round in (0, 0, 1, 2)] == ["", "", "", no_more], "asked again counts once"
-    assert ask(worker, "north", 3, run="b") == "", "another run is another job"
+    no_more, worker = Code.of("refused", why="no-accesses-left"), started()
+    assert [ask(worker, "north", round) for round in (0, 0, 1, 2)] == [None, None, None, no_more], (
+        "asked again counts once"
+    )
+    assert ask(worker, "north", 3, run="b") is None, "another run is another job"
     worker = started()
-    assert [ask(worker, "north", round) for round in (0, 1, 2)] == ["", "", no_more]
-    assert [ask(worker, "north", 0, run=run, contract="c1") for run in "cde"] == ["", "", no_more], "one contract"
+    assert [ask(worker, "north", round) for round in (0, 1, 2)] == [None, None, no_more]
+    assert [ask(worker, "north", 0, run=run, contract="c1") for run in "cde"] == [None, None, no_more], "one contract"
     assert ask(started(), "north", 9, run="f", contract="c1") == no_more
 
 
@@ -180,14 +184,14 @@ def test_each_consumer_has_a_cap_and_all_have_one_together(tmp_path: Path) -> No
     opened().charge(*WORK, "north")
     for account in (opened(), opened()):
         for take in (account.check, account.charge):
-            with pytest.raises(RefusedError, match="privacy budget for this consumer spent"):
+            with pytest.raises(RefusedError, match="consumer-privacy-spent"):
                 take(*WORK, "north")
     account = opened()
     account.charge(*WORK, "south")
     account.charge(*WORK)
     assert account.spent == pytest.approx(thrice) and account.spent < 3 * once, "it composes over all of them"
     assert [opened().spent_by(name) for name in ("north", "south", "", "east")] == [once, once, once, 0.0]
-    with pytest.raises(RefusedError, match="privacy budget spent"):
+    with pytest.raises(RefusedError, match="privacy-spent"):
         opened().charge(*WORK, "east")
     assert set(json.loads(path.read_text())["consumers"]) == {"north", "south", ""}
     path.write_text('{"history": [], "consumers": {"north": 5}}')
@@ -199,9 +203,9 @@ def test_a_cap_of_one_consumer_binds_what_it_hears(tmp_path: Path) -> None:
     cap = epsilon_of([(1.0, 8 / ROWS, 8)], 1e-5) * 1.01
     mechanism = PrivateUpdates(1.0, 1.0, Accountant(tmp_path / "privacy.json", 1e-5, 1e6, cap))
     worker = ProviderWorker("bank1", examples("bank1"), privacy=mechanism)
-    spent = "refused: privacy budget for this consumer spent"
-    assert [ask(worker, "north", round) for round in range(3)] == ["", "", spent]
-    assert [ask(worker, "south", round, run="b") for round in range(3)] == ["", "", spent]
+    spent = Code.of("refused", why="consumer-privacy-spent")
+    assert [ask(worker, "north", round) for round in range(3)] == [None, None, spent]
+    assert [ask(worker, "south", round, run="b") for round in range(3)] == [None, None, spent]
 
 
 def test_made_up_consumers_share_one_budget_once_there_are_many(
@@ -241,10 +245,10 @@ def test_a_request_names_consumer_and_contract_and_the_record_keeps_them(tmp_pat
 
 
 def test_what_a_provider_says_no_to_is_no_fault_of_its_own() -> None:
-    codes = ("consumer not allowed", "no more accesses for this job", "privacy budget for this consumer spent")
+    codes = ("consumer-not-allowed", "no-accesses-left", "consumer-privacy-spent")
     for code in codes:
-        assert Failure.read(f"refused: {code}") == Failure(Kind.REFUSED, code)
-    assert Failure.read(str(Lost.NO_ANSWER)) == Failure(Kind.LOST, Lost.NO_ANSWER)
+        assert is_honest(declined("refused", code)) and not is_honest(declined("error", code))
+    assert is_honest(None) and not is_honest(Code(Lost.NO_ANSWER))
 
 
 # Commands

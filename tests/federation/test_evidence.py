@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import databazaar.federation
 from databazaar import Arbiter, BazaarError
 from databazaar.cli.app import app
+from databazaar.codes import Code
 from databazaar.errors import UncheckableError
 from databazaar.federation import message_faults
 from databazaar.federation.disputes import authority_for, check_replies, read_held
@@ -72,7 +73,7 @@ def test_no_link_and_no_pipe_is_written_or_read(tmp_path: Path) -> None:
 
 
 def a_receipt(**changes: object) -> Receipt:
-    accesses = (Settled(1, 0, 2, "", "c" * 64), Settled(2, 1, None, "not connected", ""))
+    accesses = (Settled(1, 0, 2, None, "c" * 64), Settled(2, 1, None, Code("not-connected"), ""))
     return replace(Receipt("fraud", "0" * 32, "bank1", 7, "d" * 64, 3, accesses), **changes)  # type: ignore[arg-type]
 
 
@@ -90,7 +91,7 @@ def test_a_receipt_is_read_as_it_was_written_and_nothing_else_is() -> None:
         {**plain, "accesses": [{"round": 1}]},
         {**plain, "accesses": 1},
     ]
-    for change in ({"paid": 1.5}, {"reason": None}, {"reply": "short"}, {"round": "1"}):
+    for change in ({"paid": 1.5}, {"reason": ""}, {"reply": "short"}, {"round": "1"}):
         wrong.append({**plain, "accesses": [{**plain["accesses"][0], **change}]})
     for value in wrong:
         assert Receipt.read(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()) is None
@@ -137,7 +138,7 @@ def test_the_signature_is_under_all_that_counts() -> None:
         texts.add(text)
         return "the provider's certificate"
 
-    changes: list[dict[str, object]] = [{}, {"status": "refused", "code": "task not allowed"}, {"question": "b" * 64}]
+    changes: list[dict[str, object]] = [{}, {"status": "refused", "code": "task-not-allowed"}, {"question": "b" * 64}]
     for change in changes:
         reply = a_reply(**{"question": "a" * 64, "signature": "ab", **change})
         update = PARAMS if reply.status == "ok" else None
@@ -164,20 +165,24 @@ def bank1() -> tuple[Signer, str, str]:
 @pytest.mark.parametrize(
     ("said", "access", "why"),
     [
-        (SAID, Settled(3, 0, 2, "", ""), None),
-        (SAID, Settled(3, 0, None, "the updated model has no finite utility", ""), None),
-        (SAID, Settled(3, 0, None, "no answer by the deadline", ""), "was answered, and the ledger has it as void"),
-        (SAID, Settled(3, 0, None, "refused: task not allowed", ""), "says 'ok', and the ledger has it as void"),
-        (replace(SAID, update=""), Settled(3, 0, 2, "", ""), "brings no update, and the ledger has it as paid"),
-        (replace(SAID, status="refused", code="task not allowed", update=""), Settled(3, 0, 2, "", ""), "brings no"),
+        (SAID, Settled(3, 0, 2, None, ""), None),
+        (SAID, Settled(3, 0, None, Code("no-utility"), ""), None),
+        (SAID, Settled(3, 0, None, Code("no-answer"), ""), "was answered, and the ledger has it as void"),
         (
-            replace(SAID, status="refused", code="task not allowed", update=""),
-            Settled(3, 0, None, "refused: task not allowed", ""),
+            SAID,
+            Settled(3, 0, None, Code.of("refused", why="task-not-allowed"), ""),
+            "says 'ok', and the ledger has it as void",
+        ),
+        (replace(SAID, update=""), Settled(3, 0, 2, None, ""), "brings no update, and the ledger has it as paid"),
+        (replace(SAID, status="refused", code="task-not-allowed", update=""), Settled(3, 0, 2, None, ""), "brings no"),
+        (
+            replace(SAID, status="refused", code="task-not-allowed", update=""),
+            Settled(3, 0, None, Code.of("refused", why="task-not-allowed"), ""),
             None,
         ),
         (
-            replace(SAID, status="error", code="computation failed", update=""),
-            Settled(3, 0, None, "failed at the provider: computation failed", ""),
+            replace(SAID, status="error", code="computation-failed", update=""),
+            Settled(3, 0, None, Code.of("provider-failed", why="computation-failed"), ""),
             None,
         ),
     ],
@@ -188,7 +193,7 @@ def test_what_a_reply_allows_a_ledger_to_say(
     signer, certificate, authority = bank1
     reply = SignedReply(said, signer.sign(said.text))
     noise = SignedReply(replace(said, round=9), reply.signature)
-    paid = Settled(3, 1, 2, "", "")
+    paid = Settled(3, 1, 2, None, "")
     for accesses in ([access], [access, paid], [paid, access]) if said == SAID else ([access],):
         found = check_replies({said.digest: accesses}, [noise, reply], {"bank1": ["no PEM", certificate]}, authority)
         assert found == [] if why is None else len(found) == 1 and why in found[0]

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine, judge_purchase
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import message_faults, messages
 from databazaar.federation.engine import FederatedEngine
-from databazaar.federation.failures import SET_ASIDE, Failure, Kind
 from databazaar.federation.messages import (
     Reply,
     TaskMessage,
@@ -138,7 +138,7 @@ def broken(payload: bytes) -> bytes:
     [
         (lies(update=lambda w: w * torch.nan), message_faults.NOT_FINITE),
         (lies(update=lambda w: w + torch.inf), message_faults.NOT_FINITE),
-        (lies(update=lambda w: w + 1e38), "the update holds a number beyond ±1e+15"),
+        (lies(update=lambda w: w + 1e38), "beyond-limit"),
         (lies(update=lambda w: w[1:]), message_faults.OTHER_SHAPE),
         (lies(update=lambda w: w.double()), message_faults.OTHER_SHAPE),
         (lies(round=7), message_faults.OTHER_ROUND),
@@ -146,13 +146,13 @@ def broken(payload: bytes) -> bytes:
         (lies(provider="bank2"), message_faults.OTHER_PROVIDER),
         (lambda payload: b"garbage", message_faults.NOT_A_MESSAGE),
         (lambda payload: payload, message_faults.BAD_HEADER),
-        (broken, "provider error"),
+        (broken, "provider-error"),
     ],
 )
 def test_a_bad_reply_is_voided_and_the_others_count(handler: Callable[[bytes], bytes], why: str) -> None:
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": handler}))
     replies = engine.query(ask())
-    assert replies.failures == {0: why}
+    assert [code.name for code in replies.failures.values()] == [why]
     assert not replies.updates[0].any()
     assert replies.updates[1].any() and replies.updates[2].any()
     report = Arbiter(a_consumer(), afar(NAMES), engine=engine, seed=3).run()
@@ -168,7 +168,7 @@ def test_the_text_of_an_exception_stays_with_the_provider(caplog: pytest.LogCapt
 
     worker = ProviderWorker("bank1", oracle)
     replies = federated(NAMES, LocalTransport({**workers(), "bank1": worker})).query(ask())
-    assert replies.failures == {0: "failed at the provider: computation failed"}
+    assert replies.failures == {0: Code.of("provider-failed", why="computation-failed")}
     assert "a secret" in caplog.text
 
 
@@ -186,28 +186,28 @@ def test_after_repeated_failures_a_provider_is_set_aside_and_let_back_in() -> No
 
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": moody}), quarantine=Quarantine(3))
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8)]
-    assert reasons == ["provider error"] * 3 + [str(SET_ASIDE)] * 5
+    assert reasons == [Code("provider-error")] * 3 + [SET_ASIDE] * 5
     assert asked == [(0, "update"), (1, "update"), (2, "update"), (0, "describe"), (0, "describe")]
     mood["fails"] = False
     reasons = [engine.query(ask(round)).failures.get(0) for round in range(8, 14)]
-    assert reasons[0] == str(SET_ASIDE) and reasons[-1] is None
+    assert reasons[0] == SET_ASIDE and reasons[-1] is None
     assert reasons == sorted(reasons, key=lambda reason: reason is None)
     mood["fails"] = True
-    assert engine.query(ask(14)).failures == {0: "provider error"}, "it starts with a clean slate"
+    assert engine.query(ask(14)).failures == {0: Code("provider-error")}, "it starts with a clean slate"
 
 
 def test_a_refusal_is_unpaid_and_not_held_against_the_provider() -> None:
     strict = ProviderWorker("bank1", examples("bank1"), Policy(models=("mlp",)))
     engine = federated(NAMES, LocalTransport({**workers(), "bank1": strict}), quarantine=Quarantine(2))
     for round in range(6):
-        assert engine.query(ask(round)).failures == {0: "refused: task not allowed"}
-    assert engine.would_take(NAMES, 1.0) == {"bank1": Failure(Kind.REFUSED, "task not allowed")}
+        assert engine.query(ask(round)).failures == {0: Code.of("refused", why="task-not-allowed")}
+    assert engine.would_take(NAMES, 1.0) == {"bank1": Code.of("refused", why="task-not-allowed")}
 
 
 def test_a_provider_that_is_not_there() -> None:
     engine = federated(NAMES, LocalTransport(workers(["bank1", "bank2"])))
-    assert engine.query(ask()).failures == {2: "not connected"}
-    assert engine.would_take(NAMES, 1.0) == {"bank3": Failure(Kind.LOST, "not connected")}
+    assert engine.query(ask()).failures == {2: Code("not-connected")}
+    assert engine.would_take(NAMES, 1.0) == {"bank3": Code("not-connected")}
 
 
 def changed(**changes: object) -> TaskMessage:
@@ -219,23 +219,23 @@ def changed(**changes: object) -> TaskMessage:
 @pytest.mark.parametrize(
     ("task", "code"),
     [
-        (changed(model={"kind": "mlp", "hidden": (10**7, 10**7)}), "task not allowed"),
-        (changed(oracle={"epochs": 10**6}), "task not allowed"),
-        (changed(oracle={"epochs": 10**6, "steps": 10**6}), "task not allowed"),
-        (changed(oracle={"optimizer": "adam"}), "task does not fit the data"),  # ORACLE has momentum, and adam its own
-        (changed(model={"inputs": (5,)}), "task does not fit the data"),
-        (changed(model={"outputs": 1}), "task does not fit the data"),
-        (changed(model={"kind": "cnn", "inputs": (1, 2, 2)}), "task does not fit the data"),
-        (changed(loss="squared-error"), "task does not fit the data"),
-        (TASK.model_copy(update={"model": None}), "task does not fit the data"),
-        (changed(model={"outputs": 3}), "task does not fit the data"),
+        (changed(model={"kind": "mlp", "hidden": (10**7, 10**7)}), "task-not-allowed"),
+        (changed(oracle={"epochs": 10**6}), "task-not-allowed"),
+        (changed(oracle={"epochs": 10**6, "steps": 10**6}), "task-not-allowed"),
+        (changed(oracle={"optimizer": "adam"}), "task-does-not-fit"),  # ORACLE has momentum, and adam its own
+        (changed(model={"inputs": (5,)}), "task-does-not-fit"),
+        (changed(model={"outputs": 1}), "task-does-not-fit"),
+        (changed(model={"kind": "cnn", "inputs": (1, 2, 2)}), "task-does-not-fit"),
+        (changed(loss="squared-error"), "task-does-not-fit"),
+        (TASK.model_copy(update={"model": None}), "task-does-not-fit"),
+        (changed(model={"outputs": 3}), "task-does-not-fit"),
     ],
 )
 def test_a_provider_refuses_what_it_does_not_allow_or_cannot_do(task: TaskMessage, code: str) -> None:
     policy = Policy(max_parameters=100_000, max_samples=10_000)
     transport = LocalTransport({"bank1": ProviderWorker("bank1", examples("bank1"), policy)})
     engine = FederatedEngine(task, ["bank1"], transport)
-    assert engine.query(ask(0, [0])).failures == {0: f"refused: {code}"}
+    assert engine.query(ask(0, [0])).failures == {0: Code.of("refused", why=code)}
 
 
 BOUNDED = {"epochs": 10**6, "steps": 5}
@@ -289,7 +289,7 @@ def test_a_table_is_encoded_as_the_market_s_schema_says(tmp_path: Path) -> None:
     assert away.spent == 6
     other = table.model_copy(update={"target": "nothing"})
     lost = FederatedEngine(changed(table=other), ["bank1"], transport).query(ask(0, [0]))
-    assert lost.failures == {0: "refused: task not allowed"}
+    assert lost.failures == {0: Code.of("refused", why="task-not-allowed")}
 
 
 def test_a_provider_keeps_a_record_and_compares_it_with_its_statement(tmp_path: Path) -> None:

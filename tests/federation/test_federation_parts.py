@@ -101,7 +101,7 @@ def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked(
     wire = Wire()
     assert wire.exchange.ask(["a", "b", "a", "c"], b"echo", 1.0) == (
         {"a": b"a", "b": b"b"},
-        {"c": "not connected"},
+        {"c": "not-connected"},
     )
     assert [name for name, _ in wire.sent] == ["a", "b"]
     assert not hand_in(wire.exchange, "a", wire.sent[0][1], "", b"late")
@@ -115,13 +115,13 @@ def test_an_answer_counts_once_for_an_open_question_and_from_one_that_was_asked(
     assert hand_in(wire.exchange, "a", number, "a text of its own", b"")
     assert not hand_in(wire.exchange, "a", number, "", b"twice")
     thread.join()
-    assert got["result"] == ({}, {"a": "provider error"})
+    assert got["result"] == ({}, {"a": "provider-error"})
 
 
 def test_an_answer_that_is_too_large_is_not_kept() -> None:
     wire, long = Wire(), "a-name-of-many-letters"
     wire.here.add(long)
-    assert wire.exchange.ask(["a", long], b"echo", 1.0) == ({"a": b"a"}, {long: "reply too large"})
+    assert wire.exchange.ask(["a", long], b"echo", 1.0) == ({"a": b"a"}, {long: "reply-too-large"})
 
 
 def test_an_answer_is_expected_once_from_those_that_were_asked() -> None:
@@ -139,10 +139,10 @@ def test_an_answer_is_expected_once_from_those_that_were_asked() -> None:
 
 def test_an_exchange_ends_by_its_deadline_or_when_the_connection_is_gone() -> None:
     wire = Wire()
-    assert wire.exchange.ask(["a"], b"quiet", 0.1) == ({}, {"a": "no answer by the deadline"})
-    assert wire.exchange.ask(["a"], b"vanish", 60.0) == ({}, {"a": "connection lost"})
+    assert wire.exchange.ask(["a"], b"quiet", 0.1) == ({}, {"a": "no-answer"})
+    assert wire.exchange.ask(["a"], b"vanish", 60.0) == ({}, {"a": "connection-lost"})
     wire.here.add("a")
-    assert wire.exchange.ask(["a"], b"broken", 60.0) == ({}, {"a": "connection lost"})
+    assert wire.exchange.ask(["a"], b"broken", 60.0) == ({}, {"a": "connection-lost"})
 
 
 def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
@@ -163,16 +163,16 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
     [
         ([(0, 6, b"abc", False), (1, 6, b"def", True)], b"abcdef"),
         ([(0, 0, b"", True)], b""),
-        ([(0, 11, b"abc", False)], "reply too large"),
-        ([(0, 6, b"abc", False), (2, 6, b"def", True)], "provider error"),
-        ([(0, 6, b"abc", False), (0, 6, b"def", True)], "provider error"),
-        ([(0, 6, b"abc", False), (1, 7, b"def", True)], "provider error"),
-        ([(1, 6, b"abc", False)], "provider error"),
-        ([(0, 2, b"abc", True)], "provider error"),
-        ([(0, 6, b"abc", True)], "provider error"),
-        ([(0, 3, b"abc", False)], "provider error"),
-        ([(0, -1, b"", True)], "provider error"),
-        ([(0, "6", b"abc", False)], "provider error"),
+        ([(0, 11, b"abc", False)], "reply-too-large"),
+        ([(0, 6, b"abc", False), (2, 6, b"def", True)], "provider-error"),
+        ([(0, 6, b"abc", False), (0, 6, b"def", True)], "provider-error"),
+        ([(0, 6, b"abc", False), (1, 7, b"def", True)], "provider-error"),
+        ([(1, 6, b"abc", False)], "provider-error"),
+        ([(0, 2, b"abc", True)], "provider-error"),
+        ([(0, 6, b"abc", True)], "provider-error"),
+        ([(0, 3, b"abc", False)], "provider-error"),
+        ([(0, -1, b"", True)], "provider-error"),
+        ([(0, "6", b"abc", False)], "provider-error"),
         ([(0, 6, b"", False), (1, 6, b"", False), (2, 6, b"abcdef", True)], b"abcdef"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_piece_of_another_stream_and_a_code_of_one_s_own() -> None:
         for stream, last in ((1, False), (second, True)):
             wire.exchange.take("a", wire.sent[-1][1], Chunk(stream, int(last), 2, last, code, b"x"))
         thread.join()
-        assert got == [({}, {"a": "provider error"})]
+        assert got == [({}, {"a": "provider-error"})]
 
 
 def test_the_relay_is_its_owner_s_alone(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_local_transport_is_a_transport() -> None:
     assert transport.wait_for(["c", "a"], 60.0) == ["c"]
     assert transport.request(["a", "b", "c"], b"x", 1) == (
         {"a": b"xx"},
-        {"b": "provider error", "c": "not connected"},
+        {"b": "provider-error", "c": "not-connected"},
     )
 
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from databazaar import Ask
 from databazaar.cli import joining
 from databazaar.cli.app import app
+from databazaar.codes import Code
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
@@ -226,7 +227,7 @@ def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> 
     assert f"BAD  data         {path}: column 'fraud' has the class perhaps" in CliRunner().invoke(app, command).output
 
 
-def answer(source: Any, task: TaskMessage = TASK, width: int = 10) -> dict[int, str]:
+def answer(source: Any, task: TaskMessage = TASK, width: int = 10) -> dict[int, Code]:
     """Why a provider with this source gave no update; empty where it gave one."""
     engine = FederatedEngine(task, ["bank1"], LocalTransport({"bank1": ProviderWorker("bank1", source)}))
     return engine.query(Ask(torch.zeros(width), [0], 0, 5)).failures
@@ -240,18 +241,18 @@ NUMBERS = TASK.model_copy(
 def test_targets_of_several_numbers_fit_a_model_of_as_many_outputs() -> None:
     x, y = examples("bank1")
     assert answer((x, np.stack([y, -y], 1).astype(np.float32)), NUMBERS) == {}
-    assert answer((x, y.astype(np.float32)), NUMBERS) == {0: "refused: task does not fit the data"}
+    assert answer((x, y.astype(np.float32)), NUMBERS) == {0: Code.of("refused", why="task-does-not-fit")}
 
 
 def test_a_file_is_no_use_without_the_market_s_schema(tmp_path: Path) -> None:
     assert TASK.table is None
-    assert answer(Table(tmp_path / "bank1.csv")) == {0: "refused: task does not fit the data"}
+    assert answer(Table(tmp_path / "bank1.csv")) == {0: Code.of("refused", why="task-does-not-fit")}
 
 
 @pytest.mark.parametrize(
     ("oracle", "reason"),
     [
-        (lambda w: w.tolist(), "the update is a list, not a NumPy vector"),
+        (lambda w: w.tolist(), "the update is a list, not a vector"),
         (lambda w: w[:-1], "the update has shape [9], not [10]"),
         (lambda w: w + np.nan, "the update holds NaN or infinity"),
     ],
@@ -259,7 +260,7 @@ def test_a_file_is_no_use_without_the_market_s_schema(tmp_path: Path) -> None:
 def test_a_bad_update_is_this_side_s_error_and_its_reason_stays_here(
     oracle: Callable[[np.ndarray], Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert answer(oracle) == {0: "failed at the provider: computation failed"}
+    assert answer(oracle) == {0: Code.of("provider-failed", why="computation-failed")}
     assert reason in caplog.text
 
 
@@ -271,7 +272,7 @@ def test_a_charge_over_the_cap_takes_nothing(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(RefusedError):
         tight.check(*work)
-    with pytest.raises(RefusedError, match="privacy budget spent"):
+    with pytest.raises(RefusedError, match="privacy-spent"):
         tight.charge(*work)
     assert (path.read_bytes(), tight.spent) == (before, free.spent)
 
@@ -304,7 +305,7 @@ def test_two_accountants_of_one_account_forget_nothing(tmp_path: Path) -> None:
         alone.charge(*work)
         assert turn.spent == alone.spent == json.loads(path.read_text())["epsilon"]
     tight = Accountant(path, 1e-5, alone.spent * 1.001)
-    with pytest.raises(RefusedError, match="privacy budget spent"):
+    with pytest.raises(RefusedError, match="privacy-spent"):
         tight.charge(*work)
 
 

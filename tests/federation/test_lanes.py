@@ -190,7 +190,7 @@ def test_a_late_answer_frees_the_lane_and_counts_for_nothing(held: Held) -> None
     held.ask("first", b"hold", 2.0)
     held.now = 2.0
     assert eventually(lambda: "first" in held.results)
-    assert held.results["first"] == ({}, {"bank": "no answer by the deadline"})
+    assert held.results["first"] == ({}, {"bank": "no-answer"})
     held.ask("second", b"hold", 2.0)
     held.now = 3.9
     assert (held.state_of("first"), held.state_of("second")) == ("late", "waiting")
@@ -214,7 +214,7 @@ def test_a_provider_that_never_answers_keeps_the_next_one_for_one_more_deadline(
     assert held.state_of("second") == "waiting"
     held.now = 4.0
     held.join()
-    assert held.results["first"] == ({}, {"bank": "no answer by the deadline"})
+    assert held.results["first"] == ({}, {"bank": "no-answer"})
     assert held.results["second"] == ({"bank": b"next"}, {})
 
 
@@ -224,8 +224,8 @@ def test_a_provider_that_is_gone_fails_all_who_wait_for_it_at_once(held: Held) -
         held.ask(consumer, b"x", 60.0)
     held.here.clear()
     held.join()
-    assert held.results["first"] == ({}, {"bank": "connection lost"})
-    assert held.results["a"] == held.results["b"] == ({}, {"bank": "not connected"})
+    assert held.results["first"] == ({}, {"bank": "connection-lost"})
+    assert held.results["a"] == held.results["b"] == ({}, {"bank": "not-connected"})
     assert held.exchange.queues() == {}
     held.here.add("bank")
     held.ask("again", b"x", 60.0)

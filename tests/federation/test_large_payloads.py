@@ -121,7 +121,7 @@ def test_who_answers_badly_costs_little_and_is_refused(large: Federation, case: 
             headers = provider.receive()[0]
         hostile(provider, headers[NUMBER], size, case)
         asking.join(60)
-        assert got == [({}, {"bank2": "provider error"})]
+        assert got == [({}, {"bank2": "provider-error"})]
         assert memory.grown < len(payload) + BETWEEN
 
 
@@ -140,5 +140,5 @@ def test_who_is_gone_in_the_middle_of_an_answer_is_asked_again_as_ever(large: Fe
             for sequence, (_, piece) in zip(range(5), pieces(payload), strict=False):
                 provider.send(provider.chunk(ANSWER, bytes(piece), **wire, sm__sq=sequence))
         asking.join(60)
-        assert got == [({}, {"bank2": "connection lost"})]
+        assert got == [({}, {"bank2": "connection-lost"})]
         assert transport.request(["bank1"], b"still here", 20)[0] == {"bank1": b"bank1:still here"}

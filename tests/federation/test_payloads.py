@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from databazaar.codes import Code
 from databazaar.engines.protocol import Ask, Replies
 from databazaar.federation import arriving, exchange, packing, payloads
 from databazaar.federation.arriving import Arriving, Chunk, OutOfOrderError
@@ -79,7 +80,7 @@ def test_numbers_that_are_not_finite_are_found_wherever_they_are() -> None:
         for at in range(5):
             vector = torch.ones(5)
             vector[at] = bad
-            with pytest.raises(ValueError, match="NaN or infinity"):
+            with pytest.raises(ValueError, match="not-finite"):
                 decode_vector(b"".join(vector_parts(vector)), 0)
 
 
@@ -151,7 +152,7 @@ def wires(draw: st.DrawFn) -> tuple[bytes, Wire]:
             case "more":
                 wire[at] = (*wire[at][:5], wire[at][5] + b"more")
             case "code":
-                wire[at] = (*wire[at][:4], "provider error", wire[at][5])
+                wire[at] = (*wire[at][:4], "provider-error", wire[at][5])
             case "stream":
                 wire[at] = (2, *wire[at][1:])
             case "number":
@@ -359,6 +360,6 @@ def test_rows_are_collected_as_others_collect_them() -> None:
     engine = FederatedEngine(TASK, names, LocalTransport(handlers))
     ask = Ask(torch.arange(1, 6, dtype=torch.float32), [3, 0, 1, 2], 1, 7)
     found = engine.query(ask)
-    failed = "failed at the provider: computation failed"
+    failed = Code.of("provider-failed", why="computation-failed")
     expected = Replies.of(ask, [failed, ask.params, failed, -2 * ask.params])
     assert torch.equal(found.updates, expected.updates) and found.failures == expected.failures

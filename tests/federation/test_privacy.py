@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Ask, BazaarError, build_model
+from databazaar.codes import Code
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.policy import RefusedError
@@ -119,7 +120,7 @@ def test_an_account_that_cannot_be_written_gives_no_answer_and_no_refusal(tmp_pa
     (tmp_path / "kit").rmdir()
     (tmp_path / "kit").write_text("a file in the folder's place")
     replies = federated(["bank1"], LocalTransport({"bank1": worker})).query(Ask(torch.zeros(10), [0], 0, 5))
-    assert replies.failures == {0: "failed at the provider: computation failed"}
+    assert replies.failures == {0: Code.of("provider-failed", why="computation-failed")}
     assert not replies.updates.any()
 
 
@@ -135,7 +136,9 @@ def test_at_its_cap_a_provider_refuses_is_not_paid_and_not_set_aside(tmp_path: P
     report = folder.report()
     first = report.payouts[0]
     assert first.accesses > 0 and first.failures > 1
-    assert {a.failure for r in report.rounds for a in r.accesses if a.failure} == {"refused: privacy budget spent"}
+    assert {a.failure for r in report.rounds for a in r.accesses if a.failure} == {
+        Code.of("refused", why="privacy-spent")
+    }
     assert first.epsilon is not None and 0 < first.epsilon == mechanism.spent() <= cap
     assert [p.epsilon for p in report.payouts[1:]] == [None, None]
     assert engine.privacy == folder.privacy() == {"bank1": (first.epsilon, 1e-5)}

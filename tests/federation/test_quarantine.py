@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Ask, Report, Uniform
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines import Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.engines.quarantine import Quarantine, Standing
 from databazaar.federation import message_faults
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Failures, Lost, Replies
-from databazaar.federation.failures import SET_ASIDE, Failure, Kind
+from databazaar.federation.failures import is_honest
 from databazaar.federation.messages import Reply, decode_request, encode_reply
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.worker import ProviderWorker
@@ -26,7 +27,7 @@ from markets import a_consumer, afar, examples, federated
 
 NAMES = ["bank1", "bank2"]
 RUN = "a" * 32
-BY_THE_MARKET = "the updated model has no finite utility"
+BY_THE_MARKET = Code("no-utility")
 WAYS = ["update", "refused", "error", "absent", "raise", "garbage", "huge", "nan", "stale", "voided"]
 Script = Sequence[Sequence[str | None]]
 """Round by round, what each bank does when it is asked; None where it is not asked."""
@@ -68,7 +69,7 @@ class Banks:
             if act == "garbage":
                 return b"garbage"
             status = act if act in ("refused", "error") else "ok"
-            code = {"refused": "task not allowed", "error": "computation failed"}.get(status, "")
+            code = {"refused": "task-not-allowed", "error": "computation-failed"}.get(status, "")
             header = {"protocol": 2, "run": request.run, "provider": name, "status": status, "code": code}
             header |= {"round": request.round + (act == "stale"), "epsilon": None, "delta": None}
             if params is None or status != "ok":
@@ -116,30 +117,28 @@ def test_pauses_double_and_an_answer_clears_the_slate() -> None:
     banks.play(range(40))
     assert [round for round, _, kind in banks.asked if kind == "update"] == [0, 1, 2]
     assert [round for round, _, kind in banks.asked if kind == "describe"] == [3, 5, 9, 17, 33]
-    assert {reason for _, _, reason in banks.ended[3:]} == {str(SET_ASIDE)}
+    assert {reason for _, _, reason in banks.ended[3:]} == {SET_ASIDE}
     banks.quarantine.note("bank1", 65, None)
     assert banks.quarantine.standings == {}
 
 
 EVERY = [
-    *(Failure(Kind.LOST, why) for why in Lost),
-    *(Failure(Kind.INVALID, fault) for fault in (*message_faults.FAULTS, BEYOND_LIMIT)),
-    Failure(Kind.REFUSED, "task not allowed"),
-    Failure(Kind.REFUSED, "task does not fit the data"),
-    Failure(Kind.REFUSED, "privacy budget spent"),
-    Failure(Kind.FAILED, "computation failed"),
+    *(Code(why) for why in Lost),
+    *(Code(fault) for fault in message_faults.FAULTS),
+    BEYOND_LIMIT,
+    Code.of("provider-failed", why="computation-failed"),
     SET_ASIDE,
 ]
 
 
 @pytest.mark.parametrize("failure", EVERY, ids=str)
-def test_the_ledger_s_words_are_read_back(failure: Failure) -> None:
-    assert Failure.read(str(failure)) == failure
+def test_the_ledger_s_codes_are_read_back_and_count_against_the_provider(failure: Code) -> None:
+    assert Code.read(failure.body()) == failure and not is_honest(failure)
 
 
-def test_words_of_the_market_are_no_failure_of_the_provider() -> None:
-    assert Failure.read(BY_THE_MARKET) is None
-    assert Failure.read("refused: out of spite") is None
+@pytest.mark.parametrize("why", ["task-not-allowed", "task-does-not-fit", "privacy-spent", "out-of-spite"])
+def test_codes_of_the_market_and_refusals_are_no_failure_of_the_provider(why: str) -> None:
+    assert is_honest(BY_THE_MARKET) and is_honest(Code.of("refused", why=why))
 
 
 def test_begin_names_those_that_are_not_there_or_would_refuse() -> None:
@@ -190,7 +189,7 @@ def test_a_kept_run_that_is_resumed_while_a_bank_is_set_aside_asks_whom_an_unbro
     folder = "unbroken"
     whole = Stopping(handlers)
     unbroken = play(whole)
-    assert any(access.failure == str(SET_ASIDE) for played in unbroken.rounds for access in played.accesses)
+    assert any(access.failure == SET_ASIDE for played in unbroken.rounds for access in played.accesses)
     folder = "resumed"
     first, second = Stopping(handlers, dies_in), Stopping(handlers)
     with pytest.raises(KeyboardInterrupt):

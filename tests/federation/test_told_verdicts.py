@@ -138,7 +138,7 @@ def test_the_audit_holds_verdicts_against_the_ledger(played: Played) -> None:
     assert CliRunner().invoke(app, ["audit", str(played.folder), *kits]).exit_code == 0
     entries = list(RunFolder(played.folder).entries())
     receipt = next(one for one in played.receipts("spy") if one.verdicts)
-    cleared = replace(receipt, verdicts=(replace(receipt.verdicts[0], what="no data"),))
+    cleared = replace(receipt, verdicts=(replace(receipt.verdicts[0], what="no-data"),))
     assert compare(entries, [Held(played.folder, [receipt])]).broken == []
     (broken,) = compare(entries, [Held(played.folder, [cleared])]).broken
     assert broken.startswith("the market's receipt for spy says that it was flagged in round ")

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from databazaar import Sampler, Uniform
+from databazaar.codes import Code
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
-from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms, message_of, status_of
+from databazaar.ledger import Accounts, Drawn, Ledger, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
@@ -121,7 +122,7 @@ def play_round(rules: RuleBook, accounts: Accounts, state: np.ndarray, measure: 
     draws, before, after = drawn.draws.tolist(), standing_at(round, state), standing_at(round + 1, state)
     gains, chances = [by_provider[i] for i in draws], drawn.probabilities.tolist()
     settled = rules.settle(state, drawn, gains, chances, findings)
-    failures = ["no reply" if gain is None else None for gain in gains]
+    failures = [Code("no-answer") if gain is None else None for gain in gains]
     scores = before.utility, None, after.utility, None
     later = settled.held, settled.released, settled.returned, None if rules.defence.off else findings
     result = Settlement(gains, failures, chances, settled.paid, *scores, (), *later)
@@ -137,6 +138,5 @@ def play(rules: RuleBook, measure: Measured, accounts: Accounts | None = None, s
     stopped, book = rules.stopped(accounts.book), accounts.book
     assert stopped is not None
     accounts.settle_held_back(rules.returned_at_close(state))
-    message = message_of(stopped, book, rules.terms.currency)
-    accounts.close(status_of(stopped, book), message, stopped._asdict(), standing_at(book.rounds, state))
+    accounts.close(stopped, standing_at(book.rounds, state))
     return accounts

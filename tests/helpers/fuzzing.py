@@ -153,7 +153,7 @@ def _replies() -> list[bytes]:
     return [
         encode_reply(good, PARAMS),
         encode_reply(signed, PARAMS),
-        encode_reply(a_reply(status="refused", code="privacy budget spent")),
+        encode_reply(a_reply(status="refused", code="privacy-spent")),
     ]
 
 
@@ -164,7 +164,7 @@ def _frames() -> list[bytes]:
 
     inner = framed({"op": "reply", "id": 1, "name": "bank1"}, b"DBZ1")
     asked = framed({"op": "request", "id": 1, "names": ["bank1"], "timeout": 3.5}, inner)
-    return [asked, inner + framed({"op": "done", "id": 1, "failures": {"bank2": "not connected"}}), framed({}, asked)]
+    return [asked, inner + framed({"op": "done", "id": 1, "failures": {"bank2": "not-connected"}}), framed({}, asked)]
 
 
 def _receive(data: bytes) -> None:

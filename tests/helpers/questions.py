@@ -15,9 +15,9 @@ from databazaar.data.schema_message import SchemaMessage
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.kits import write_provider_kit
 from databazaar.federation.messages import (
-    Code,
     ModelMessage,
     OracleMessage,
+    ReplyCode,
     Request,
     Status,
     TaskMessage,
@@ -38,7 +38,7 @@ def as_message(schema: Schema) -> SchemaMessage:
 
 def asked(
     worker: ProviderWorker, table: SchemaMessage | None, params: Tensor | None = None, **changes: Any
-) -> tuple[Status, Code, Tensor | None]:
+) -> tuple[Status, ReplyCode, Tensor | None]:
     """What the arbiter hears: to a `describe`, or with parameters to a question for an update."""
     regression = table is not None and table.task == "regression"
     outputs = 2 if table is None else 1 if regression else len(table.classes)

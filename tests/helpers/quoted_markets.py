@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from databazaar import Payment, PricePerAccess, Sampler, Uniform
+from databazaar.codes import Code
 from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
@@ -101,7 +102,7 @@ def played(rules: RuleBook, failing: float = 0.0, gain: float = 1.0) -> Book:
         accounts.reserve(round, drawn)
         values = {i: None if rng.random() < failing else gain * float(rng.normal()) for i in drawn.asked}
         gains = [values[i] for i in drawn.draws.tolist()]
-        failures = ["no reply" if gain is None else None for gain in gains]
+        failures = [Code("no-answer") if gain is None else None for gain in gains]
         paid = rules.pay(drawn, gains)
         result = Settlement(gains, failures, drawn.probabilities.tolist(), paid, 0.0, None, 0.0, None)
         accounts.settle(round, drawn, result, standing)

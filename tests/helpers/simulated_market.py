@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from databazaar import OSMD, Arbiter, Consumer, Provider, Thrifty, Uniform
+from databazaar.codes import Code
 from databazaar.engines import Beginning
 from databazaar.engines.protocol import LIMIT
 from databazaar.engines.quarantine import Quarantine
@@ -137,10 +138,10 @@ class Simulation:
 
         play(arbiter.begin(ledger, check), engine)
 
-    def _ended(self) -> list[tuple[int, int, str | None]]:
+    def _ended(self) -> list[tuple[int, int, Code | None]]:
         """How each ask ended, as the ledger tells it, each provider once a round."""
         asks = {
-            (entry.round or 0, self._ids.index(entry.provider or ""), entry.body.get("reason")): None
+            (entry.round or 0, self._ids.index(entry.provider or ""), entry.reason): None
             for entry in self.store.entries()
             if entry.kind in ("post", "void")
         }

@@ -153,7 +153,7 @@ class Party:
         if way == "hangs":
             return []
         if way == "fails":
-            return [(0.1, "provider error", b"")]
+            return [(0.1, "provider-error", b"")]
         if way == "at the deadline":
             return [(DEADLINE * random.Random(f"{request.round} {self.name}").choice((0.99, 1.0, 1.01)), "", good)]
         if way == "old answer":
@@ -164,7 +164,7 @@ class Party:
     def _lie(self, way: str, request: Request, params: torch.Tensor | None) -> bytes | None:
         if way == "garbage":
             return b"DBZ1 garbage"
-        status, code = ("refused", "task not allowed") if way == "refuses" else ("ok", "")
+        status, code = ("refused", "task-not-allowed") if way == "refuses" else ("ok", "")
         header: dict[str, Any] = {"protocol": 2, "run": request.run, "provider": self.name}
         header |= {"round": request.round, "status": status, "code": code, "epsilon": None, "delta": None}
         update = None if params is None or status != "ok" else torch.ones_like(params)

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from databazaar.federation import server
-from databazaar.federation.failures import Failure, Kind
+from databazaar.federation.failures import UNANSWERED
 from databazaar.runs.folder import RunFolder
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.progress import played
@@ -37,7 +37,6 @@ BUYERS = {"first": "buyer", "second": "rival"}
 """The jobs over sites."""
 LONG = {**SITE_SPEC, "market": {"budget": "2.00", "per_round": 2, "seed": 7}}
 KINDS = ("runner", "server", "hub", "hub and provider", "provider", "client")
-AWAY = (Kind.LOST, Kind.SET_ASIDE)
 
 
 @dataclass(frozen=True)
@@ -178,19 +177,18 @@ class SiteStage:
         if begin != whole[: len(begin)]:
             return "rounds before the first void access are others"
         for _, provider, paid, _, failure in lines:
-            known = Failure.read(failure)
-            if failure and (provider not in away or paid or known is None or known.kind not in AWAY):
+            if failure and (provider not in away or paid or failure not in UNANSWERED):
                 return f"{provider} is void: {failure}"
         return None
 
 
 def lines_of(run: Path) -> list[tuple[int, str, int, float | None, str]]:
-    """Every access: round, provider, pay, gain, and why it is void."""
+    """Every access: round, provider, pay, gain, and the code of why it is void."""
     audit = RunFolder(run).replay()
     assert audit.record is not None and audit.terms is not None
     ids = audit.terms.roster.ids
     return [
-        (number, ids[access.provider], access.paid, access.gain, access.failure or "")
+        (number, ids[access.provider], access.paid, access.gain, "" if access.failure is None else access.failure.name)
         for number, round in enumerate(audit.record.rounds)
         for access in round.accesses
     ]

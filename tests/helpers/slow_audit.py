@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from databazaar.defence import Findings
 from databazaar.ledger import Drawn, Entry, RuleBook, Terms
 from databazaar.ledger.chain import GENESIS
-from databazaar.ledger.rulebook import Settled, message_of, status_of
+from databazaar.ledger.rulebook import Settled, status_of
 
 FREEING = ("release", "return")
 
@@ -67,10 +67,9 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
         assert not freed and not held
         _frees(rules, in_the_end, [i for i in everybody if i not in back], back)
         stopped, body = rules.stopped(book), entry.body
-        assert stopped is not None and not under_way and body["stop"] == stopped._asdict()
+        assert stopped is not None and not under_way and body["stop"] == stopped.body()
         assert (body["spent"], body["refunded"]) == (book.spent, book.budget - book.spent)
         assert (body["status"], body["model"]) == (status_of(stopped, book), model)
-        assert body["message"] == message_of(stopped, book, rules.terms.currency)
         if last is not None:
             assert (body["utility"], body["loss"]) == (last["reached"], last["reached_loss"])
         return

@@ -21,7 +21,7 @@ from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.federation.messages import (
-    Code,
+    ReplyCode,
     Status,
 )
 from databazaar.federation.pins import Pins, fingerprint
@@ -87,7 +87,7 @@ def path(tmp_path: Path, incomes: list[int]) -> Path:
     return path
 
 
-Heard = list[tuple[Status, Code]]
+Heard = list[tuple[Status, ReplyCode]]
 
 
 def through_classes(worker: ProviderWorker, heard: Heard) -> Callable[[Sequence[int]], bool]:
@@ -129,7 +129,7 @@ def test_refusals_read_no_column(path: Path, incomes: list[int], way: Any) -> No
     assert asked(worker, HONEST)[0] == "ok"
     read = Reader(way(worker, heard), QUESTIONS).read(UNIVERSE)
     assert read != incomes
-    assert set(heard) == {("refused", "task not allowed")}
+    assert set(heard) == {("refused", "task-not-allowed")}
     assert asked(worker, HONEST)[0] == "ok"
 
 
@@ -137,7 +137,7 @@ def test_refusals_read_no_column(path: Path, incomes: list[int], way: Any) -> No
 def test_a_hostile_schema_that_is_the_first_tells_whether_it_fits_and_no_more(path: Path, way: Any) -> None:
     worker, heard = ProviderWorker("bank", Table(path)), Heard()
     Reader(way(worker, heard), QUESTIONS).read(UNIVERSE)
-    assert set(heard[1:]) <= {("refused", "task not allowed")}
+    assert set(heard[1:]) <= {("refused", "task-not-allowed")}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -156,19 +156,19 @@ def test_a_refusal_about_the_data_is_decided_once_and_remembered(path: Path, tmp
     kit.mkdir()
     schema = HONEST.model_copy(update={"classes": ("no", "perhaps")})
     for _ in range(2):
-        assert asked(ProviderWorker("bank", Table(path, Pins(kit))), schema)[1] == "task does not fit the data"
+        assert asked(ProviderWorker("bank", Table(path, Pins(kit))), schema)[1] == "task-does-not-fit"
     known = Pins(kit).accepted()[fingerprint(schema)]
     assert (known["fits"], known["data"]) == (False, hashlib.sha256(path.read_bytes()).hexdigest())
     path.write_text(path.read_text().replace("yes", "perhaps"))
     assert asked(ProviderWorker("bank", Table(path, Pins(kit))), schema)[0] == "ok"
-    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task not allowed"
+    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task-not-allowed"
 
 
 def test_outputs_of_a_model_do_not_ask_for_the_largest_label(tmp_path: Path) -> None:
     x, y = np.zeros((40, 4), np.float32), np.arange(40) % 7
     worker = ProviderWorker("bank", (x, y))
     said = [asked(worker, None, model={"outputs": outputs})[1] for outputs in range(2, 20)]
-    assert said == ["task does not fit the data"] + ["task not allowed"] * 17
+    assert said == ["task-does-not-fit"] + ["task-not-allowed"] * 17
     worker = ProviderWorker("bank", (x, y), privacy=private(tmp_path / "account.json"))
     assert {asked(worker, None, model={"outputs": outputs})[:2] for outputs in range(2, 20)} == {("ok", "")}
 
@@ -179,17 +179,17 @@ def test_what_is_offered_is_looked_at_and_accepted_by_its_fingerprint(path: Path
     worker, pins = ProviderWorker("bank", Table(path, Pins(kit))), Pins(kit)
     assert asked(worker, HONEST)[0] == "ok"
     offered, later = (HONEST.model_copy(update={"target_mean": mean}) for mean in (1.0, 2.0))
-    assert asked(worker, offered)[1] == "task not allowed"
+    assert asked(worker, offered)[1] == "task-not-allowed"
     looked_at = pins.offer()
     assert looked_at == offered
-    assert asked(worker, later)[1] == "task not allowed"
+    assert asked(worker, later)[1] == "task-not-allowed"
     with pytest.raises(BazaarError, match="is none of"):
         pins.accept_offer(fingerprint(offered)[:12])
-    assert asked(worker, offered)[1] == "task not allowed"
+    assert asked(worker, offered)[1] == "task-not-allowed"
     assert pins.accept_offer(fingerprint(offered)[:12]) == offered
     assert [asked(worker, schema)[0] for schema in (offered, later, HONEST)] == ["ok", "refused", "ok"]
     pins.drop(fingerprint(HONEST)[:12])
-    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task not allowed"
+    assert asked(ProviderWorker("bank", Table(path, Pins(kit))), HONEST)[1] == "task-not-allowed"
 
 
 def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_every_question_is_recorded_and_counted(path: Path, tmp_path: Path) -> N
     record = Record(tmp_path / "answers.jsonl")
     worker = ProviderWorker("bank", Table(path), Policy(max_questions=3), record=record, clock=lambda: clock[0])
     said = [asked(worker, HONEST), asked(worker, HONEST, torch.zeros(6)), asked(worker, HONEST), asked(worker, HONEST)]
-    assert [code for _, code, _ in said] == ["", "", "", "too many questions"]
+    assert [code for _, code, _ in said] == ["", "", "", "too-many-questions"]
     clock[0] = 1200.0  # a third of an hour: one question more
-    assert [asked(worker, HONEST)[1] for _ in range(2)] == ["", "too many questions"]
+    assert [asked(worker, HONEST)[1] for _ in range(2)] == ["", "too-many-questions"]
     assert [(a.run[0], a.kind, a.status) for a in record.questions()] == [
         ("a", "describe", "ok"),
         ("a", "update", "ok"),
@@ -223,14 +223,14 @@ def test_no_answer_is_computed_from_few_rows(path: Path, tmp_path: Path, with_pr
     worker = ProviderWorker("bank", Table(path), privacy=privacy)
     for oracle in FEW:
         for params in (None, torch.zeros(6)):
-            assert asked(worker, HONEST, params, oracle=oracle) == ("refused", "too few rows", None)
+            assert asked(worker, HONEST, params, oracle=oracle) == ("refused", "too-few-rows", None)
     for oracle in ({"kind": "full-gradient"}, {"kind": "local-sgd", "batch_size": 1, "steps": 32}):
         assert asked(worker, HONEST, torch.zeros(6), oracle=oracle)[:2] == ("ok", "")
 
 
 def test_rows_of_which_the_target_is_not_known_are_not_counted(path: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(path)
-    for known, code in ((31, "too few rows"), (32, "")):
+    for known, code in ((31, "too-few-rows"), (32, "")):
         frame["fraud"] = ["no", "yes"] * (known // 2) + ["no"] * (known % 2) + [None] * (80 - known)
         frame.to_csv(tmp_path / f"{known}.csv", index=False)
         assert asked(ProviderWorker("bank", Table(tmp_path / f"{known}.csv")), HONEST)[1] == code

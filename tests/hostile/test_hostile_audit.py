@@ -67,8 +67,8 @@ def test_weights_under_other_names(run: Path) -> None:
 
 
 SUMMARY_LIES = {
-    "status": "nobody answered",
-    "message": "all is well",
+    "status": "nobody-answered",
+    "stop": {"kind": "budget", "reason": {"code": "all-is-well"}},
     "model_hash": "0" * 64,
     "rounds": 1,
     "budget": 10**6,

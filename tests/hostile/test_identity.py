@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from databazaar import Arbiter, Ask, Report, Uniform
+from databazaar.codes import Code
 from databazaar.federation import message_faults, onboarding, renewal
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash
@@ -25,7 +26,7 @@ from markets import a_consumer, afar, examples, federated
 from signed_parties import NAMES, Handler, SignedParties
 
 EVERYBODY = Uniform(replacement=False)
-ASIDE = "set aside after repeated failures"
+ASIDE = "set-aside"
 
 
 def poison(signer: Signer | None = None, **changes: object) -> Handler:
@@ -53,8 +54,10 @@ def played(parties: SignedParties, handlers: dict[str, Handler], folder: Path | 
 
 
 def reasons(report: Report, provider: str) -> list[str | None]:
+    """The codes of one provider's accesses."""
     place = [payout.provider for payout in report.payouts].index(provider)
-    return [a.failure for round in report.rounds for a in round.accesses if a.provider == place]
+    accesses = [access for round in report.rounds for access in round.accesses if access.provider == place]
+    return [None if access.failure is None else access.failure.name for access in accesses]
 
 
 def test_without_signatures_a_fooled_transport_is_the_end_of_the_model() -> None:
@@ -157,12 +160,15 @@ def test_what_a_provider_signs_is_kept_named_and_audited(parties: SignedParties,
 def test_a_mess_under_a_signature_is_named_too(parties: SignedParties, tmp_path: Path) -> None:
     """What a provider has signed it has said, and cannot say that it was somebody else."""
     forged = {
-        "bank1": poison(of_kit(parties, "bank1"), status="refused", code="task not allowed"),
-        "bank2": poison(of_kit(parties, "bank2"), provider="bank2", code="computation failed"),
+        "bank1": poison(of_kit(parties, "bank1"), status="refused", code="task-not-allowed"),
+        "bank2": poison(of_kit(parties, "bank2"), provider="bank2", code="computation-failed"),
     }
     report = played(parties, forged, tmp_path / "run")
     by_provider = {a.provider: a for a in report.rounds[0].accesses}
-    assert (by_provider[0].failure, by_provider[1].failure) == (message_faults.BAD_TENSOR, message_faults.BAD_HEADER)
+    assert (by_provider[0].failure, by_provider[1].failure) == (
+        Code(message_faults.BAD_TENSOR),
+        Code(message_faults.BAD_HEADER),
+    )
     run = RunFolder(tmp_path / "run")
     assert all("reply" in entry.body for entry in run.entries() if entry.round == 0 and entry.kind in ("post", "void"))
     assert run.audit().ok

@@ -41,7 +41,7 @@ def test_a_small_question_takes_no_great_memory(tmp_path: Path) -> None:
     assert len(table.frame) == rows
     tracemalloc.start()
     try:
-        assert asked(worker, SchemaMessage.model_validate(wire))[:2] == ("refused", "task not allowed")
+        assert asked(worker, SchemaMessage.model_validate(wire))[:2] == ("refused", "task-not-allowed")
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
         tracemalloc.stop()
@@ -102,7 +102,7 @@ def test_an_answer_that_takes_too_long_is_given_up_between_two_steps(tmp_path: P
     policy = Policy(max_seconds=5.0)
     worker = ProviderWorker("bank", (x, y), policy, privacy=privacy, clock=lambda: float(next(ticks)))
     several = {"kind": "local-sgd", "batch_size": 10, "epochs": 10}
-    assert asked(worker, None, torch.zeros(10), oracle=several)[:2] == ("refused", "task not allowed")
+    assert asked(worker, None, torch.zeros(10), oracle=several)[:2] == ("refused", "task-not-allowed")
     assert next(ticks) < 12, "it went on after its time"
     assert asked(worker, None, torch.zeros(10), oracle={**several, "batch_size": 40, "epochs": 1})[0] == "ok"
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from databazaar import BazaarError
 from databazaar.cli.app import app
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines import Ask, Replies
-from databazaar.engines.quarantine import SET_ASIDE
-from databazaar.federation.disputes import UNANSWERED
 from databazaar.federation.engine import FederatedEngine
+from databazaar.federation.failures import UNANSWERED
 from databazaar.federation.pki import issue, new_authority, new_key, pem
 from databazaar.federation.receipts import Receipt, ReceiptKeeper, SignedReceipt, contradictions, receipts_in
 from databazaar.federation.signing import Signer
@@ -31,7 +31,7 @@ class DenyingEngine(FederatedEngine):
 
     def query(self, ask: Ask) -> Replies:
         replies = super().query(ask)
-        return replace(replies, failures={0: "no answer by the deadline"}) if ask.round == 4 else replies
+        return replace(replies, failures={0: Code("no-answer")}) if ask.round == 4 else replies
 
 
 class RefusingEngine(FederatedEngine):
@@ -39,7 +39,7 @@ class RefusingEngine(FederatedEngine):
 
     def query(self, ask: Ask) -> Replies:
         replies = super().query(ask)
-        return replace(replies, failures={0: "refused: task not allowed"}) if ask.round == 4 else replies
+        return replace(replies, failures={0: Code.of("refused", why="task-not-allowed")}) if ask.round == 4 else replies
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_answer_that_nobody_acknowledges_is_told_as_a_word(parties: SignedPar
     class Deaf(FederatedEngine):
         def query(self, ask: Ask) -> Replies:
             replies = super().query(ask)
-            lost = {0: "no answer by the deadline"}
+            lost = {0: Code("no-answer")}
             return replace(replies, failures=lost, signed={}) if ask.round == 4 else replies
 
     engine.__class__ = Deaf
@@ -184,7 +184,7 @@ def test_receipts_that_contradict_each_other_are_told(parties: SignedParties, tm
     play(parties, tmp_path / "run")
     keeper = ReceiptKeeper.of_kit(parties.kits["bank1"], "bank1", "fraud")
     first = receipts_of(parties, "bank1")[0]
-    voided = replace(first.accesses[0], paid=None, reason="not connected", reply="")
+    voided = replace(first.accesses[0], paid=None, reason=Code("not-connected"), reply="")
     second = replace(first, head="1" * 64, accesses=(voided, *first.accesses[1:]))
     assert keeper.take(second.text.decode(), parties.keys.signer.sign(second.text), parties.keys.certificate)
     told = contradictions(receipts_of(parties, "bank1"))
@@ -205,5 +205,5 @@ def test_a_statement_that_pays_otherwise_than_receipts_say_is_told(parties: Sign
         assert says in CliRunner().invoke(app, options).output
 
 
-def test_the_words_that_deny_an_answer_are_those_of_the_engines() -> None:
-    assert SET_ASIDE in UNANSWERED
+def test_the_codes_that_deny_an_answer_are_those_of_the_engines() -> None:
+    assert SET_ASIDE.name in UNANSWERED

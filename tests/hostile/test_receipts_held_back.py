@@ -87,9 +87,9 @@ def test_a_market_that_says_two_things_of_held_back_pay_is_found(played: Played)
 
 
 def test_receipts_with_anything_else_in_them_are_none() -> None:
-    plain = Receipt("m", "r", "bank1", 3, "0" * 64, 2, (Settled(0, 0, 1, "", ""),))
+    plain = Receipt("m", "r", "bank1", 3, "0" * 64, 2, (Settled(0, 0, 1, None, ""),))
     assert b"held" not in plain.text and b"freed" not in plain.text and Receipt.read(plain.text) == plain
-    full = replace(plain, accesses=(Settled(0, 0, 1, "", "", 4),), freed=(Freed(7, 4, True), Freed(None, 2, False)))
+    full = replace(plain, accesses=(Settled(0, 0, 1, None, "", 4),), freed=(Freed(7, 4, True), Freed(None, 2, False)))
     assert Receipt.read(full.text) == full
     for old, new in ((b'"held":4', b'"held":"4"'), (b'"round":7', b'"round":"7"'), (b'"amount":2', b'"amount":2.0')):
         assert Receipt.read(full.text.replace(old, new)) is None

@@ -49,10 +49,10 @@ def test_the_first_few_of_one_task_are_answered_and_the_kit_knows_who_asked(bank
         return asked(worker, schema, consumer=consumer, contract=f"job of {consumer}")[1]
 
     assert code(variant(1), "north") == ""
-    assert code(variant(9, "salary", "regression"), "east") == "task not allowed", "another target"
-    assert code(variant(9, "fraud", "regression"), "east") == "task not allowed", "another kind of task"
+    assert code(variant(9, "salary", "regression"), "east") == "task-not-allowed", "another target"
+    assert code(variant(9, "fraud", "regression"), "east") == "task-not-allowed", "another kind of task"
     assert code(variant(2), "south") == ""
-    assert code(variant(3), "west") == "task not allowed", "one more than two"
+    assert code(variant(3), "west") == "task-not-allowed", "one more than two"
     assert [code(variant(number), "north") for number in (1, 2)] == ["", ""]
     kept = json.loads((kit / ACCEPTED).read_text())
     assert {known["consumer"]: known["contract"] for known in kept.values()} == {
@@ -77,12 +77,12 @@ def test_what_is_dropped_is_not_pinned_again_and_leaves_no_room(bank: Path, tmp_
     worker = ProviderWorker("bank", Table(bank, Pins(kit, most=2)))
     assert [asked(worker, variant(number))[1] for number in (1, 2)] == ["", ""]
     Pins(kit).drop(fingerprint(variant(2)))
-    assert [asked(worker, variant(number))[1] for number in (2, 3, 1)] == ["task not allowed", "task not allowed", ""]
+    assert [asked(worker, variant(number))[1] for number in (2, 3, 1)] == ["task-not-allowed", "task-not-allowed", ""]
     Pins(kit).accept(variant(2), "accepted")
     assert asked(worker, variant(2))[1] == ""
     for number in (1, 2):
         Pins(kit).drop(fingerprint(variant(number)))
-    assert asked(ProviderWorker("bank", Table(bank, Pins(kit, most=9))), variant(4))[1] == "task not allowed"
+    assert asked(ProviderWorker("bank", Table(bank, Pins(kit, most=9))), variant(4))[1] == "task-not-allowed"
 
 
 numbers = st.tuples(st.integers(0, 6), st.sampled_from(["fraud", "salary"]), st.booleans())
@@ -123,8 +123,8 @@ def test_each_schema_tells_one_bit_and_so_many_are_told(tmp_path: Path) -> None:
         schema = SchemaMessage.model_validate({**wire, "categorical": (column,)})
         heard += [asked(worker, schema)[1] for _ in range(2)]
     told = heard[::2]
-    assert heard[1::2] == told and "task not allowed" not in told[:5]
-    assert set(told[5:]) == {"task not allowed"}
+    assert heard[1::2] == told and "task-not-allowed" not in told[:5]
+    assert set(told[5:]) == {"task-not-allowed"}
 
 
 def test_offers_are_those_of_so_many_consumers_and_of_a_sensible_size(tmp_path: Path) -> None:

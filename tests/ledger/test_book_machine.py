@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from databazaar import BazaarError, LedgerError, Uniform
+from databazaar.codes import Code
 from databazaar.ledger import Book, Drawn, Entry, Ledger, MemoryStore, RuleBook, Settlement, Snapshot, Terms
+from databazaar.ledger.rulebook import Stopped
 from databazaar.money import Currency
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import SAMPLERS
@@ -167,7 +169,7 @@ def drawn(draws: list[int]) -> Drawn:
     return Drawn(np.array(draws), np.full(len(draws), 0.3), Purse(10**6, quotes))
 
 
-def outcome(draws: list[int], failures: list[str | None]) -> Settlement:
+def outcome(draws: list[int], failures: list[Code | None]) -> Settlement:
     gains = [None if why else 0.5 for why in failures]
     paid = [0 if why else list(PRICES.values())[i] for i, why in zip(draws, failures, strict=True)]
     return Settlement(gains, failures, [0.3] * len(failures), paid, 0.5, None, 0.5, None)
@@ -183,15 +185,15 @@ class Standing:
 
 
 STANDING = Standing()
-BUDGET = {"kind": "budget", "reason": "the budget is spent"}
+BUDGET = Stopped("budget", Code("budget-spent"))
 
 
-def settle(ledger: Ledger, round: int, draws: list[int], failures: list[str | None]) -> None:
+def settle(ledger: Ledger, round: int, draws: list[int], failures: list[Code | None]) -> None:
     ledger.settle(round, drawn(draws), outcome(draws, failures), STANDING)
 
 
 def close(ledger: Ledger) -> None:
-    ledger.close("settled", "", BUDGET, STANDING)
+    ledger.close(BUDGET, STANDING)
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -220,8 +222,8 @@ class LedgerMachine(RuleBasedStateMachine):
             self.ledger.reserve(self.round, drawn(draws))
 
     @precondition(lambda self: self.held is not None)
-    @rule(failures=st.lists(st.sampled_from([None, None, "late"]), min_size=2, max_size=2))
-    def settle(self, failures: list[str | None]) -> None:
+    @rule(failures=st.lists(st.sampled_from([None, None, Code("no-answer")]), min_size=2, max_size=2))
+    def settle(self, failures: list[Code | None]) -> None:
         assert self.held is not None
         settle(self.ledger, self.round, self.held, failures)
         self.held, self.round = None, self.round + 1
@@ -358,7 +360,7 @@ def test_nothing_follows_the_close_and_nothing_is_closed_with_money_held() -> No
         close(ledger)
     ledger = Ledger(make_rules())
     ledger.reserve(0, drawn([0, 1]))
-    settle(ledger, 0, [0, 1], [None, "late"])
+    settle(ledger, 0, [0, 1], [None, Code("no-answer")])
     close(ledger)
     attempts: list[Callable[[], None]] = [
         lambda: ledger.reserve(1, drawn([0, 0])),

@@ -105,7 +105,8 @@ def test_it_pays_what_was_settled_and_returns_the_rest(
     audit = RunFolder(path).audit()
     assert audit.ok and audit.closed, audit.message
     assert audit.closing is not None and audit.closing["stop"]["kind"] == "consumer"
-    assert "nobody is paid for the round that was under way" in report.message == RunFolder(path).summary()["message"]
+    assert "nobody is paid for the round that was under way" in report.message
+    assert RunFolder(path).summary()["stop"] == {"kind": "consumer", "reason": {"code": "closed-by-consumer"}}
     assert not list(path.glob("*-wal")) and not (path / LAYOUT).exists()
 
 
@@ -270,7 +271,7 @@ def settled_as_left(entries: list[Entry]) -> list[Entry]:
 
 def other_reason(entries: list[Entry]) -> list[Entry]:
     first = voids(entries)
-    body = {**NOT_SETTLED, "reason": "the reply failed"}
+    body = {"reason": {"code": "no-answer"}}
     return [*entries[:first], entries[first]._replace(body=body), *entries[first + 1 :]]
 
 
@@ -304,15 +305,15 @@ ATTACKS: dict[str, tuple[Callable[[list[Entry]], list[Entry]], str]] = {
     "no round at all": (in_no_round, "a run that has no round"),
     "it goes on": (goes_on, "the ledger is closed"),
     "another reason": (
-        lambda entries: with_close(entries, stop={"kind": "consumer", "reason": "because"}),
+        lambda entries: with_close(entries, stop={"kind": "consumer", "reason": {"code": "because"}}),
         "the run stopped although the budget covers another round",
     ),
     "another stop": (
-        lambda entries: with_close(entries, stop={"kind": "budget", "reason": "the budget is spent"}),
+        lambda entries: with_close(entries, stop={"kind": "budget", "reason": {"code": "budget-spent"}}),
         "the run stopped although the budget covers another round",
     ),
-    "another status": (lambda entries: with_close(entries, status="nobody answered"), "does not follow"),
-    "another message": (lambda entries: with_close(entries, message="all is well"), "its message does not follow"),
+    "another status": (lambda entries: with_close(entries, status="nobody-answered"), "does not follow"),
+    "another message": (lambda entries: with_close(entries, message="all is well"), "has other fields than a close"),
     "another utility": (lambda entries: with_close(entries, utility=0.99), "another utility or loss"),
     "another model": (lambda entries: with_close(entries, model="0" * 64), "names another model"),
     "more refunded": (lambda entries: with_close(entries, refunded=40), "but the posts sum to"),
@@ -338,7 +339,7 @@ def test_a_run_that_had_a_reason_to_end_is_not_the_consumers_to_close(make_vecto
     play(market.begin(ledger), market.engine)
     entries = list(ledger.store.entries())
     assert entries[-1].body["stop"]["kind"] == "target-utility"
-    body = {**entries[-1].body, "stop": {"kind": "consumer", "reason": "enough"}}
+    body = {**entries[-1].body, "stop": {"kind": "consumer", "reason": {"code": "enough"}}}
     forged = audit_entries(reseal([*entries[:-1], entries[-1]._replace(body=body)]))
     assert "but it was" in forged.message
 

@@ -9,6 +9,8 @@ import pytest
 from databazaar import Arbiter, Progress, Report, close_run
 from databazaar.defence import Defence
 from databazaar.ledger import Entry, Ledger, RuleBook, audit_entries
+from databazaar.ledger.book import NOT_SETTLED
+from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.sql import SqlStore
 from databazaar.ledger.store import Store
 from databazaar.runs.folder import RunFolder
@@ -136,7 +138,7 @@ def test_the_consumers_close_settles_what_is_held_back(tmp_path: Path) -> None:
 
 
 def _moved_before_the_voids(entries: list[Entry]) -> list[Entry]:
-    at = next(i for i, one in enumerate(entries) if "by" in one.body)
+    at = next(i for i, one in enumerate(entries) if one.body == NOT_SETTLED)
     freed = [one for one in entries if one.kind == "release" and one.round is None]
     rest = [one for one in entries[at:] if one not in freed]
     return [*entries[:at], *freed, *rest]
@@ -153,4 +155,4 @@ def test_a_run_that_is_open_says_what_is_held_back() -> None:
         state = play_round(rules, ledger, state, random_measures(1, failing=0.0, flags=0.0))
     assert sum(ledger.book.held_back.values()) + ledger.book.spent == ledger.book.asked
     with pytest.raises(Exception, match="is still held back"):
-        ledger.close("settled", "", {}, standing_at(4, state))
+        ledger.close(BY_CONSUMER, standing_at(4, state))

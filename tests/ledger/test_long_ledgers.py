@@ -6,6 +6,7 @@ import copy
 import re
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_pages_are_read_one_by_one_and_the_end_is_where_it_was_when_reading_bega
 def test_of_however_many_rounds_at_most_so_many_rows_are_kept(length: int) -> None:
     chances, sampled = np.random.default_rng(0).random((length, 3)), Sampled(most_rows=8)
     for row in chances:
-        sampled.add(lambda row=row: row)
+        sampled.add(partial(np.array, row))
     assert len(sampled.rows()) <= 8
     np.testing.assert_array_equal(sampled.rows(), chances[:: sampled.stride])
 

@@ -103,7 +103,7 @@ def test_a_forged_ledger_is_found_and_the_fault_named(entries: list[Entry], case
 
 
 def test_an_end_for_another_reason_is_found(entries: list[Entry]) -> None:
-    stop = {**entries[-1].body["stop"], "reason": "nobody can be asked any more (4 of 4 providers used up)"}
+    stop = {**entries[-1].body["stop"], "reason": {"code": "nobody-can-be-asked", "providers": 4, "used_up": 4}}
     forged = [*entries[:-1], entries[-1]._replace(body={**entries[-1].body, "stop": stop})]
     assert "says it stopped because" in audit_entries(reseal(forged)).message
 

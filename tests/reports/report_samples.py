@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from databazaar.codes import Code
 from databazaar.money import Currency
 from databazaar.roster import Purse
 from databazaar.runs.report import Access, Payout, Report, Round
@@ -41,7 +42,7 @@ def sample_report(
             failed = rng.random() < failure_rate
             gain = None if failed else float(worth[provider] / (20 + number) + rng.normal(0, 0.003))
             paid = 0 if failed else int(price[provider])
-            reason = str(rng.choice(list(reasons))) if failed else None
+            reason = Code.of("own-words", text=str(rng.choice(list(reasons)))) if failed else None
             probability = float(distributions[-1][provider])
             drawn.append(Access(draw, int(provider), probability, gain, paid, reason, int(price[provider])))
             failures[provider] += failed
@@ -69,7 +70,7 @@ def sample_report(
             "payment": {"kind": "price-per-access"},
             "stops": [{"kind": "patience", "rounds": 10}],
         },
-        stopped_by="the budget is spent",
+        stopped_by=Code("budget-spent"),
         seed=seed,
         currency=currency or Currency("EUR", 2),
         budget=spent + refunded,

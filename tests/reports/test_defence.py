@@ -74,7 +74,7 @@ def test_every_kind_of_verdict_is_told() -> None:
     defended = made_up().defended
     assert defended is not None
     found = {(one.provider, one.what) for one in defended.rulings}
-    assert found >= {("alder", "leak"), ("birch", "no data"), ("cedar", "cleared"), ("dogwood", "in doubt")}
+    assert found >= {("alder", "leak"), ("birch", "no-data"), ("cedar", "cleared"), ("dogwood", "in-doubt")}
     assert {(one.provider, one.other) for one in defended.merged} == {("el<i>m", "cedar")}
     assert [one.provider for one in defended.flagged] == ["alder", "birch"]
     assert defended.summary == "flagged: alder (leak), birch (no data); merged: el<i>m with cedar; not cleared: dogwood"

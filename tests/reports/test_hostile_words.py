@@ -13,6 +13,7 @@ from html_pages import Page
 from jinja2 import UndefinedError
 from report_samples import sample_report, sample_worth
 
+from databazaar.codes import Code
 from databazaar.money import Currency
 from databazaar.reports import AuditView, render
 from databazaar.reports.pages import page
@@ -60,7 +61,9 @@ def hostile_report(words: Words) -> Report:
     rule = {"kind": words("kind"), words("setting"): words("value"), "list": [words("inner")], "from": words("package")}
     stop = {"kind": words("stop"), "from": f"module {words('module')}"}
     rules = {"sampler": rule, "payment": {"kind": words("payment")}, "stops": [stop]}
-    return replace(report, message=words("message"), stopped_by=words("stopped by"), rules=rules)
+    return replace(
+        report, message=words("message"), stopped_by=Code.of("own-words", text=words("stopped by")), rules=rules
+    )
 
 
 @pytest.mark.parametrize("status", ["settled", "open"])

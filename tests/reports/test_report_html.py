@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import sample_report, sample_worth
 
+from databazaar.codes import Code
 from databazaar.money import Currency
 from databazaar.reports import AuditView, by_pay, render
 from databazaar.reports.run_page import failures
@@ -140,7 +141,7 @@ def test_extreme_sizes(providers: int, rounds: int) -> None:
 
 def test_without_loss_audit_worth_bound_or_anybody_paid() -> None:
     report = sample_report(failure_rate=1.0, with_loss=False, learns=False)
-    report = replace(report, status="nobody answered", distributions=np.eye(3)[[0] * 13])
+    report = replace(report, status="nobody-answered", distributions=np.eye(3)[[0] * 13])
     text = " ".join(Page(render(report, title="A run")).text)
     assert "Nobody answered" in text and "Not audited" in text
     assert "Final loss" not in text and "Theorem" not in text and "worth it" not in text
@@ -174,7 +175,7 @@ def test_every_rule_is_shown_whoever_wrote_it() -> None:
     assert ours.pairs["sampler"] == ["osmd eta = 0.0123457, alpha = 0.1"]
     assert (ours.pairs["aggregator"], ours.pairs["payment"]) == (["mean"], ["price-per-access"])
     assert ours.pairs["ended because"] == ["the budget is spent"]
-    old = Page(render(replace(sample_report(), rules={"sampler": {"kind": "uniform"}}, stopped_by=""), title="A run"))
+    old = Page(render(replace(sample_report(), rules={"sampler": {"kind": "uniform"}}, stopped_by=None), title="A run"))
     assert old.pairs["sampler"] == ["uniform"]
     assert not {"aggregator", "payment", "stop", "ended because"} & old.pairs.keys()
 
@@ -183,7 +184,7 @@ def test_every_rule_is_shown_whoever_wrote_it() -> None:
 @pytest.mark.parametrize("rounds", [0, 12])
 def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
     report = sample_report(rounds=rounds)
-    report = replace(report, status="open", message="", stopped_by="", model_hash="")
+    report = replace(report, status="open", message="", stopped_by=None, model_hash="")
     report = replace(report, budget=report.spent + 1000, refunded=0, held=300)
     page = Page(full_page(report))
     assert page.words.index("This run is not finished, and nothing on this page is final.") < page.words.index("Budget")
@@ -195,7 +196,7 @@ def test_an_open_run_says_first_that_nothing_is_final(rounds: int) -> None:
 
 
 def test_a_run_in_which_nobody_answered_is_a_bad_end() -> None:
-    report = replace(sample_report(), status="nobody answered", message="Nobody gave a valid reply.")
+    report = replace(sample_report(), status="nobody-answered", message="Nobody gave a valid reply.")
     for ended in (report, replace(report, final_utility=float("nan"), final_loss=float("inf"))):
         page = Page(full_page(ended))
         assert ("span", "class", "badge bad") in page.attributes and "Nobody answered" in page.words
@@ -218,7 +219,7 @@ def test_any_names_make_a_well_formed_page(names: list[str], rounds: int, seed: 
 
 
 def test_failures_are_grouped_without_the_round_that_they_name() -> None:
-    """As the ledgers of earlier versions have them: every reason names its provider and its round."""
+    """What a provider's own oracle raises may name the round."""
     report = sample_report(["north", "south"], failure_rate=0.5)
     rounds = tuple(
         replace(
@@ -228,8 +229,7 @@ def test_failures_are_grouped_without_the_round_that_they_name() -> None:
                 if access.failure is None
                 else replace(
                     access,
-                    failure=f"provider {report.payouts[access.provider].provider}, round {round_.number}: "
-                    "ValueError: no rows",
+                    failure=Code.of("oracle-raised", type="ValueError", text=f"no rows in round {round_.number}"),
                 )
                 for access in round_.accesses
             ),
@@ -237,7 +237,7 @@ def test_failures_are_grouped_without_the_round_that_they_name() -> None:
         for round_ in report.rounds
     )
     (found,) = failures(replace(report, rounds=rounds))
-    assert found.reason == "ValueError: no rows" and set(found.providers) == {"north", "south"}
+    assert found.reason == "ValueError: no rows in this round" and set(found.providers) == {"north", "south"}
     assert found.accesses == sum(payout.failures for payout in report.payouts)
 
 

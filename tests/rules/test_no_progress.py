@@ -89,7 +89,7 @@ def test_a_rise_must_be_as_large_as_is_asked_for() -> None:
     climb = [0.01 * t for t in range(11)]
     assert NoProgress(10, least=0.09).reason(history(climb)) is None
     said = NoProgress(10, least=0.11).reason(history(climb))
-    assert said is not None and said.endswith("which is not 0.11 and more beyond chance")
+    assert said is not None and str(said).endswith("which is not 0.11 and more beyond chance")
     noisy = [u + 0.01 * (-1) ** t for t, u in enumerate(climb)]
     assert NoProgress(10, errors=1).reason(history(noisy)) is None
     assert NoProgress(10, errors=50).reason(history(noisy)) is not None

@@ -25,6 +25,7 @@ from databazaar import (
     Uniform,
     check_stop,
 )
+from databazaar.codes import Code
 from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.market.loop import play
 from databazaar.stops import STOPS, Budget, Patience
@@ -53,20 +54,20 @@ class Moody:
     kind: ClassVar[str] = "test-moody"
     calls: ClassVar[list[int]] = []
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         self.calls.append(1)
-        return None if len(self.calls) % 2 else "just so"
+        return None if len(self.calls) % 2 else Code("just-so")
 
 
 @dataclass(frozen=True)
 class Wordless:
     kind: ClassVar[str] = "test-wordless"
 
-    def reason(self, history: History) -> str | None:
-        return "" if history.rounds > 5 else None
+    def reason(self, history: History) -> Code | None:
+        return "enough" if history.rounds > 5 else None  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(("broken", "complaint"), [(Moody(), "pure function"), (Wordless(), "no reason")])
+@pytest.mark.parametrize(("broken", "complaint"), [(Moody(), "pure function"), (Wordless(), "a reason is a Code")])
 def test_check_stop_catches(broken: Stop, complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         check_stop(broken)
@@ -91,8 +92,8 @@ def test_a_target_ends_the_run_at_the_first_round_that_reaches_it(make_vector_ma
     assert len(report.rounds) == first + 1 < len(whole.rounds)
     assert report.status == "settled" and report.final_utility >= target
     assert report.refunded == 300 - report.spent > 0
-    assert "and 0.7 was wanted" in report.stopped_by
-    assert report.stopped_by in report.message
+    assert report.stopped_by is not None and report.stopped_by.name == "target-reached"
+    assert str(report.stopped_by) in report.message
     assert [r.accesses for r in report.rounds] == [r.accesses for r in whole.rounds[: first + 1]]
 
 
@@ -108,13 +109,13 @@ def test_no_progress_ends_a_run_that_has_arrived(make_vector_market: MakeMarket)
     report = Arbiter(consumer, providers, Uniform(), engine="loop", stops=[NoProgress(10, 1e-4)]).run()
     assert report.status == "settled" and report.final_utility > 0.999
     assert len(report.rounds) < 60
-    assert "over the last 10 rounds" in report.stopped_by
+    assert "over the last 10 rounds" in str(report.stopped_by)
 
 
 def test_the_first_stop_with_a_reason_is_the_one_that_is_written_down(make_vector_market: MakeMarket) -> None:
     consumer, providers = make_vector_market(budget=30)
     both = [TargetUtility(-2.0), TargetUtility(-1.0)]
-    assert Arbiter(consumer, providers, engine="loop", stops=both).run().stopped_by.endswith("-2 was wanted")
+    assert str(Arbiter(consumer, providers, engine="loop", stops=both).run().stopped_by).endswith("-2 was wanted")
 
 
 def played() -> Arbiter:
@@ -133,9 +134,9 @@ def played() -> Arbiter:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"stop": {"kind": "budget", "reason": "the budget is spent"}}, "says it stopped because"),
-        ({"stop": {"kind": "target-utility", "reason": "enough"}}, "says it stopped because"),
-        ({"status": "nobody answered"}, "does not follow from the rounds"),
+        ({"stop": {"kind": "budget", "reason": {"code": "budget-spent"}}}, "says it stopped because"),
+        ({"stop": {"kind": "target-utility", "reason": {"code": "enough"}}}, "says it stopped because"),
+        ({"status": "nobody-answered"}, "does not follow from the rounds"),
     ],
 )
 def test_a_forged_reason_is_found(change: dict[str, Any], complaint: str) -> None:

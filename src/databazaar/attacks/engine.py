@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from databazaar.codes import Code
 from databazaar.engines import Ask, Engine, LoopEngine, Replies, make_engine
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Task
@@ -29,7 +30,7 @@ class MixedEngine(Engine):
 
     def query(self, ask: Ask) -> Replies:
         updates = ask.params.new_zeros(len(ask.providers), len(ask.params))
-        failures: dict[int, str] = {}
+        failures: dict[int, Code] = {}
         for engine, ours in ((self._stack, True), (self._loop, False)):
             rows = [row for row, i in enumerate(ask.providers) if self._ours[i] == ours]
             if not rows or engine is None:

@@ -23,6 +23,7 @@ from databazaar.config.jobs import Job
 from databazaar.config.playing import Playing, begun, is_over, resumed
 from databazaar.display import shown
 from databazaar.federation.payloads import overheard
+from databazaar.ledger.rulebook import NOBODY_ANSWERED
 from databazaar.market.run import Progress
 from databazaar.money import Currency
 from databazaar.reports import statement_dict
@@ -164,7 +165,8 @@ def next_free(parent: Path, name: str) -> Path:
 
 def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
     worth = {"worth": None if report.worth is None else report.worth.to_dict()}
-    return {"folder": str(folder.path), **folder.summary(), **statement_dict(report), **worth}
+    told = {"folder": str(folder.path), **folder.summary(), "message": report.message}
+    return {**told, **statement_dict(report), **worth}
 
 
 def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
@@ -186,6 +188,6 @@ def _print_end(folder: RunFolder, report: Report, page: Path) -> None:
 
 
 def _leave(report: Report) -> None:
-    if report.status == "nobody answered":
+    if report.status == NOBODY_ANSWERED:
         say(f"bazaar: {report.message}", err=True)
         raise typer.Exit(ENDED_BADLY)

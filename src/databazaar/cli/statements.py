@@ -101,7 +101,8 @@ def provider_dict(report: Report, provider: str) -> dict[str, Any]:
             "paid": a.paid,
             "paid_amount": report.currency.amount(a.paid),
             **({} if report.defended is None else {"held": a.held, "held_amount": report.currency.amount(a.held)}),
-            "failure": a.failure or "",
+            "failure": "" if a.failure is None else a.failure.name,
+            "failure_text": "" if a.failure is None else str(a.failure),
         }
         for round in _rounds_of(report, place)
         for a in round.accesses
@@ -151,7 +152,7 @@ def write_all(report: Report, out: Path, everybody: bool = False) -> str:
 
 def _draw_evidence(report: Report, provider: str, out: Path, name: str) -> None:
     against = () if report.defended is None else report.defended.of(provider)
-    if any(ruling.flags or ruling.what == "in doubt" for ruling in against):
+    if any(ruling.flags or ruling.what == "in-doubt" for ruling in against):
         figure = own_evidence(report, provider)
         save_png({name: figure} if figure is not None else {}, out)
 
@@ -176,9 +177,9 @@ def _csv(report: Report, statement: dict[str, Any]) -> str:
     """One line an access; with a defence, also one for every time that held-back pay was settled, so that the column
     `paid` sums to the pay."""
     if "defence" not in statement:
-        columns = ["round", "draw", "paid", "paid_amount", "failure", "why"]
+        columns = ["round", "draw", "paid", "paid_amount", "failure", "failure_text", "why"]
         return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
-    columns = ["round", "draw", "paid", "paid_amount", "held", "held_amount", "what", "failure", "why"]
+    columns = ["round", "draw", "paid", "paid_amount", "held", "held_amount", "what", "failure", "failure_text", "why"]
     lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
     return table_csv(report, columns, [*lines, *_freed(report, statement)])
 
@@ -198,6 +199,7 @@ def _freed(report: Report, statement: dict[str, Any]) -> list[dict[str, Any]]:
                 "held": -one["amount"],
                 "held_amount": amount(-one["amount"]),
                 "failure": "",
+                "failure_text": "",
                 "why": one["why"],
             }
         )

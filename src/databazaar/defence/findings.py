@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError
 
 Figures = Sequence[float | None]
-NOT_NEW = "the update says nothing that the model's public changes or the provider's earlier answers did not say"
+NOT_NEW = Code("not-new")
 """Why an answer is void that is not new to anybody."""
 LISTS = ("length", "harm", "leak", "signal", "error")
 NOT_WRITTEN = "the findings of a round are not what a ledger writes"

@@ -128,7 +128,7 @@ def _look_for_data(
         figure = signal / error if error > 0 else 0.0
         shown[court.owner == court.owner[i]] = figure
         if signal + 2 * error < LEAST:
-            verdicts += _about_owner(court, standing, i, NO_DATA, Verdict(i, "no data", signal + 2 * error, LEAST))
+            verdicts += _about_owner(court, standing, i, NO_DATA, Verdict(i, "no-data", signal + 2 * error, LEAST))
         elif standing[i] == OPEN and figure >= defence.data:
             verdicts += _about_owner(court, standing, i, CLEARED, Verdict(i, "cleared", figure, defence.data))
     return replace(court, standing=standing, shown=shown), verdicts

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from databazaar.codes import Code
 from databazaar.defence.settings import Defence
 
 TITLES = {
     "leak": "flagged",
-    "no data": "flagged",
+    "no-data": "flagged",
     "cleared": "cleared",
     "alike": "merged",
-    "in doubt": "not cleared",
+    "in-doubt": "not cleared",
 }
 """What a verdict comes to for the provider, by its rule."""
 ANOTHER = "another provider"
@@ -76,32 +77,4 @@ def sentence_of(what: str, figure: float | None, limit: float, answers: int, lik
     'its answers are like those of another provider, by a cosine of 0.912 where 0.7 is the limit: both share one arm \
 from then on, and so what one alone would earn'
     """
-    number, least = 0.0 if figure is None else figure, f"{limit:.3g}"
-    after = f"after {answers:,} answer{'' if answers == 1 else 's'}"
-    if what == "leak":
-        part = "scoring" if number > 0 else "control"
-        return (
-            f"its answers gained on the {part} part of the hold-out and not as much on the other, by {abs(number):.3g} "
-            f"standard errors {after}, where chance alone stays below {least}: it seems to have seen rows of that part"
-        )
-    if what == "no data":
-        return (
-            f"what persists in its answers is, with two standard errors, {max(number, 0.0):.3g} of what persists in an "
-            f"ordinary provider's {after}, and {least} is the least: there seems to be no data behind them"
-        )
-    if what == "cleared":
-        return (
-            f"what persists in its answers stood {number:.3g} standard errors above nothing {after}, and {least} are "
-            "asked for: its pay is not held back any more"
-        )
-    if what == "alike":
-        return (
-            f"its answers are like those of {like}, by a cosine of {number:.3g} where {least} is the limit: both share "
-            "one arm from then on, and so what one alone would earn"
-        )
-    if figure is None:
-        return f"{after} nobody could tell whether there is data behind them"
-    return (
-        f"in the end what persists in its answers stood {number:.3g} standard errors above nothing {after}, and "
-        f"{least} are asked for: nobody could tell whether there is data behind them"
-    )
+    return str(Code.of(what, figure=figure, limit=limit, answers=answers, like=like))

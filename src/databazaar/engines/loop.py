@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from databazaar.codes import Code
 from databazaar.engines.memory import out_of_memory
-from databazaar.engines.protocol import Ask, Engine, Replies, as_update
+from databazaar.engines.protocol import Ask, Engine, Replies, as_update, raised
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.learning.oracles import Oracle, compute_update
@@ -39,7 +40,7 @@ class LoopEngine(Engine):
     def query(self, ask: Ask) -> Replies:
         return Replies.of(ask, (self._answer(ask, index) for index in ask.providers))
 
-    def _answer(self, ask: Ask, index: int) -> Tensor | str:
+    def _answer(self, ask: Ask, index: int) -> Tensor | Code:
         provider = self._providers[index]
         key = oracle_key(ask.seed, ask.round, provider.id)
         try:
@@ -52,8 +53,7 @@ class LoopEngine(Engine):
         except Exception as reason:
             if isinstance(provider.oracle, Oracle) and out_of_memory(reason):
                 raise  # this machine's failure, and not the provider's
-            text = " ".join(str(reason).split())[:200]
-            return f"{type(reason).__name__}: {text}"
+            return raised(reason)
 
     def close(self) -> None:
         pass

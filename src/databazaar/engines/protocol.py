@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from databazaar.codes import Code
 from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 LIMIT = 1e15
 """An update with a larger entry is not an update: its square would not fit a float32."""
-NO_UTILITY = "the updated model has no finite utility"
-TOO_FAR = "the gain in utility is beyond what a float can hold"
-DIVERGES = "with this update the round's model has no finite utility"
+NO_UTILITY = Code("no-utility")
+TOO_FAR = Code("gain-not-finite")
+DIVERGES = Code("round-without-utility")
 """A market's reasons to void an update that an engine found to be in good order."""
-BEYOND_LIMIT = f"the update holds a number beyond ±{LIMIT:g}"
+BEYOND_LIMIT = Code.of("beyond-limit", limit=LIMIT)
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Replies:
     """
 
     updates: Tensor
-    failures: dict[int, str]
+    failures: dict[int, Code]
     signed: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ask: Ask, answers: Iterable[Tensor | str]) -> Replies:
+    def of(cls, ask: Ask, answers: Iterable[Tensor | Code]) -> Replies:
         """Collects one answer per provider asked: an update, or the reason why there is none. Answers that are computed
         as they are asked for are held one at a time."""
         count, width = len(ask.providers), len(ask.params)
@@ -57,7 +58,7 @@ class Replies:
         pending = iter(answers)
         for place, provider in enumerate(ask.providers):
             answer = next(pending)
-            reason = answer if isinstance(answer, str) else why_invalid(answer, ask.params)
+            reason = answer if isinstance(answer, Code) else why_invalid(answer, ask.params)
             if reason is not None:
                 failures[provider] = reason
                 rows[place].zero_()
@@ -69,7 +70,7 @@ class Replies:
         return cls(rows, failures)
 
 
-Ended = tuple[int, int, str | None]
+Ended = tuple[int, int, Code | None]
 """How one ask ended: its round, the provider asked, and why its reply failed, None where it did not."""
 
 
@@ -151,30 +152,35 @@ def query_all(engine: Engine, asks: Sequence[Ask]) -> list[Replies]:
     return engine.query_all(asks) if isinstance(engine, QueriesAll) else [engine.query(ask) for ask in asks]
 
 
-def why_invalid(update: Any, params: Tensor) -> str | None:
+def why_invalid(update: Any, params: Tensor) -> Code | None:
     """Why an update cannot be used, or None. Checked on the arbiter's side, whoever sent it."""
     if not isinstance(update, Tensor):
-        return f"the update is a {type(update).__name__}, not a vector"
+        return Code.of("update-type", found=type(update).__name__)
     if update.shape != params.shape:
-        return f"the update has shape {list(update.shape)}, not {list(params.shape)}"
+        return Code.of("update-shape", found=str(list(update.shape)), wanted=str(list(params.shape)))
     if update.dtype != params.dtype:
-        return f"the update holds {update.dtype}, not {params.dtype}"
+        return Code.of("update-numbers", found=str(update.dtype), wanted=str(params.dtype))
     if not update.numel():
         return None
     least, most = (float(end) for end in torch.aminmax(update))  # without a copy; both are NaN where any number is
     if not (math.isfinite(least) and math.isfinite(most)):
-        return "the update holds NaN or infinity"
+        return Code("not-finite")
     return BEYOND_LIMIT if max(-least, most) > LIMIT else None
 
 
-def as_update(answer: Any, params: Tensor) -> Tensor | str:
+def raised(error: BaseException) -> Code:
+    """Why there is no update: what somebody's own code raised."""
+    return Code.of("oracle-raised", type=type(error).__name__, text=" ".join(str(error).split())[:200])
+
+
+def as_update(answer: Any, params: Tensor) -> Tensor | Code:
     """What a user's callable returned, as a vector like `params`, or the reason why it is none."""
     if isinstance(answer, Tensor):
         answer = answer.detach().cpu().numpy()
     if not isinstance(answer, np.ndarray):
-        return f"the update is a {type(answer).__name__}, not a NumPy vector"
+        return Code.of("update-type", found=type(answer).__name__)
     if answer.dtype.kind not in "fiu":
-        return f"the update holds {answer.dtype}, not numbers"
+        return Code.of("update-numbers", found=str(answer.dtype), wanted="numbers")
     if answer.shape != tuple(params.shape):
-        return f"the update has shape {list(answer.shape)}, not {list(params.shape)}"
+        return Code.of("update-shape", found=str(list(answer.shape)), wanted=str(list(params.shape)))
     return torch.from_numpy(np.array(answer)).to(params)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SET_ASIDE = "set aside after repeated failures"
-"""Why a provider that is set aside gave no update: it was not asked."""
+from databazaar.codes import SET_ASIDE, Code
 
 _LONGEST_PAUSE = 64
 
@@ -22,7 +21,7 @@ class Standing:
 class Quarantine:
     """Providers that failed `tolerated` times on end are only probed, after pauses of 1, 2, 4, … up to 64 rounds.
 
-    The standings follow from how asks ended, in the ledger's words, and from nothing else. So a run that is resumed
+    The standings follow from how asks ended, by the ledger's codes, and from nothing else. So a run that is resumed
     notes what its ledger holds and stands where it stood. In a local run a probe is an ask like any other; a
     federation first looks for a sign of life.
     """
@@ -38,7 +37,7 @@ class Quarantine:
         """Is it set aside, and asked in this round whether it is well again?"""
         return self.holds(name) and round >= self._standing(name).try_again
 
-    def note(self, name: str, round: int, reason: str | None, *, honest: bool = False) -> None:
+    def note(self, name: str, round: int, reason: Code | None, *, honest: bool = False) -> None:
         """How an ask of this round ended: with an update, or for this reason without.
 
         A provider that is still set aside in a round in which it was probed has failed the probe. An `honest` reason

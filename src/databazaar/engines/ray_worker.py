@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.codes import Code
 from databazaar.engines.errands import Errand, Start
 from databazaar.engines.loop import LoopEngine
 from databazaar.engines.protocol import Ask, Engine
@@ -47,13 +48,13 @@ class RayWorker:
 
     def update(
         self, params: NDArray[Any], provider: int, round: int, seed: int, alive: Collection[str]
-    ) -> NDArray[Any] | str:
+    ) -> NDArray[Any] | Code:
         """One provider's update of these parameters, or why there is none. Starts that are not `alive` are let go."""
         self._keep(alive)
         answer = self._update(_copied(params), provider, round, seed)
-        return answer if isinstance(answer, str) else answer.numpy()
+        return answer if isinstance(answer, Code) else answer.numpy()
 
-    def _update(self, params: Tensor, provider: int, round: int, seed: int) -> Tensor | str:
+    def _update(self, params: Tensor, provider: int, round: int, seed: int) -> Tensor | Code:
         replies = self._engine.query(Ask(params, [provider], round, seed))
         return replies.failures.get(provider, replies.updates[0])
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from databazaar.codes import Code
 from databazaar.engines.graphs import Captured
 from databazaar.engines.orders import ComputeUpdates, PlannedStack, Planner, Rows
-from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, why_invalid
+from databazaar.engines.protocol import LIMIT, Ask, Engine, Replies, raised, why_invalid
 from databazaar.engines.stacks import STACKS, Data, Stack, Workload, default_stacks
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
@@ -193,7 +194,7 @@ class VectorizedEngine(Engine):
         """Large models: each from the same memory, and held until it is written where it stays."""
         return Replies.of(ask, (self._alone(ask, index) for index in ask.providers))
 
-    def _alone(self, ask: Ask, index: int) -> Tensor | str:
+    def _alone(self, ask: Ask, index: int) -> Tensor | Code:
         why = self._why(index, ask)
         if why is not None:
             return why
@@ -208,11 +209,11 @@ class VectorizedEngine(Engine):
         failures = {index: why for index, why in reasons.items() if why is not None}
         return Replies(torch.where(torch.tensor(fine, device=self.device)[:, None], rows, 0.0), failures)
 
-    def _why(self, index: int, ask: Ask) -> str | None:
+    def _why(self, index: int, ask: Ask) -> Code | None:
         provider = self._providers[index]
         assert isinstance(provider.oracle, Oracle)
         step = _step(provider.oracle, ask.round)
-        return step if isinstance(step, str) else None
+        return step if isinstance(step, Code) else None
 
     def close(self) -> None:
         self._groups.clear()
@@ -254,19 +255,19 @@ def _first_that_suits(kinds: Sequence[str], work: Workload, oracle: Oracle, shap
     raise NotVectorizableError(f"no stack of the kinds {', '.join(kinds)} suits {oracle}")
 
 
-def _step(oracle: Oracle, round: int) -> float | str:
+def _step(oracle: Oracle, round: int) -> float | Code:
     """The oracle's step in this round, or why its schedule has none."""
     try:
         return step_at(oracle.step, round) if isinstance(oracle, LocalSGD) else 1.0
     except Exception as reason:
-        return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
+        return raised(reason)
 
 
 def _steps(oracle: Oracle, rounds: Whole) -> NDArray[np.float32]:
     """Every row's step, with the schedule asked once a round; NaN where it has none: a failed row, and only that."""
     distinct, row_of = np.unique(rounds, return_inverse=True)
     found = [_step(oracle, round) for round in distinct.tolist()]
-    return np.array([np.nan if isinstance(step, str) else step for step in found], dtype=np.float32)[row_of]
+    return np.array([np.nan if isinstance(step, Code) else step for step in found], dtype=np.float32)[row_of]
 
 
 def _end_to_end(task: Task, providers: Sequence[Provider], device: torch.device) -> Data:

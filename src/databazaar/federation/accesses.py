@@ -23,7 +23,7 @@ class Accesses:
         """Raises RefusedError where this would be one answer too many."""
         answered = self._answered.get(job, set())
         if self._most is not None and question not in answered and len(answered) >= self._most:
-            raise RefusedError("no more accesses for this job")
+            raise RefusedError("no-accesses-left")
 
     def note(self, job: str, question: str) -> None:
         if self._most is not None:

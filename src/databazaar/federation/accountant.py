@@ -83,9 +83,9 @@ class Accountant:
         """ε of the history in all, or RefusedError where it, or the consumer's own, is over its cap."""
         epsilon = epsilon_of(history, self.delta)
         if epsilon > self.cap:
-            raise RefusedError("privacy budget spent")
+            raise RefusedError("privacy-spent")
         if self.cap_per_consumer < self.cap and epsilon_of(own, self.delta) > self.cap_per_consumer:
-            raise RefusedError("privacy budget for this consumer spent")
+            raise RefusedError("consumer-privacy-spent")
         return epsilon
 
     def _counted_as(self, consumer: str) -> str:

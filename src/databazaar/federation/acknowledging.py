@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.message_faults import MessageError
@@ -96,7 +97,7 @@ class ReceiptSender:
             for name in self._whom():
                 if (now := self._clock()) < until:
                     taken = self._send(name, min(until, now + SHARE * patience))
-                    self._silent.note(name, self._turn, None if taken else "it took no receipt")
+                    self._silent.note(name, self._turn, None if taken else Code("no-answer"))
                     if self._closed:  # only silence is charged then: it is the last receipt, and others ask, too
                         took = self._clock() - now
                         until += took if taken else max(0.0, took - SHARE * patience)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from databazaar.errors import BazaarError, UncheckableError
-from databazaar.federation.exchange import Lost
+from databazaar.federation.failures import FAILED, REFUSED, UNANSWERED, declined
 from databazaar.federation.receipts import LARGEST_FILE, RECEIPTS, Freed, Receipt, Settled, contradictions, receipts_in
 from databazaar.federation.records import ANSWERS, Answer, Record
 from databazaar.federation.signing import issued, verifies
@@ -21,7 +21,6 @@ from databazaar.ledger.chain import Entry
 from databazaar.ledger.replies import SignedReply
 
 AUTHORITY = "startup/rootCA.pem"
-UNANSWERED = frozenset({*(str(why) for why in Lost), "set aside after repeated failures"})
 """Reasons of voids that say there was no reply; who is set aside is not asked."""
 _SHOWN = 5
 _LONGEST_PEM = 65536
@@ -150,7 +149,7 @@ def _accesses(receipts: Sequence[Receipt], settled: Mapping[tuple[int, int], tup
             if (who, how) != (receipt.provider, access):
                 here = f"says {how}" if how is not None and who == receipt.provider else "has no such access"
                 found.append(f"{what}, and the ledger {here}")
-            elif access.paid is None and access.reply and access.reason in UNANSWERED:
+            elif access.paid is None and access.reply and _unanswered(access):
                 found.append(f"{what}: it acknowledges an answer, and denies that there was one")
     return list(dict.fromkeys(found))
 
@@ -234,10 +233,13 @@ def _misread(reply: SignedReply, access: Settled) -> str | None:
     said = reply.statement
     if access.paid is not None:
         return None if said.status == "ok" and said.update else "brings no update, and the ledger has it as paid"
-    if access.reason in UNANSWERED:
+    if _unanswered(access):
         return f"was answered, and the ledger has it as void: {access.reason}"
-    declined = {"refused": f"refused: {said.code}", "error": f"failed at the provider: {said.code}"}
-    claimed = access.reason.startswith(("refused: ", "failed at the provider: "))
-    if claimed and access.reason != declined.get(said.status):
+    claimed = access.reason is not None and access.reason.name in (REFUSED, FAILED)
+    if claimed and (said.status == "ok" or access.reason != declined(said.status, said.code)):
         return f"says {said.status!r}, and the ledger has it as void: {access.reason}"
     return None
+
+
+def _unanswered(access: Settled) -> bool:
+    return access.reason is not None and access.reason.name in UNANSWERED

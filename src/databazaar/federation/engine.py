@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import SET_ASIDE, Failure, Kind, is_honest
+from databazaar.federation.failures import REFUSED, declined, is_honest
 from databazaar.federation.lanes import LONGEST_NAME
 from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import (
@@ -43,7 +44,7 @@ class JudgedReply(NamedTuple):
     """A provider's update, the failure that stands in its place, or None for a yes to a description; and what it has
     signed, with the certificate by which it has, where that was checked."""
 
-    answer: Tensor | Failure | None
+    answer: Tensor | Code | None
     signed: SignedReply | None = None
     certificate: str = ""
 
@@ -113,7 +114,7 @@ class FederatedEngine(Engine):
             self._quarantine.note(self._names[provider], round, reason, honest=is_honest(reason))
         absent = self._transport.wait_for(self._names, self._wait)
         here = [name for name in self._names if name not in absent]
-        unwilling = dict.fromkeys(absent, Failure(Kind.LOST, Lost.NOT_CONNECTED))
+        unwilling = dict.fromkeys(absent, Code(Lost.NOT_CONNECTED))
         unwilling |= self.would_take(here, self._deadline)
         for name, why in unwilling.items():
             warnings.warn(f"{name}: {why}; the run goes on and asks it when it is drawn", stacklevel=2)
@@ -134,9 +135,10 @@ class FederatedEngine(Engine):
         """Each answer is let go once its row is written: no more of them stand in memory than there are rows, and
         one."""
 
-        def taken(name: str) -> Tensor | str:
+        def taken(name: str) -> Tensor | Code:
             answer = judged.pop(name).answer if name in judged else SET_ASIDE
-            return answer if isinstance(answer, Tensor) else str(answer)
+            assert answer is not None  # an update was asked for
+            return answer
 
         return Replies.of(ask, (taken(name) for name in names))
 
@@ -152,10 +154,10 @@ class FederatedEngine(Engine):
             self._evidence.keep_replies(list(replies.values()))
         return {i: reply.statement.digest for i, reply in replies.items()}
 
-    def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Failure]:
+    def would_take(self, names: Sequence[str], timeout: float) -> dict[str, Code]:
         """Who would not take the task now, and why: a question that costs nobody anything."""
         judged = self._ask(names, self._request(0, 0, "describe"), None, timeout)
-        return {name: one.answer for name, one in judged.items() if isinstance(one.answer, Failure)}
+        return {name: one.answer for name, one in judged.items() if isinstance(one.answer, Code)}
 
     def witness(self, entries: Sequence[Entry]) -> None:
         if self._sender is not None:
@@ -171,7 +173,7 @@ class FederatedEngine(Engine):
         if not probed:
             return held
         failures = self.would_take(probed, min(self._deadline, max(0.5, self._deadline / 10)))
-        silent = {name for name, failure in failures.items() if failure.kind is not Kind.REFUSED}
+        silent = {name for name, failure in failures.items() if failure.name != REFUSED}
         return held - (set(probed) - silent)
 
     def _request(self, round: int, seed: int, kind: str) -> Request:
@@ -199,7 +201,7 @@ class FederatedEngine(Engine):
         return {
             name: self._judge(name, replies.pop(name), request, params, question)
             if name in replies
-            else JudgedReply(Failure(Kind.LOST, lost.get(name, Lost.NO_ANSWER)))
+            else JudgedReply(Code(lost.get(name, Lost.NO_ANSWER)))
             for name in names
         }
 
@@ -212,14 +214,13 @@ class FederatedEngine(Engine):
                 heard = hear_reply(data, request, name, params, question, self._keys.signed_with)
                 reply, update, fault, signed, certificate = heard
         except MessageError as wrong:
-            return JudgedReply(Failure(Kind.INVALID, str(wrong)))
+            return JudgedReply(Code(str(wrong)))
         if fault:
-            return JudgedReply(Failure(Kind.INVALID, fault), signed, certificate)
+            return JudgedReply(Code(fault), signed, certificate)
         if reply.epsilon is not None and reply.delta is not None:
             self.privacy[name] = reply.epsilon, reply.delta
             if self._note_privacy is not None:
                 self._note_privacy(name, reply.epsilon, reply.delta)
         if reply.status != "ok":
-            kind = Kind.REFUSED if reply.status == "refused" else Kind.FAILED
-            return JudgedReply(Failure(kind, reply.code), signed, certificate)
+            return JudgedReply(declined(reply.status, reply.code), signed, certificate)
         return JudgedReply(update, signed, certificate)

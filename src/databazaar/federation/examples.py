@@ -24,7 +24,7 @@ class Examples:
         """How many rows there are to answer from. Refuses a task of another form, whatever is in the rows."""
         if isinstance(self._source, Table):
             if schema is None:
-                raise RefusedError("task does not fit the data")
+                raise RefusedError("task-does-not-fit")
             self._source.refuse_other(schema, by)
             known = self._source.opened(schema)
             inputs, outputs, classes = known.width, known.outputs, known.task == "classification"
@@ -33,7 +33,7 @@ class Examples:
             inputs, classes = x[0].numel(), not y.is_floating_point()
             outputs = model.outputs if classes else y[0].numel()
         if (inputs, outputs) != (prod(model.inputs), model.outputs) or (loss == "cross-entropy") != classes:
-            raise RefusedError("task does not fit the data")
+            raise RefusedError("task-does-not-fit")
         return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
 
     def fitting(self, model: ModelMessage, loss: str, schema: SchemaMessage | None, by: Asker | None = None) -> Data:
@@ -52,8 +52,8 @@ class Examples:
                 y = torch.where((y < 0) | (y >= model.outputs), -1, y)
             elif loss == "cross-entropy":
                 if self._outputs not in (None, model.outputs):
-                    raise RefusedError("task not allowed")
+                    raise RefusedError("task-not-allowed")
                 self._outputs = model.outputs
                 if int(y.min()) < 0 or int(y.max()) >= model.outputs:
-                    raise RefusedError("task does not fit the data")
+                    raise RefusedError("task-does-not-fit")
         return x.reshape(len(x), *model.inputs), y

@@ -25,17 +25,17 @@ _TURN = 64
 
 
 class Lost(StrEnum):
-    """Why no reply came back from a provider, in the words that travel and that ledgers keep."""
+    """Why no reply came back from a provider, by the codes that travel and that ledgers keep."""
 
-    NOT_CONNECTED = "not connected"
-    CONNECTION_LOST = "connection lost"
-    NO_ANSWER = "no answer by the deadline"
-    TOO_LARGE = "reply too large"
-    PROVIDER_ERROR = "provider error"
+    NOT_CONNECTED = "not-connected"
+    CONNECTION_LOST = "connection-lost"
+    NO_ANSWER = "no-answer"
+    TOO_LARGE = "reply-too-large"
+    PROVIDER_ERROR = "provider-error"
 
     @classmethod
     def _missing_(cls, value: object) -> Lost:
-        """Words that the other side made up are never passed on."""
+        """Codes that the other side made up are never passed on."""
         return cls.PROVIDER_ERROR
 
 

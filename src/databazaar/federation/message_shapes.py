@@ -20,18 +20,19 @@ from databazaar.ledger.replies import ReplyStatement
 MAX_HEADER = 1024 * 1024
 
 Status = Literal["ok", "refused", "error"]
-Code = Literal[
+ReplyCode = Literal[
     "",
-    "task not allowed",
-    "task does not fit the data",
-    "privacy budget spent",
-    "too many questions",
-    "computation failed",
-    "consumer not allowed",
-    "no more accesses for this job",
-    "privacy budget for this consumer spent",
-    "too few rows",
+    "task-not-allowed",
+    "task-does-not-fit",
+    "privacy-spent",
+    "too-many-questions",
+    "computation-failed",
+    "consumer-not-allowed",
+    "no-accesses-left",
+    "consumer-privacy-spent",
+    "too-few-rows",
 ]
+"""Why a provider refused or failed, in a reply; empty in one that brings what was asked for. See codes.py."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _MaybeName = Annotated[str, Field(max_length=LONGEST_NAME)]
@@ -128,7 +129,7 @@ class Reply(_Strict):
     round: _Round
     provider: _Name
     status: Status
-    code: Code
+    code: ReplyCode
     epsilon: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
     delta: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None
     question: _Hash | Literal[""] = ""

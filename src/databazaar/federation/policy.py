@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from databazaar.federation.messages import Code, ModelMessage, OracleMessage
+from databazaar.federation.messages import ModelMessage, OracleMessage, ReplyCode
 from databazaar.federation.work import Work, work_of
 from databazaar.learning.asked_rows import LEAST_ROWS, distinct_rows
 from databazaar.learning.kinds import MODEL_KINDS
@@ -21,9 +21,9 @@ _QUICKEST_STEP = 2e-5
 class RefusedError(Exception):
     """An honest no, with one of the fixed codes."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: ReplyCode) -> None:
         super().__init__(code)
-        self.code: Code = code
+        self.code: ReplyCode = code
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Policy:
     def refuse_others(self, consumer: str) -> None:
         """Raises RefusedError for a consumer that may not ask."""
         if self.consumers is not None and consumer not in self.consumers:
-            raise RefusedError("consumer not allowed")
+            raise RefusedError("consumer-not-allowed")
 
     def refuse_few_rows(self, oracle: OracleMessage, rows: int) -> None:
         """Raises RefusedError where fewer than `least_rows` of these rows would have a part in the answer."""
         if distinct_rows(oracle.model_dump(), rows) < self.least_rows:
-            raise RefusedError("too few rows")
+            raise RefusedError("too-few-rows")
 
     def allows(self, model: ModelMessage, oracle: OracleMessage, rows: int, private: bool = False) -> bool:
         """Whether a provider of this many rows takes the task; nothing is allocated to find out."""
@@ -99,5 +99,5 @@ class Turnstile:
         self._left = min(float(self.most), self._left + (now - self._seen) * self.most / _HOUR)
         self._seen = now
         if self._left < 1:
-            raise RefusedError("too many questions")
+            raise RefusedError("too-many-questions")
         self._left -= 1

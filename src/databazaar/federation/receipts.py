@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from databazaar.codes import Code
 from databazaar.federation.verdicts import Told
 from databazaar.files import append_lines, lines_of
 from databazaar.ledger.chain import Entry, canonical
@@ -41,7 +42,7 @@ class Settled:
     round: int
     draw: int
     paid: int | None
-    reason: str
+    reason: Code | None
     reply: str
     held: int = 0
 
@@ -49,8 +50,19 @@ class Settled:
     def of(cls, entry: Entry) -> Settled:
         """What a post or a void says."""
         paid = entry.amount if entry.kind == "post" else None
-        said = str(entry.body.get("reason", "")), str(entry.body.get("reply", ""))
-        return cls(entry.round or 0, entry.draw or 0, paid, *said, entry.body.get("held", 0))
+        reply = str(entry.body.get("reply", ""))
+        return cls(entry.round or 0, entry.draw or 0, paid, entry.reason, reply, entry.body.get("held", 0))
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Settled:
+        """From a receipt; anything else is an exception."""
+        reason = body.pop("reason")
+        return cls(**body, reason=None if reason is None else Code.read(reason))
+
+    def body(self) -> dict[str, Any]:
+        """As a receipt holds it: what is held back where anything is."""
+        said = {**vars(self), "reason": None if self.reason is None else self.reason.body()}
+        return said if self.held else {name: value for name, value in said.items() if name != "held"}
 
     def __str__(self) -> str:
         how = f"void ({self.reason})" if self.paid is None else f"paid {self.paid}"
@@ -98,8 +110,7 @@ class Receipt:
     @cached_property
     def text(self) -> bytes:
         """The bytes that are signed."""
-        said = {"kind": "receipt", **asdict(self)}
-        said["accesses"] = [{n: v for n, v in one.items() if n != "held" or v} for one in said["accesses"]]
+        said = {"kind": "receipt", **asdict(self), "accesses": [one.body() for one in self.accesses]}
         later = ("freed", "verdicts")
         return canonical({name: value for name, value in said.items() if name not in later or value}).encode()
 
@@ -118,7 +129,7 @@ class Receipt:
             accesses, freed, verdicts = found.pop("accesses"), found.pop("freed", ()), found.pop("verdicts", ())
             receipt = cls(
                 **found,
-                accesses=tuple(Settled(**one) for one in accesses),
+                accesses=tuple(map(Settled.read, accesses)),
                 freed=tuple(Freed(**one) for one in freed),
                 verdicts=tuple(Told(**one) for one in verdicts),
             )
@@ -134,8 +145,8 @@ class Receipt:
 
 def _sound(access: Settled) -> bool:
     numbers = [access.round, access.draw, access.held, *([] if access.paid is None else [access.paid])]
-    texts = isinstance(access.reason, str) and (access.reply == "" or is_hash(access.reply))
-    return texts and all(type(number) is int for number in numbers)
+    replied = access.reply == "" or is_hash(access.reply)
+    return replied and all(type(number) is int for number in numbers)
 
 
 def _sound_freed(freed: Freed) -> bool:

@@ -75,7 +75,7 @@ class Table:
                     "accepts it with --accept",
                     meaning(schema),
                 )
-            raise RefusedError("task not allowed")
+            raise RefusedError("task-not-allowed")
 
     def examples(self, schema: SchemaMessage, private: bool = False, by: Asker | None = None) -> Data:
         """The rows by this schema, which is pinned where it is the first, or one of the first that the provider lets

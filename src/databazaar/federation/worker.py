@@ -15,16 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from databazaar.codes import Code
 from databazaar.engines.protocol import as_update, why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.accesses import Accesses
 from databazaar.federation.examples import Examples
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import (
-    Code,
     OracleMessage,
     ReceiptMessage,
     Reply,
+    ReplyCode,
     Request,
     Status,
     decode_receipt,
@@ -126,7 +127,7 @@ class ProviderWorker:
         request, params = decode_request(payload)
         job = request.contract or request.run
         status: Status = "ok"
-        code: Code = ""
+        code: ReplyCode = ""
         update = None
         try:
             self._turnstile.let_through()
@@ -139,10 +140,10 @@ class ProviderWorker:
             status, code = "refused", refusal.code
         except BazaarError as reason:
             log.warning("round %d is refused: %s", request.round, reason)
-            status, code = "refused", "task does not fit the data"
+            status, code = "refused", "task-does-not-fit"
         except Exception:
             log.exception("round %d failed; the market hears only 'computation failed'", request.round)
-            status, code = "error", "computation failed"
+            status, code = "error", "computation-failed"
         reply = self._reply(request, question, status, code, update)
         if request.kind == "update" and status == "ok":
             self._accesses.note(job, question)
@@ -154,7 +155,7 @@ class ProviderWorker:
         message = decode_receipt(payload)
         signed = message.receipt, message.signature, message.certificate
         if self._receipts is None or not self._receipts.take(*signed):
-            return self._reply(message, question, "refused", "task not allowed", None)
+            return self._reply(message, question, "refused", "task-not-allowed", None)
         return self._reply(message, question, "ok", "", None)
 
     def _reply(
@@ -162,7 +163,7 @@ class ProviderWorker:
         request: Request | ReceiptMessage,
         question: str,
         status: Status,
-        code: Code,
+        code: ReplyCode,
         update: Tensor | None,
     ) -> bytes:
         """The reply, signed where there is a key. What is signed is recorded first."""
@@ -198,12 +199,12 @@ class ProviderWorker:
         assert self._examples is not None
         task = request.task
         if task.model is None:
-            raise RefusedError("task does not fit the data")
+            raise RefusedError("task-does-not-fit")
         private, by = self._privacy is not None, Asker(request.consumer, request.contract)
         rows = self._examples.rows(task.model, task.loss, task.table, by)
         self._policy.refuse_few_rows(task.oracle, rows)
         if not self._policy.allows(task.model, task.oracle, rows, private):
-            raise RefusedError("task not allowed")
+            raise RefusedError("task-not-allowed")
         data = self._examples.fitting(task.model, task.loss, task.table, by)
         if not private:  # with differential privacy a row without a known target is still in the table
             self._policy.refuse_few_rows(task.oracle, len(data[0]))
@@ -212,7 +213,7 @@ class ProviderWorker:
         if params is None:
             return None
         if params.dtype != torch.float32 or len(params) != width(task.model):
-            raise RefusedError("task does not fit the data")
+            raise RefusedError("task-does-not-fit")
         model = build_model(task.model.kind, task.model.inputs, task.model.outputs, hidden=task.model.hidden)
         work = Task(model, self._timed(LOSSES[task.loss]))
         if self._privacy is not None:
@@ -229,7 +230,7 @@ class ProviderWorker:
         def timed(outputs: Tensor, targets: Tensor) -> Tensor:
             if self._clock() > until:
                 log.warning("an answer took longer than %g s and is given up", self._policy.max_seconds)
-                raise RefusedError("task not allowed")
+                raise RefusedError("task-not-allowed")
             return loss(outputs, targets)
 
         return timed
@@ -241,13 +242,13 @@ class ProviderWorker:
         finally:
             self._alone.acquire()
         update = as_update(given, params)
-        if isinstance(update, str):
-            raise ValueError(update)
+        if isinstance(update, Code):
+            raise ValueError(str(update))
         return _sound(update, params)
 
 
 def _sound(update: Tensor, params: Tensor) -> Tensor:
     """The update, unless the arbiter would refuse it: then it is this side's error, and is logged here."""
     if (why := why_invalid(update, params)) is not None:
-        raise ValueError(why)
+        raise ValueError(str(why))
     return update

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from databazaar.codes import Code
 from databazaar.defence import Findings
 from databazaar.errors import LedgerError
 from databazaar.ledger.chain import Entry, Kind
-from databazaar.ledger.rulebook import Drawn, RuleBook
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, status_of
 from databazaar.ledger.store import Snapshot
 
 Draft = tuple[Kind, int | None, int | None, str | None, int | None, dict[str, Any]]
@@ -29,7 +30,7 @@ class Settlement:
     """
 
     gains: Sequence[float | None]
-    failures: Sequence[str | None]
+    failures: Sequence[Code | None]
     probabilities: Sequence[float]
     paid: Sequence[int]
     utility: float
@@ -100,7 +101,7 @@ class Accounts:
         entries: list[Draft] = [
             ("post", round, draw, ids[i], paid, {**reply, "held": back} if back else reply)
             if why is None
-            else ("void", round, draw, ids[i], quote, {"reason": _writable(why), **reply})
+            else ("void", round, draw, ids[i], quote, {"reason": why.body(), **reply})
             for draw, (i, quote, paid, back, why, reply) in enumerate(lines)
         ]
         entries += self._of_held_back(round, result.released, result.returned)
@@ -132,17 +133,12 @@ class Accounts:
         released = {places[provider] for provider in self.book.held_back} - set(returned)
         return self._of_held_back(None, list(released), returned)
 
-    def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
+    def close(self, stopped: Stopped, standing: Standing) -> None:
         """Settles the whole run: what was not spent goes back to the consumer."""
-        self._write([("close", None, None, None, None, {"status": status})])
+        self._write([("close", None, None, None, None, {"status": status_of(stopped, self.book)})])
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
             self.book.apply(Entry(self._seq, *draft))
             self._seq += 1
         self.book.assert_sound()
-
-
-def _writable(text: str) -> str:
-    """Text from a provider's side that UTF-8 can hold: a lone surrogate is written as its escape."""
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -6,10 +6,11 @@ import copy
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
+from databazaar.codes import Code
 from databazaar.errors import LedgerError
 from databazaar.ledger.chain import Entry
 
-NOT_SETTLED = {"reason": "the consumer closed the run before this round was settled", "by": "consumer"}
+NOT_SETTLED = {"reason": Code("run-closed").body()}
 """The body of a void whose round was under way when the consumer closed the run."""
 
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import Any, Literal, NamedTuple, get_args
 
+from databazaar.codes import Code
+
 Kind = Literal["open", "reserve", "post", "void", "release", "return", "round", "close"]
 KINDS: tuple[str, ...] = get_args(Kind)
 GENESIS = "0" * 64
@@ -30,6 +32,11 @@ class Entry(NamedTuple):
 
     def sealed(self, previous: str) -> Entry:
         return Entry(*self.fields, hash=self.digest(previous))
+
+    @property
+    def reason(self) -> Code | None:
+        """Why it is void, where it says so; a ValueError where what it says is no code."""
+        return Code.read(self.body["reason"]) if "reason" in self.body else None
 
     @property
     def fields(self) -> Fields:

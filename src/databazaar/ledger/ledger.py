@@ -9,7 +9,7 @@ from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.accounts import Accounts, Draft, Settlement, Standing
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.chain import GENESIS, Entry, canonical
-from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Stopped, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import NOT_AGREED
 
@@ -87,8 +87,8 @@ class Ledger(Accounts):
         settled, snapshot = self._settled
         self._settled = [*settled, *self._seal(drafts)], snapshot
 
-    def close(self, status: str, message: str, stop: dict[str, str], standing: Standing) -> None:
-        self._close(status, message, stop, (standing.model_hash, standing.utility, standing.loss))
+    def close(self, stopped: Stopped, standing: Standing) -> None:
+        self._close(stopped, standing.model_hash, standing.utility, standing.loss)
 
     def close_for_consumer(self, model: str, utility: float, loss: float | None, returned: Sequence[int] = ()) -> None:
         """Ends a run between two rounds by the consumer's will: what is reserved for the next is voided, and what is
@@ -98,15 +98,12 @@ class Ledger(Accounts):
             for (round, draw), (who, amount) in self.book.reserved.items()
         ]
         self._write_later([*voids, *self._held_back_at_close(returned)])
-        message = message_of(BY_CONSUMER, self.book, self.terms.currency)
-        self._close(status_of(BY_CONSUMER, self.book), message, BY_CONSUMER._asdict(), (model, utility, loss))
+        self._close(BY_CONSUMER, model, utility, loss)
 
-    def _close(self, status: str, message: str, stop: dict[str, str], reached: tuple[str, float, float | None]) -> None:
-        model, utility, loss = reached
+    def _close(self, stopped: Stopped, model: str, utility: float, loss: float | None) -> None:
         body = {
-            "status": status,
-            "message": message,
-            "stop": stop,
+            "status": status_of(stopped, self.book),
+            "stop": stopped.body(),
             "model": model,
             "utility": utility,
             "loss": loss,

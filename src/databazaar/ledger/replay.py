@@ -17,7 +17,7 @@ from databazaar.ledger.chain import Entry
 from databazaar.ledger.record import Record
 from databazaar.ledger.replies import is_hash
 from databazaar.ledger.rounds import Scores
-from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, message_of, status_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Drawn, RuleBook, Settled, status_of
 from databazaar.ledger.scores import ONE, refuse_no_scores
 from databazaar.ledger.store import Snapshot
 from databazaar.ledger.terms import Terms
@@ -28,6 +28,8 @@ TOLERANCE = 1e-9
 """Replayed probabilities may differ by this share: another machine's exp differs in the last digit."""
 
 FREEING = ("release", "return")
+CLOSING = {"status", "stop", "model", "utility", "loss", "spent", "refunded"}
+"""What a closing entry says, and nothing else."""
 OF_A_ROUND = ("reserve", "post", "void", "round")
 
 
@@ -109,7 +111,17 @@ class Replay:
         elif self.reserves != len(due):
             raise LedgerError(f"{entry}: settled before the whole round was reserved")
         else:
+            self._check_reason(entry)
             self.settled.append(entry)
+
+    def _check_reason(self, entry: Entry) -> None:
+        """A void has a reason, which is a code, and a post has none."""
+        try:
+            sound = (entry.reason is not None) == (entry.kind == "void")
+        except ValueError:
+            sound = False
+        if not sound:
+            raise LedgerError(f"{entry}: a void needs a code for its reason, and nothing else has one")
 
     def _take_freed(self, entry: Entry) -> None:
         """Held-back pay is settled when every draw of a round is, or at the close, where no round is under way."""
@@ -144,7 +156,7 @@ class Replay:
             raise LedgerError(f"{entry}: does not settle every draw")
         if [gain is not None for gain in gains] != [settled.kind == "post" for settled in self.settled]:
             raise LedgerError(f"{entry}: a gain without payment, or a payment without gain")
-        if any("by" in settled.body for settled in self.settled):
+        if any(settled.body == NOT_SETTLED for settled in self.settled):
             raise LedgerError(f"{entry}: settles an access that the consumer is said to have left unsettled")
         named = [settled.body["reply"] for settled in self.settled if "reply" in settled.body]
         if not all(map(is_hash, named)):
@@ -216,7 +228,7 @@ class Replay:
         scores = Scores(body["utility"], body["loss"], body["reached"], body["reached_loss"])
         self.audit.scores = scores
         if self.audit.record is not None:
-            reasons = [one.body.get("reason") for one in self.settled]
+            reasons = [one.reason for one in self.settled]
             columns = (
                 self.order,
                 body["probabilities"],
@@ -246,6 +258,8 @@ class Replay:
 
     def _check_close(self, entry: Entry) -> None:
         claimed: dict[str, Any] = entry.body
+        if claimed.keys() != CLOSING:
+            raise LedgerError(f"{entry}: has other fields than a close")
         if self.freed:
             returned = set(self.rules.returned_at_close(self.state))
             everybody = range(len(self.terms.roster))
@@ -253,15 +267,15 @@ class Replay:
         spent, budget = self.book.spent, self.terms.budget
         if claimed["spent"] != spent or claimed["refunded"] != budget - spent:
             raise LedgerError(f"{entry}: claims spent {claimed['spent']}, but the posts sum to {spent}")
-        if self.stopped is None and claimed["stop"] == BY_CONSUMER._asdict():
+        if self.stopped is None and claimed["stop"] == BY_CONSUMER.body():
             self._check_consumers_close(entry)
         if self.stopped is None:
             raise LedgerError(
                 f"{entry}: the run stopped although the budget covers another round, and no other stop had a reason"
             )
-        stop = self.stopped._asdict()
+        stop = self.stopped.body()
         if claimed["stop"] != stop:
-            raise LedgerError(f"{entry}: says it stopped because {claimed['stop']}, but it was {stop}")
+            raise LedgerError(f"{entry}: says it stopped because of {claimed['stop']}, but it was {stop}")
         if claimed["status"] != status_of(self.stopped, self.book):
             raise LedgerError(f"{entry}: the status {claimed['status']!r} does not follow from the rounds")
         if claimed["model"] != self.audit.model:
@@ -289,9 +303,6 @@ class Replay:
         refuse_no_scores(entry, self.terms.bounded_utility)
         if last is not None and (claimed["utility"], claimed["loss"]) != last.ended:
             raise LedgerError(f"{entry}: names another utility or loss than the last round ended with")
-        assert self.stopped is not None
-        if claimed["message"] != message_of(self.stopped, self.book, self.terms.currency):
-            raise LedgerError(f"{entry}: its message does not follow from the rounds")
 
     def check_end(self) -> None:
         """The stored state must have been that of a round; of the last one, where the run is closed."""

@@ -12,9 +12,11 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from databazaar.codes import Code
+
 Numbers = NDArray[np.float64]
 Places = NDArray[np.int64]
-Line = tuple[int, float, float | None, int, str | None, int, int]
+Line = tuple[int, float, float | None, int, Code | None, int, int]
 """An access without its number: provider, probability, gain, paid, failure, quoted, held."""
 
 
@@ -28,7 +30,7 @@ class Access:
     probability: float
     gain: float | None
     paid: int
-    failure: str | None = None
+    failure: Code | None = None
     quoted: int = 0
     held: int = 0
 
@@ -67,10 +69,10 @@ class Scores(NamedTuple):
 class Rounds(Sequence[Round]):
     """Rounds one after the other. Each is made when it is asked for; what looks at all of them looks at columns.
 
-    >>> accesses = Access(0, 3, 0.5, 0.1, 2, None, 2), Access(1, 1, 0.5, None, 0, "late", 4)
+    >>> accesses = Access(0, 3, 0.5, 0.1, 2, None, 2), Access(1, 1, 0.5, None, 0, Code("no-answer"), 4)
     >>> rounds = Rounds([Round(0, accesses, 0.5, None, 0.6, None)])
-    >>> rounds[0].accesses[1].failure, rounds.providers.tolist(), rounds.in_rounds(rounds.quoted)
-    ('late', [3, 1], [6])
+    >>> str(rounds[0].accesses[1].failure), rounds.providers.tolist(), rounds.in_rounds(rounds.quoted)
+    ('no answer by the deadline', [3, 1], [6])
     """
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
@@ -79,7 +81,7 @@ class Rounds(Sequence[Round]):
         self._providers, self._probabilities, self._gains = array("q"), array("d"), array("d")
         self._paid: list[int] = []
         self._quoted: list[int] = []
-        self._failures: dict[int, str] = {}
+        self._failures: dict[int, Code] = {}
         self._held: dict[int, int] = {}
         self._waiting: dict[int, list[int]] = {}
         self._later: dict[int, int] = {}
@@ -208,7 +210,7 @@ class Rounds(Sequence[Round]):
         return [amount if at in self._failures else 0 for at, amount in enumerate(self._quoted)]
 
     @property
-    def failures(self) -> Iterator[tuple[int, int, str]]:
+    def failures(self) -> Iterator[tuple[int, int, Code]]:
         """The round's number, the provider and the reason of every access that failed, in their order."""
         places = np.searchsorted(np.array(self._ends), list(self._failures), side="right").tolist()
         for place, (at, reason) in zip(places, self._failures.items(), strict=True):

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from databazaar.codes import Code
 from databazaar.defence import Arms, Defence, Findings, Verdict, judge
 from databazaar.defence.court import Court
 from databazaar.defence.judge import doubted
@@ -70,10 +71,18 @@ class Stopped(NamedTuple):
     """Which stop ended a run, and why."""
 
     kind: str
-    reason: str
+    reason: Code
+
+    def body(self) -> dict[str, Any]:
+        """As a closing entry holds it."""
+        return {"kind": self.kind, "reason": self.reason.body()}
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Stopped:
+        return cls(str(body["kind"]), Code.read(body["reason"]))
 
 
-BY_CONSUMER = Stopped("consumer", "the consumer closed it; nobody is paid for the round that was under way")
+BY_CONSUMER = Stopped("consumer", Code("closed-by-consumer"))
 """The only stop that no replay comes to: the consumer may end a run at any time, for whatever is settled by then."""
 
 
@@ -258,23 +267,21 @@ class RuleBook:
         return self.sampler.update(state, drawn.draws, numbers, drawn.purse)
 
 
+SETTLED, NOBODY_ANSWERED = "settled", "nobody-answered"
+
+
 def status_of(stopped: Stopped, book: Book) -> str:
     """How a run ended: because nobody answered if its patience ran out, or if no round of it had a valid reply."""
     if stopped == BY_CONSUMER:
-        return "settled"
+        return SETTLED
     silent = stopped.kind == "patience" or 0 < book.rounds == book.silent
-    return "nobody answered" if silent else "settled"
+    return NOBODY_ANSWERED if silent else SETTLED
 
 
 def message_of(stopped: Stopped, book: Book, currency: Currency) -> str:
     """The end of a run in one sentence."""
     left, spent = currency.format(book.budget - book.spent), currency.format(book.spent)
-    status = status_of(stopped, book)
-    if status == "settled":
-        rounds = f"{book.rounds} round{'' if book.rounds == 1 else 's'}"
-        why = "" if stopped.reason == SPENT else f"; it stopped because {stopped.reason}"
-        return f"{rounds} played, {spent} paid, {left} back to the consumer{why}"
-    return (
-        f"nobody gave a valid reply in the last {book.silent} rounds: the run stopped after {book.rounds} rounds, "
-        f"and {left} go back to the consumer; the ledger says why each reply failed"
-    )
+    if status_of(stopped, book) == NOBODY_ANSWERED:
+        return str(Code.of("run-nobody-answered", silent=book.silent, rounds=book.rounds, left=left))
+    because = "" if stopped.reason == SPENT else str(stopped.reason)
+    return str(Code.of("run-settled", rounds=book.rounds, spent=spent, left=left, because=because))

@@ -325,7 +325,7 @@ def _ended(ledger: Ledger) -> dict[Ended, None]:
     """How every ask so far ended, each provider once a round."""
     places = ledger.terms.places
     return {
-        (entry.round or 0, places[entry.provider or ""], entry.body.get("reason")): None
+        (entry.round or 0, places[entry.provider or ""], entry.reason): None
         for entry in ledger.store.entries()
         if entry.kind in ("post", "void")
     }

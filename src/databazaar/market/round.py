@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator
+from databazaar.codes import Code
 from databazaar.engines import Replies
 from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
@@ -164,7 +165,7 @@ def conclude(round: Round) -> Outcome:
 
 def _gains(
     round: Round, replies: Replies, proposed: Proposed, scores: Scores
-) -> tuple[dict[int, float | None], dict[int, str]]:
+) -> tuple[dict[int, float | None], dict[int, Code]]:
     """The gain of each provider asked, None where its reply is invalid, and the reasons for those."""
     drawn, asked, singles, whole = round.drawn, round.drawn.asked, scores.utility[:-1], float(scores.utility[-1])
     if proposed.gains == "together":
@@ -202,7 +203,7 @@ def _scores_of(state: State) -> Scores:
 
 
 def _settled(
-    round: Round, by_provider: Mapping[int, float | None], reasons: Mapping[int, str], reached: _Reached
+    round: Round, by_provider: Mapping[int, float | None], reasons: Mapping[int, Code], reached: _Reached
 ) -> Outcome:
     """What is paid and learned (lines 7 to 9), and the state after the round."""
     state, drawn, watched = round.state, round.drawn, round.watched
@@ -250,7 +251,7 @@ def shared_gains(
 
 def marginal_gains(
     asked: Sequence[int], replies: Replies, utilities: NDArray[np.float64], base: float
-) -> tuple[dict[int, float | None], dict[int, str]]:
+) -> tuple[dict[int, float | None], dict[int, Code]]:
     """U(w + γg_i) − U(w) for each provider asked, None where its reply is invalid, and the reasons for those."""
     reasons = dict(replies.failures)
     with np.errstate(over="ignore", invalid="ignore"):

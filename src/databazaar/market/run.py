@@ -9,9 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from databazaar.aggregators import Aggregator, Guided
+from databazaar.codes import SET_ASIDE
 from databazaar.display import Displayed, listed
 from databazaar.engines import Ask, Replies
-from databazaar.engines.quarantine import SET_ASIDE, Quarantine
+from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator

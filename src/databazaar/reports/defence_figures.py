@@ -41,7 +41,7 @@ def panels(defended: Defended) -> list[Panel]:
     settings, names = defended.defence, [stand.provider for stand in defended.stands]
     by_rule = {
         what: tuple(dict.fromkeys(names.index(one.provider) for one in defended.rulings if one.what == what))
-        for what in ("leak", "no data", "in doubt")
+        for what in ("leak", "no-data", "in-doubt")
     }
     found = []
     if settings.leak is not None:
@@ -49,7 +49,7 @@ def panels(defended: Defended) -> list[Panel]:
         says = "standard errors"
         found.append(Panel("Gains on one part alone", says, lambda one: one.leak, (-limit, limit), by_rule["leak"]))
     if settings.data is not None:
-        shown = (*by_rule["no data"], *by_rule["in doubt"])
+        shown = (*by_rule["no-data"], *by_rule["in-doubt"])
         title, says = "What persists in the answers", "of an ordinary provider’s"
         found.append(Panel(title, says, lambda one: one.signal, (LEAST,), shown, band=True))
     if settings.screen is not None and any(stand.left_out for stand in defended.stands):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from databazaar.codes import Code
 from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.defence.words import rules_of
 from databazaar.registry import MODULE
@@ -93,6 +94,7 @@ def render(
         title=title,
         report=report,
         audit=audit,
+        status=str(Code(report.status)),
         standing=standing(report),
         utility=utility_curve(report),
         loss=loss_curve(report),
@@ -163,7 +165,7 @@ def defence(report: Report) -> dict[str, Any]:
     defended = report.defended
     if defended is None:
         return {"defended": None}
-    kinds = ("leak", "no data", "in doubt", "alike")
+    kinds = ("leak", "no-data", "in-doubt", "alike")
     told = sorted((one for one in defended.rulings if one.what in kinds), key=lambda one: kinds.index(one.what))
     return {
         "defended": defended,
@@ -215,7 +217,7 @@ def failures(report: Report) -> list[FailureView]:
     """Accesses that were voided, grouped by reason, most frequent first."""
     groups: dict[str, list[int]] = defaultdict(list)
     for round, place, reason in report.columns.failures:
-        groups[common_reason(reason, report.payouts[place].provider, round)].append(place)
+        groups[common_reason(str(reason), report.payouts[place].provider, round)].append(place)
     ranked = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
         FailureView(reason, len(who), tuple(report.payouts[provider].provider for provider in dict.fromkeys(who)))

@@ -33,7 +33,7 @@ def told_by(audit: Audit) -> dict[str, Any]:
     assert closing is not None and terms is not None and book is not None
     return {
         "status": closing["status"],
-        "message": closing["message"],
+        "stop": closing["stop"],
         "model_hash": audit.delivered or "",
         "ledger_head": audit.head,
         "rounds": audit.rounds,

@@ -19,7 +19,7 @@ from databazaar.ledger.record import Freed, Record
 from databazaar.ledger.rounds import Places, Rounds
 from databazaar.ledger.rulebook import RuleBook
 
-What = Literal["leak", "no data", "cleared", "alike", "in doubt"]
+What = Literal["leak", "no-data", "cleared", "alike", "in-doubt"]
 Standing = Literal["open", "cleared", "flagged"]
 STANDINGS: dict[float, Standing] = {OPEN: "open", CLEARED: "cleared", LEAK: "flagged", NO_DATA: "flagged"}
 
@@ -48,7 +48,7 @@ class Ruling:
 
     @property
     def flags(self) -> bool:
-        return self.what in ("leak", "no data")
+        return self.what in ("leak", "no-data")
 
     @property
     def title(self) -> str:
@@ -105,7 +105,7 @@ class Defended:
 
     @property
     def doubted(self) -> tuple[Ruling, ...]:
-        return tuple(ruling for ruling in self.rulings if ruling.what == "in doubt")
+        return tuple(ruling for ruling in self.rulings if ruling.what == "in-doubt")
 
     def of(self, provider: str) -> tuple[Ruling, ...]:
         """The rulings about a provider as it may read them. Of those who are alike, both are told, with their own
@@ -134,7 +134,7 @@ class Defended:
         """Who was flagged and merged, in one line, of each the first few; empty where nobody was."""
         parts = []
         if self.flagged:
-            parts.append("flagged: " + few([f"{one.provider} ({one.what})" for one in self.flagged]))
+            parts.append("flagged: " + few([f"{one.provider} ({one.what.replace('-', ' ')})" for one in self.flagged]))
         if self.merged:
             parts.append("merged: " + few([f"{one.provider} with {one.other}" for one in self.merged]))
         if self.doubted:
@@ -217,7 +217,7 @@ def _rulings(record: Record, ids: Sequence[str], court: Court, curves: Sequence[
 
 
 def _what(said: str) -> What:
-    known: dict[str, What] = {"leak": "leak", "no data": "no data", "cleared": "cleared", "alike": "alike"}
+    known: dict[str, What] = {"leak": "leak", "no-data": "no-data", "cleared": "cleared", "alike": "alike"}
     return known[said]
 
 
@@ -231,7 +231,7 @@ def _in_doubt(audit: Audit, court: Court, record: Record) -> list[Ruling]:
         if one.round is None and not one.released:
             shown, last = float(court.shown[place]), (audit.entries - 1, audit.head)
             figure, count = None if shown == UNKNOWN else shown, int(answers[place])
-            found.append(Ruling("in doubt", one.provider, None, figure, IN_DOUBT, count, *last, returned=one.amount))
+            found.append(Ruling("in-doubt", one.provider, None, figure, IN_DOUBT, count, *last, returned=one.amount))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from databazaar.codes import Code, counted
 from databazaar.errors import BazaarError
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_folder import CARD, StoredModel, read_model
@@ -36,7 +37,9 @@ class FinishedRun(TrainedModel):
         return self.report.to_frame()
 
     def _facts(self) -> dict[str, str]:
-        return {**super()._facts(), "run": str(self.folder.summary().get("message")), "pay": ".to_frame(), .report"}
+        told = self.folder.summary()
+        ended = f"{Code(str(told.get('status')))} after {counted(told.get('rounds'), 'round')}"
+        return {**super()._facts(), "run": ended, "pay": ".to_frame(), .report"}
 
 
 def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:

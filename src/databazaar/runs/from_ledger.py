@@ -10,6 +10,7 @@ from databazaar.errors import LedgerError
 from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
+from databazaar.ledger.rulebook import Stopped, message_of
 from databazaar.ledger.terms import Terms
 from databazaar.roster import Amounts, Purse
 from databazaar.runs.defended import defended_by
@@ -24,7 +25,7 @@ def report_from(audit: Audit) -> Report:
     if not audit.ok or audit.terms is None or audit.book is None:
         raise LedgerError(f"the ledger does not hold, so nothing can be reported from it: {audit.message}")
     terms, book, closing, record = audit.terms, audit.book, audit.closing, audit.record or Record()
-    money, sampler = terms.currency.format, SAMPLERS.build(terms.rules["sampler"])
+    money, sampler, stopped = terms.currency.format, SAMPLERS.build(terms.rules["sampler"]), None
     if closing is None:
         utility, loss = (float("nan"), None) if audit.scores is None else audit.scores.ended
         message = (
@@ -33,14 +34,16 @@ def report_from(audit: Audit) -> Report:
         )
         closing = {
             "status": "open",
-            "message": message,
             "refunded": 0,
             "utility": utility,
             "loss": loss,
         }
+    else:
+        stopped = Stopped.read(closing["stop"])
+        message = message_of(stopped, book, terms.currency)
     return Report(
         status=closing["status"],
-        message=closing["message"],
+        message=message,
         rules=terms.rules,
         seed=terms.seed,
         currency=terms.currency,
@@ -60,7 +63,7 @@ def report_from(audit: Audit) -> Report:
         last_model_hash=audit.model or "",
         best=audit.best,
         ledger_head=audit.head,
-        stopped_by=closing.get("stop", {}).get("reason", ""),
+        stopped_by=None if stopped is None else stopped.reason,
         regret_bound=regret_bound(terms, audit.rounds * terms.per_round),
         market=terms.market,
         consumer=terms.consumer,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from databazaar.codes import Code
 from databazaar.display import Displayed
 from databazaar.errors import BazaarError
 from databazaar.ledger.audit import BestModel
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Payout", "Report", "Round", "Status"]
 
-Status = Literal["settled", "nobody answered", "open"]
+Status = Literal["settled", "nobody-answered", "open"]
 """How a run ended; `open` is one that has not."""
 
 
@@ -42,8 +43,8 @@ class Report(Displayed):
     rounds it holds p of every `stride`-th round, and the last is the final p. `purses` holds what each round was drawn
     from, and what the next would be. `rules` are the settings of the market's rules by noun: "sampler", "aggregator",
     "payment", and "stops", which is a list. While a run is `open`, nothing is refunded, `held` is what is reserved for
-    the round under way, and the final utility and model are those of the last round. `stopped_by` is the reason that a
-    stop gave, empty while the run is open. `regret_bound` is Theorem 1's, where it applies; `notes` are further
+    the round under way, and the final utility and model are those of the last round. `stopped_by` is the code that a
+    stop gave, None while the run is open. `regret_bound` is Theorem 1's, where it applies; `notes` are further
     remarks. `market` and `consumer` are names; `run` is the id of a run that has a folder, and `began` and `settled`
     are its dates, in UTC: the ledger itself knows no time.
 
@@ -73,7 +74,7 @@ class Report(Displayed):
     model_hash: str
     ledger_head: str
     held: int = 0
-    stopped_by: str = ""
+    stopped_by: Code | None = None
     regret_bound: float | None = None
     notes: tuple[str, ...] = field(default=())
     market: str = ""

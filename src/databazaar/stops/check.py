@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from databazaar.codes import Code
 from databazaar.conformance import require, require_rebuilt
 from databazaar.roster import Purse, Roster
 from databazaar.stops.protocol import STOPS, History, Stop
@@ -24,7 +25,7 @@ def check_stop(stop: Stop, *, rounds: int = 60) -> None:
             purse = Purse(6 * (rounds - played), prices)
             history = History(played, tuple(utilities), int(rng.integers(0, played + 1)), purse, per_round=2)
             reason = stop.reason(history)
-            require(reason is None or (isinstance(reason, str) and bool(reason.strip())), f"no reason is {reason!r}")
+            require(reason is None or isinstance(reason, Code), f"a reason is a Code, and not {reason!r}")
             require(reason == stop.reason(history), "reason must be a pure function of the history")
             last = utilities[-1] if utilities else float(rng.random())
             utilities += [] if utilities else [last]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError
 from databazaar.stops.protocol import History
 
@@ -28,7 +29,7 @@ class NoProgress:
     >>> purse, flat = Purse(100, Roster.equal(3).prices), [0.70, 0.71, 0.69, 0.70, 0.72, 0.70, 0.69, 0.71]
     >>> rising = [u + 0.02 * t for t, u in enumerate(flat)]
     >>> NoProgress(rounds=6).reason(History(7, rising, 0, purse, 2))
-    >>> NoProgress(rounds=6).reason(History(7, flat, 0, purse, 2))
+    >>> str(NoProgress(rounds=6).reason(History(7, flat, 0, purse, 2)))
     'over the last 6 rounds the utility changed by +0 ± 0.0138, which is not progress beyond chance'
     """
 
@@ -47,16 +48,15 @@ class NoProgress:
         if self.errors < 0:
             raise BazaarError(f"stop no-progress: errors = {self.errors!r} must not be negative: 1 is a fair start")
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         window = history.utilities[-(self.rounds + 1) :]
         if history.rounds < self.rounds or len(window) < self.rounds + 1:
             return None
         risen, error = rise(window)
         if risen > self.least + self.errors * error:
             return None
-        wanted = "progress beyond chance" if self.least == 0 else f"{self.least:g} and more beyond chance"
-        changed = f"the utility changed by {risen:+.3g} ± {error:.3g}"
-        return f"over the last {self.rounds} rounds {changed}, which is not {wanted}"
+        figures = {"risen": float(f"{risen:.3g}"), "error": float(f"{error:.3g}"), "least": self.least}
+        return Code.of("no-progress", rounds=self.rounds, **figures)
 
 
 def rise(utilities: Sequence[float]) -> tuple[float, float]:

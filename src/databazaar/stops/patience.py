@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError
 from databazaar.stops.protocol import History
 
@@ -20,7 +21,7 @@ class Patience:
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 1:
             raise BazaarError(f"patience = {self.rounds!r} must be a whole number of at least 1")
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         if history.silent < self.rounds:
             return None
-        return f"nobody gave a valid reply in the last {history.silent} rounds"
+        return Code.of("no-valid-reply", rounds=history.silent)

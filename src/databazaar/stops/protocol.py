@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
+from databazaar.codes import Code
 from databazaar.registry import Registry
 from databazaar.roster import Purse
 
@@ -44,6 +45,7 @@ class Stop(Protocol):
 
     kind: ClassVar[str]
 
-    def reason(self, history: History) -> str | None:
-        """Why the run should end here, as a sentence's beginning without a full stop; None where it should not."""
+    def reason(self, history: History) -> Code | None:
+        """Why the run should end here, as a code; None where it should not. A stop of your own may say it in words:
+        `Code.of("own-words", text="the weather turned")`."""
         ...

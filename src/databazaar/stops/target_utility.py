@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError
 from databazaar.stops.protocol import History
 
@@ -25,7 +26,7 @@ class TargetUtility:
         ):
             raise BazaarError(f"stop target-utility: utility = {self.utility!r} must be a number")
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         if not history.utilities or history.utilities[-1] < self.utility:
             return None
-        return f"the utility reached {history.utilities[-1]:.6g}, and {self.utility:g} was wanted"
+        return Code.of("target-reached", utility=float(f"{history.utilities[-1]:.6g}"), wanted=self.utility)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from databazaar import History, Purse, Roster
+from databazaar.codes import Code
 from databazaar.samplers.protocol import Wants, among_affordable
 
 
@@ -81,7 +82,7 @@ class Reserve:
     keep: int
     kind: ClassVar[str] = "acme-reserve"
 
-    def reason(self, history: History) -> str | None:
+    def reason(self, history: History) -> Code | None:
         if history.purse.left >= self.keep:
             return None
-        return f"{self.keep} were to be kept, and {history.purse.left} are left"
+        return Code.of("own-words", text=f"{self.keep} were to be kept, and {history.purse.left} are left")

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from databazaar.cli.app import app
+from databazaar.codes import Code
 from databazaar.federation.pins import Pins
 from databazaar.federation.records import Record
 from databazaar.runs.folder import RunFolder
@@ -44,12 +45,12 @@ class Town:
         content = table(CONSUMERS[buyer] if seed is None else seed, rows=80)
         return self.market.add(name, SITE_SPEC, buyer, content, offers)
 
-    def voids(self, name: str) -> Counter[tuple[str, str]]:
+    def voids(self, name: str) -> Counter[tuple[str, Code]]:
         """By provider and reason."""
         audit = RunFolder(self.market.run(name)).replay()
         assert audit.terms is not None and audit.record is not None
-        accesses = (access for round in audit.record.rounds for access in round.accesses if access.failure)
-        return Counter((audit.terms.roster.ids[access.provider], access.failure or "") for access in accesses)
+        ids = audit.terms.roster.ids
+        return Counter((ids[provider], reason) for _, provider, reason in audit.record.rounds.failures)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_three_consumers_at_once_end_as_each_does_alone(town: Town, tmp_path: Pa
         model = run_at_home(market, town.sites, name, tmp_path / name)
         assert market.job(name).model_hash == model
         assert drawn_and_paid(market.run(name)) == drawn_and_paid(tmp_path / name)
-    assert set(town.voids("not allowed")) == {(PRIVATE, "refused: consumer not allowed")}
+    assert set(town.voids("not allowed")) == {(PRIVATE, Code.of("refused", why="consumer-not-allowed"))}
     assert wrong_with_books(market) is None
     _assert_told(town)
 
@@ -142,7 +143,7 @@ def test_a_schema_beyond_what_sites_let_come_is_refunded_with_the_remedy_and_acc
         market.wait(market.over, "not all jobs are over")
         refused = market.job("refused")
         assert refused.state == "refunded" and refused.refunded == refused.escrow
-        assert set(town.voids("refused")) == {(name, "refused: task not allowed") for name in SITES}
+        assert set(town.voids("refused")) == {(name, Code.of("refused", why="task-not-allowed")) for name in SITES}
         for name in SITES:
             with market.database.read() as session:
                 provider = market.desk[name.partition("-")[0]]

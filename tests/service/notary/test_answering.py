@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from databazaar.codes import Code
 from databazaar.config.jobs import Job, job_of
 from databazaar.config.market_file import parse_market
 from databazaar.engines import LoopEngine
@@ -106,16 +107,16 @@ def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Pat
     with served(about(place, NAMES, **bounds)) as channel:
         told, replies = asked(channel, NAMES, question(job))
         assert told["kind"] == "update" and told["lost"] == {} and set(replies) == set(NAMES)
-        refused = "refused: task not allowed"
-        assert told["words"] == {
-            "north": "",
+        refused = Code.of("refused", why="task-not-allowed").body()
+        assert told["codes"] == {
+            "north": None,
             "south": refused,
             "east": refused,
-            "far": "refused: task does not fit the data",
+            "far": Code.of("refused", why="task-does-not-fit").body(),
         }
         assert asked(channel, NAMES[:1], question(job))[1] == {"north": replies["north"]}
         told, _ = asked(channel, NAMES[:1], question(job, "describe"), no_update="not now")
-        assert told["kind"] == "describe" and told["words"] == {"north": ""}
+        assert told["kind"] == "describe" and told["codes"] == {"north": None}
         assert asked(channel, NAMES[:1], question(job), no_update="not now")[0] == {"refused": "not now"}
         channel.send({"op": "connected"})
         assert channel.receive()[0] == {"connected": sorted(NAMES)}
@@ -160,7 +161,7 @@ def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Pa
         for payload in (question(job), question(job, task=other)):
             checked = answering.check(payload, ["north"], NOW)
             words.append(answering.ask(payload, ["north"], 30.0, *checked)[2])
-        assert words == [{"north": ""}, {"north": "refused: task not allowed"}]
+        assert words == [{"north": None}, {"north": {"code": "refused", "why": "task-not-allowed"}}]
 
 
 def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tmp_path: Path) -> None:
@@ -174,8 +175,8 @@ def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tm
     payload = question(job)
     request, params = answering.check(payload, ["bank1", "bank2"], NOW)
     replies, lost, words, _ = answering.ask(payload, ["bank1", "bank2"], 30.0, request, params)
-    assert set(replies) == {"bank1"} and lost == {"bank2": "provider error"}
-    assert words == {"bank1": "", "bank2": "provider error"}
+    assert set(replies) == {"bank1"} and lost == {"bank2": "provider-error"}
+    assert words == {"bank1": None, "bank2": {"code": "provider-error"}}
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
@@ -205,12 +206,12 @@ def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job
     checked = answering.check(payload, names, NOW)
     private = Answering(about(place, ["north", "south", "east"]))
     private._transport = LocalTransport({"north": lambda payload: encode_reply(told, checked[1])})
-    assert private.ask(payload, ["north"], 30.0, *checked)[2:] == ({"north": ""}, {"north": (0.5, 1e-5)})
+    assert private.ask(payload, ["north"], 30.0, *checked)[2:] == ({"north": None}, {"north": (0.5, 1e-5)})
     request, params = answering.check(payload, names, NOW)
     words = answering.ask(payload, names, 30.0, request, params)[2]
-    assert words["south"] == "failed at the provider: computation failed"
-    assert words["east"] == "the reply bears another provider's name"
-    assert words["north"] == "the message's vector is not valid"
+    assert words["south"] == Code.of("provider-failed", why="computation-failed").body()
+    assert words["east"] == {"code": "other-provider"}
+    assert words["north"] == {"code": "bad-vector"}
 
 
 def test_the_terms_are_those_that_the_arbiter_writes(place: Path, job: Job) -> None:

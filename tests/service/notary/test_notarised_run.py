@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from databazaar import OSMD, Arbiter, BazaarError
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.ledger import Entry, Ledger, MemoryStore, RuleBook, Terms
 from databazaar.market.loop import play
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError
@@ -44,8 +45,8 @@ def steps() -> Steps:
     written.append(list(ledger.store.entries()))
     ledger.on_written = lambda entries: written.append(list(entries))
     play(arbiter.begin(ledger), arbiter.engine)
-    reasons = {entry.body.get("reason") for step in written for entry in step if entry.kind == "void"}
-    assert "set aside after repeated failures" in reasons and len(reasons) == 2 and len(written) > 6
+    reasons = {entry.reason for step in written for entry in step if entry.kind == "void"}
+    assert Code("set-aside") in reasons and len(reasons) == 2 and len(written) > 6
     return written
 
 
@@ -53,8 +54,7 @@ def hand_out(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """The questions and answers that come before this step."""
     settled = [entry for entry in step if entry.kind in ("post", "void") and entry.round == run.due.round]
     answers = {entry.provider or "": b"an update" for entry in settled if entry.kind == "post"}
-    failures = {entry.provider or "": entry.body["reason"] for entry in settled if entry.kind == "void"}
-    failures = {who: why for who, why in failures.items() if not why.startswith("set aside")}
+    failures = {entry.provider or "": why for entry in settled if (why := entry.reason) not in (None, SET_ASIDE)}
     if settled:
         run.refuse_ask([*answers, *failures], QUESTION)
         run.hand_out(QUESTION, answers, failures)
@@ -142,7 +142,7 @@ def scaled(name: str, by: float) -> Callable[[Entry], Entry]:
 
 def as_void(entry: Entry) -> Entry:
     price = {"p0": 1, "p1": 2, "p2": 3, "p3": 4}[entry.provider or ""]
-    return entry._replace(kind="void", amount=price, body={"reason": "no answer by the deadline"})
+    return entry._replace(kind="void", amount=price, body={"reason": {"code": "no-answer"}})
 
 
 def voided(step: list[Entry]) -> list[Entry]:
@@ -204,12 +204,12 @@ def test_only_those_who_answered_here_are_paid_and_failures_are_told_as_they_wer
     at = next(k for k, step in enumerate(steps) if any(e.kind == "void" for e in step))
     played(run, steps[2:at])
     hand_out(run, steps[at])
-    for reason in ("refused: task not allowed", "set aside after repeated failures"):
+    for reason in (Code.of("refused", why="task-not-allowed"), Code("set-aside")):
         with pytest.raises(InvalidError, match="say so"):
-            run.take(resealed(run, first("void", body(reason=reason))(steps[at])))
+            run.take(resealed(run, first("void", body(reason=reason.body()))(steps[at])))
     run.handed = replace(run.handed, failures={})
     with pytest.raises(InvalidError, match="ask it, then say"):
-        run.take(resealed(run, first("void", body(reason="set aside after repeated failures"))(steps[at])))
+        run.take(resealed(run, first("void", body(reason={"code": "set-aside"}))(steps[at])))
 
 
 def test_a_round_asks_one_question_of_those_whom_it_has_drawn(new_run: NotarisedRun, steps: Steps) -> None:
@@ -226,7 +226,7 @@ def test_a_round_asks_one_question_of_those_whom_it_has_drawn(new_run: Notarised
     run.refuse_ask(drawn, QUESTION)
     with pytest.raises(ConflictError, match="one question is all that a round buys"):
         run.refuse_ask(drawn, "ef" * 32)
-    run.hand_out(QUESTION, {}, {drawn[0]: "no answer by the deadline"})
+    run.hand_out(QUESTION, {}, {drawn[0]: Code("no-answer")})
     assert run.handed.answers == {drawn[0]: b"an update"} and not run.handed.failures
 
 

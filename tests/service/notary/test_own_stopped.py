@@ -151,7 +151,7 @@ class _Telling:
         yield self
 
     def ask(self, names: list[str], *_: object) -> Answers:
-        return Answers("update", {names[0]: b"a reply"}, {}, {names[0]: ""}, {names[0]: (0.5, 1e-5)})
+        return Answers("update", {names[0]: b"a reply"}, {}, {names[0]: None}, {names[0]: (0.5, 1e-5)})
 
 
 def test_what_a_site_says_of_its_privacy_is_noted_and_a_database_that_is_away_ends_nothing(

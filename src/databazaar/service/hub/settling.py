@@ -12,9 +12,10 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit
-from databazaar.ledger.rulebook import BY_CONSUMER
+from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, message_of
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.service import journal
@@ -38,8 +39,8 @@ from databazaar.service.states import ContractState, JobState
 UNSOUND = "the run cannot be settled by its ledger, so nobody is paid until the operator has looked at it: "
 GIVEN_UP = "its runs kept failing"
 BASIS_POINTS = 10_000
-TASK_REFUSED = "refused: task not allowed"
-"""The ledger's words for a site that answers by other schemas than the job's (federation/failures.py)."""
+TASK_REFUSED = Code.of("refused", why="task-not-allowed")
+"""The ledger's code for a site that answers by other schemas than the job's (federation/failures.py)."""
 
 
 class UnsoundError(ServiceError):
@@ -55,7 +56,7 @@ class Outcome:
 
     audit: Audit | None = None
     epsilon: dict[str, float] = field(default_factory=dict)
-    refusals: frozenset[str] = frozenset()
+    refusals: frozenset[Code | None] = frozenset()
 
     @property
     def pay(self) -> dict[str, int]:
@@ -69,11 +70,14 @@ class Outcome:
     def by_itself(self) -> bool:
         """Whether it has ended by its own rules."""
         closing = None if self.audit is None else self.audit.closing
-        return closing is not None and closing["stop"] != BY_CONSUMER._asdict()
+        return closing is not None and closing["stop"] != BY_CONSUMER.body()
 
     @property
     def message(self) -> str:
-        return "" if self.audit is None or self.audit.closing is None else str(self.audit.closing["message"])
+        audit = self.audit
+        if audit is None or audit.closing is None or audit.book is None or audit.terms is None:
+            return ""
+        return message_of(Stopped.read(audit.closing["stop"]), audit.book, audit.terms.currency)
 
 
 def settle(database: Database, settings: Settings, job_id: str) -> JobState:
@@ -136,12 +140,12 @@ def _has_entries(folder: RunFolder) -> bool:
     return next(folder.entries(), None) is not None or bool(folder.begun())
 
 
-def _refusals(folder: RunFolder, found: Audit) -> frozenset[str]:
+def _refusals(folder: RunFolder, found: Audit) -> frozenset[Code | None]:
     if found.book is None or any(found.book.pay.values()):
         return frozenset()
     record = folder.replay().record
     assert record is not None
-    return frozenset(access.failure or "" for round in record.rounds for access in round.accesses)
+    return frozenset(access.failure for round in record.rounds for access in round.accesses)
 
 
 def close(session: Session, settings: Settings, job: Job, outcome: Outcome) -> JobState:

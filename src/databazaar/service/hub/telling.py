@@ -20,7 +20,7 @@ from databazaar.service.hub.progress import FILE
 if TYPE_CHECKING:
     from databazaar.market.run import Progress
 
-FLAGGING = ("leak", "no data")
+FLAGGING = ("leak", "no-data")
 
 
 class Teller:

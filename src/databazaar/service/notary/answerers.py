@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from databazaar.codes import Code
 from databazaar.federation.frames import Channel, ClosedError, Header
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.children import start
@@ -24,13 +25,13 @@ one who waits for a process is told to ask again."""
 
 @dataclass(frozen=True)
 class Answers:
-    """What came of a question. `lost` says why there is no reply, and `words` what the ledger will say of each: nothing
+    """What came of a question. `lost` says why there is no reply, and `codes` what the ledger will say of each: None
     where the reply is valid. `privacy` has ε and δ of those who told them."""
 
     kind: str
     replies: dict[str, bytes]
     lost: dict[str, str]
-    words: dict[str, str]
+    codes: dict[str, Code | None]
     privacy: dict[str, tuple[float, float]]
 
 
@@ -64,7 +65,8 @@ class Answerer:
         header = {"op": "ask", "names": list(names), "timeout": timeout, **asdict(due)}
         told, replies = self._call(header, payload)
         privacy = {name: (float(epsilon), float(delta)) for name, (epsilon, delta) in told["privacy"].items()}
-        return Answers(told["kind"], replies, told["lost"], told["words"], privacy)
+        codes = {name: None if body is None else Code.read(body) for name, body in told["codes"].items()}
+        return Answers(told["kind"], replies, told["lost"], codes, privacy)
 
     def _call(self, header: Header, body: bytes = b"", within: float = GRACE) -> tuple[Header, dict[str, bytes]]:
         replies: dict[str, bytes] = {}

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from databazaar.codes import Code
 from databazaar.config.jobs import asked_work, hidden_of
 from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import Failure, Kind
+from databazaar.federation.failures import declined
 from databazaar.federation.frames import Channel, ClosedError, Header
 from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import Request, decode_reply, decode_request, hear_reply, question_hash
@@ -107,19 +108,21 @@ class Answering:
             raise BazaarError("the question is about another target than the job's: ask for what was agreed")
 
     def ask(self, payload: bytes, names: Sequence[str], timeout: float, request: Request, params: Tensor | None) -> Any:
-        """Replies, why there are none, and what each comes to in the ledger's words: nothing for a valid one."""
+        """Replies, why there are none, and what each comes to by the ledger's codes: None for a valid one."""
         replies, lost = self._transport.request(names, payload, min(timeout, MOST_SECONDS))
-        question, words, privacy = question_hash(payload), dict[str, str](), dict[str, tuple[float, float]]()
+        question, codes = question_hash(payload), dict[str, Code | None]()
+        privacy = dict[str, tuple[float, float]]()
         for name, data in list(replies.items()):
             if self._keys is not None and not self._is_signed(data, request, name, params, question):
                 lost[name] = Lost.PROVIDER_ERROR
                 del replies[name]
                 continue
-            words[name], spent = _judged(data, request, name, params, question)
+            codes[name], spent = _judged(data, request, name, params, question)
             if spent is not None:
                 privacy[name] = spent
-        words |= {name: str(Failure(Kind.LOST, why)) for name, why in lost.items()}
-        return replies, {name: str(why) for name, why in lost.items()}, words, privacy
+        codes |= {name: Code(why) for name, why in lost.items()}
+        told = {name: None if code is None else code.body() for name, code in codes.items()}
+        return replies, {name: str(why) for name, why in lost.items()}, told, privacy
 
     def _is_signed(self, data: bytes, request: Request, name: str, params: Tensor | None, question: str) -> bool:
         assert self._keys is not None
@@ -135,16 +138,16 @@ class Answering:
 
 def _judged(
     data: bytes, request: Request, name: str, params: Tensor | None, question: str
-) -> tuple[str, tuple[float, float] | None]:
+) -> tuple[Code | None, tuple[float, float] | None]:
     """What the consumer's arbiter will write of this reply, and what its provider says of its privacy."""
     try:
         reply, update = decode_reply(data, request, name, params, question)
     except MessageError as wrong:
-        return str(Failure(Kind.INVALID, str(wrong))), None
+        return Code(str(wrong)), None
     spent = None if reply.epsilon is None or reply.delta is None else (reply.epsilon, reply.delta)
     if reply.status != "ok":
-        return str(Failure(Kind.REFUSED if reply.status == "refused" else Kind.FAILED, reply.code)), spent
-    return (why_invalid(update, params) or "") if params is not None else "", spent
+        return declined(reply.status, reply.code), spent
+    return why_invalid(update, params) if params is not None else None, spent
 
 
 def serve(channel: Channel) -> None:
@@ -170,10 +173,10 @@ def _answer(answering: Answering, channel: Channel, header: Header, body: bytes)
         channel.send({"connected": answering.connected()})
     else:
         request, params = answering.check(body, header["names"], header)
-        replies, lost, words, privacy = answering.ask(body, header["names"], header["timeout"], request, params)
+        replies, lost, codes, privacy = answering.ask(body, header["names"], header["timeout"], request, params)
         for name, reply in replies.items():
             channel.send({"name": name}, reply)
-        channel.send({"kind": request.kind, "lost": lost, "words": words, "privacy": privacy})
+        channel.send({"kind": request.kind, "lost": lost, "codes": codes, "privacy": privacy})
 
 
 def main(there: socket.socket, folder: Path) -> None:

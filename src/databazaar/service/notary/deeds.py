@@ -97,7 +97,7 @@ class Notaries:
                 _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
             run.take(entries)
             standing, closing = _standing(run), run.notary.audit.closing
-        stopped = closing is not None and closing["stop"] == BY_CONSUMER._asdict()
+        stopped = closing is not None and closing["stop"] == BY_CONSUMER.body()
         self._note(job, standing.closed, stopped_by=CONSUMER if stopped else "")
         return standing
 
@@ -117,8 +117,8 @@ class Notaries:
                 return encode_bundle({"lost": {}}, {name: known[name] for name in names})
             answers = self._asked(job, left, payload, timeout, due)
             if answers.kind == "update":
-                valid = {name: reply for name, reply in answers.replies.items() if not answers.words[name]}
-                run.hand_out(question, valid, {name: why for name, why in answers.words.items() if why})
+                valid = {name: reply for name, reply in answers.replies.items() if answers.codes[name] is None}
+                run.hand_out(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
                 for name, spent in answers.privacy.items():
                     run.folder.note_privacy(name, *spent)
             again = {name: known[name] for name in names if name in known}

@@ -11,12 +11,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from databazaar.ledger import Ledger, Notary, RuleBook, Settlement, Snapshot, message_of, status_of
+from databazaar.codes import Code
+from databazaar.ledger import Ledger, Notary, RuleBook, Settlement, Snapshot
 from databazaar.ledger.sql import SqlStore
 from databazaar.service.notary.handed import Handed
 from databazaar.vectors import pack
 
-GONE = "the consumer's arbiter went away before it asked"
+GONE = Code("arbiter-gone")
 """Why somebody who was drawn, and never asked, is not paid."""
 
 
@@ -46,8 +47,7 @@ def close_for(store: SqlStore, notary: Notary, handed: Handed) -> None:
         standing = _settle(rules, ledger, handed, standing)
         stopped = rules.stopped(ledger.book)
         if stopped is not None:
-            said = status_of(stopped, ledger.book), message_of(stopped, ledger.book, rules.terms.currency)
-            ledger.close(*said, stopped._asdict(), standing)
+            ledger.close(stopped, standing)
             return
         ledger.reserve(standing.round, rules.draw(standing.state, ledger.book))
     ledger.close_for_consumer(standing.model_hash, standing.utility, standing.loss)

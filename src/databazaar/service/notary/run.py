@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from databazaar.codes import SET_ASIDE, Code
 from databazaar.errors import LedgerError
 from databazaar.ledger import Due, Entry, Notary, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
@@ -30,8 +31,8 @@ REMEMBERED = 20_000
 """The hashes of so many entries are at hand, for whoever sends what is here already."""
 MOST_ENTRIES = 20_000
 """Entries that are taken in one step."""
-SET_ASIDE, TOLERATED = "set aside after repeated failures", 3
-"""Why somebody who was drawn need not be asked, and after how many failures on end (engines/quarantine.py)."""
+TOLERATED = 3
+"""After so many failures on end somebody who was drawn need not be asked (engines/quarantine.py)."""
 NOT_ASKED = "was not asked through this hub in round"
 
 
@@ -174,10 +175,10 @@ class NotarisedRun:
             )
         if entry.body == NOT_SETTLED:
             return
-        reason = entry.body.get("reason")
+        reason = entry.reason
         if who in handed.failures:
             if reason != handed.failures[who]:
-                raise InvalidError(f"{entry}: {who} failed because of {handed.failures[who]!r}: say so")
+                raise InvalidError(f"{entry}: {who} failed because of {handed.failures[who].body()}: say so")
         elif reason != SET_ASIDE or failing < TOLERATED:
             raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}: ask it, then say what came of it")
 
@@ -194,7 +195,7 @@ class NotarisedRun:
                 f"round {due.round} was asked already with other parameters: one question is all that a round buys"
             )
 
-    def hand_out(self, question: str, answers: dict[str, bytes], failures: dict[str, str]) -> None:
+    def hand_out(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> None:
         """Remembers what is about to be passed on."""
         self.handed = self.handed.with_answers(question, answers, failures)
         self.handed.keep(self._place)

@@ -1,0 +1,222 @@
+"""Codes for whatever ends, fails or is refused, and the one catalogue that turns them into sentences.
+
+Ledgers, receipts, messages and databases hold codes with parameters, and programs compare codes. Sentences are made
+for screens alone, so the wording of any of them may change, and every ledger stays what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Value = str | int | float | None
+Params = Mapping[str, Value]
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code with its parameters; `str` is its sentence.
+
+    >>> code = Code.of("update-type", found="list")
+    >>> code.body(), str(code)
+    ({'code': 'update-type', 'found': 'list'}, 'the update is a list, not a vector')
+    >>> str(Code.of("own-words", text="the weather turned")), str(Code.of("storm", wind=9))
+    ('the weather turned', 'storm (wind = 9)')
+    """
+
+    name: str
+    params: tuple[tuple[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no code: write small letters and digits, with hyphens between words")
+
+    @classmethod
+    def of(cls, name: str, /, **params: Value) -> Code:
+        """With these parameters. Text that UTF-8 cannot hold, such as a lone surrogate, becomes its escape."""
+        return cls(name, tuple(sorted((key, _writable(value)) for key, value in params.items())))
+
+    @classmethod
+    def read(cls, body: Any) -> Code:
+        """The code that such a `body` holds; a ValueError for anything else. It may be one that this version does not
+        know."""
+        if not isinstance(body, dict) or not isinstance(name := body.get("code"), str):
+            raise ValueError("no code")
+        params = {key: value for key, value in body.items() if key != "code"}
+        if not all(type(value) in (str, int, float, type(None)) for value in params.values()):
+            raise ValueError("a parameter is neither text nor a number")
+        return cls(name, tuple(sorted(params.items())))
+
+    def body(self) -> dict[str, Value]:
+        """As JSON holds it."""
+        return {"code": self.name, **dict(self.params)}
+
+    def __str__(self) -> str:
+        try:
+            template, params = SENTENCES[self.name], dict(self.params)
+            return template(params) if callable(template) else template.format(**params)
+        except (KeyError, ValueError, TypeError, IndexError):  # of another version, or somebody else's
+            given = ", ".join(f"{key} = {value}" for key, value in self.params)
+            return f"{self.name} ({given})" if given else self.name
+
+
+SET_ASIDE = Code("set-aside")
+"""Why a provider gave no update that has failed too often: it was not asked."""
+
+
+def _writable(value: Value) -> Value:
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def counted(number: Any, noun: str) -> str:
+    """
+    >>> counted(1, "round"), counted(1200, "round")
+    ('1 round', '1,200 rounds')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+UNAVAILABLE = {
+    "used_up": "used up",
+    "above_access": "above the most per access",
+    "above_round": "above the most per round",
+    "above_left": "above what is left",
+}
+"""Why providers cannot be asked, each with how many of them: parameters of `nobody-can-be-asked`."""
+
+
+def _nobody_can_be_asked(params: Params) -> str:
+    """
+    >>> _nobody_can_be_asked({"providers": 3, "used_up": 2, "above_access": 1})
+    'nobody can be asked any more (2 of 3 providers used up, 1 above the most per access)'
+    """
+    parts = [f"{params[name]} {words}" for name, words in UNAVAILABLE.items() if name in params]
+    first, space, rest = parts[0].partition(" ")
+    parts[0] = f"{first} of {counted(params['providers'], 'provider')}{space}{rest}"
+    return f"nobody can be asked any more ({', '.join(parts)})"
+
+
+def _no_progress(params: Params) -> str:
+    wanted = f"{params['least']:g} and more beyond chance" if params["least"] else "progress beyond chance"
+    changed = f"the utility changed by {params['risen']:+.3g} ± {params['error']:.3g}"
+    return f"over the last {params['rounds']} rounds {changed}, which is not {wanted}"
+
+
+def _run_settled(params: Params) -> str:
+    because = f"; it stopped because {params['because']}" if params["because"] else ""
+    played = counted(params["rounds"], "round")
+    return f"{played} played, {params['spent']} paid, {params['left']} back to the consumer{because}"
+
+
+def _leak(params: Params) -> str:
+    figure, limit = float(params["figure"] or 0.0), params["limit"]
+    part = "scoring" if figure > 0 else "control"
+    return (
+        f"its answers gained on the {part} part of the hold-out and not as much on the other, by {abs(figure):.3g} "
+        f"standard errors after {counted(params['answers'], 'answer')}, where chance alone stays below {limit:.3g}: it "
+        "seems to have seen rows of that part"
+    )
+
+
+def _no_data(params: Params) -> str:
+    figure, answers = max(float(params["figure"] or 0.0), 0.0), counted(params["answers"], "answer")
+    return (
+        f"what persists in its answers is, with two standard errors, {figure:.3g} of what persists in an ordinary "
+        f"provider's after {answers}, and {params['limit']:.3g} is the least: there seems to be no data behind them"
+    )
+
+
+def _cleared(params: Params) -> str:
+    return (
+        f"what persists in its answers stood {params['figure']:.3g} standard errors above nothing after "
+        f"{counted(params['answers'], 'answer')}, and {params['limit']:.3g} are asked for: its pay is not held back "
+        "any more"
+    )
+
+
+def _in_doubt(params: Params) -> str:
+    after, figure = f"after {counted(params['answers'], 'answer')}", params["figure"]
+    if figure is None:
+        return f"{after} nobody could tell whether there is data behind them"
+    return (
+        f"in the end what persists in its answers stood {figure:.3g} standard errors above nothing {after}, and "
+        f"{params['limit']:.3g} are asked for: nobody could tell whether there is data behind them"
+    )
+
+
+def _by_provider(before: str) -> Callable[[Params], str]:
+    return lambda params: f"{before}: {Code(str(params['why']))}"
+
+
+SENTENCES: dict[str, str | Callable[[Params], str]] = {
+    # Whatever rules of other people say.
+    "own-words": "{text}",
+    # Why a run ended.
+    "budget-spent": "the budget is spent",
+    "nobody-can-be-asked": _nobody_can_be_asked,
+    "no-valid-reply": "nobody gave a valid reply in the last {rounds} rounds",
+    "target-reached": "the utility reached {utility:.6g}, and {wanted:g} was wanted",
+    "no-progress": _no_progress,
+    "closed-by-consumer": "the consumer closed it; nobody is paid for the round that was under way",
+    # How it ended.
+    "settled": "settled",
+    "nobody-answered": "nobody answered",
+    "run-settled": _run_settled,
+    "run-nobody-answered": (
+        "nobody gave a valid reply in the last {silent} rounds: the run stopped after {rounds} rounds, and {left} go "
+        "back to the consumer; the ledger says why each reply failed"
+    ),
+    # Why an access was void: what was wrong with an update, by an engine or by the market.
+    "update-type": "the update is a {found}, not a vector",
+    "update-shape": "the update has shape {found}, not {wanted}",
+    "update-numbers": "the update holds {found}, not {wanted}",
+    "not-finite": "the update holds NaN or infinity",
+    "beyond-limit": "the update holds a number beyond ±{limit:g}",
+    "oracle-raised": "{type}: {text}",
+    "set-aside": "set aside after repeated failures",
+    "no-utility": "the updated model has no finite utility",
+    "gain-not-finite": "the gain in utility is beyond what a float can hold",
+    "round-without-utility": "with this update the round's model has no finite utility",
+    "not-new": "the update says nothing that the model's public changes or the provider's earlier answers did not say",
+    "run-closed": "the consumer closed the run before this round was settled",
+    "arbiter-gone": "the consumer's arbiter went away before it asked",
+    # The same in a federation: no reply came, or none of ours.
+    "not-connected": "not connected",
+    "connection-lost": "connection lost",
+    "no-answer": "no answer by the deadline",
+    "reply-too-large": "reply too large",
+    "provider-error": "provider error",
+    "not-a-message": "not a message of this protocol",
+    "bad-header": "the message's header is not valid",
+    "bad-vector": "the message's vector is not valid",
+    "other-shape": "the update is not shaped like the parameters",
+    "other-round": "the reply belongs to another round or run",
+    "other-provider": "the reply bears another provider's name",
+    "other-question": "the reply answers another question",
+    "not-signed": "the reply is not signed by the provider's key",
+    # The provider said no, or that it failed; and why.
+    "refused": _by_provider("refused"),
+    "provider-failed": _by_provider("failed at the provider"),
+    "task-not-allowed": "task not allowed",
+    "task-does-not-fit": "task does not fit the data",
+    "privacy-spent": "privacy budget spent",
+    "consumer-privacy-spent": "privacy budget for this consumer spent",
+    "too-many-questions": "too many questions",
+    "consumer-not-allowed": "consumer not allowed",
+    "no-accesses-left": "no more accesses for this job",
+    "too-few-rows": "too few rows",
+    "computation-failed": "computation failed",
+    # Verdicts of a defence.
+    "leak": _leak,
+    "no-data": _no_data,
+    "cleared": _cleared,
+    "alike": (
+        "its answers are like those of {like}, by a cosine of {figure:.3g} where {limit:.3g} is the limit: both share "
+        "one arm from then on, and so what one alone would earn"
+    ),
+    "in-doubt": _in_doubt,
+}
+"""The sentence of every code: a template for its parameters, or a function of them."""
