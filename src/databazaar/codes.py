@@ -209,6 +209,32 @@ SENTENCES: dict[str, str | Callable[[Params], str]] = {
     "no-accesses-left": "no more accesses for this job",
     "too-few-rows": "too few rows",
     "computation-failed": "computation failed",
+    # Why a job at a hub is where it is.
+    "ledger-unsound": (
+        "the run cannot be settled by its ledger, so nobody is paid until the operator has looked at it: {why}"
+    ),
+    "job-held": "the hub cannot read or write what this job needs, and holds it until it can: {why}",
+    "runs-kept-failing": "its runs kept failing",
+    "attempt-failed": "attempt {attempt} failed, and is made again: {why}",
+    "given-up": "given up after {attempts} attempts: {why}",
+    "hub-stopped": "the hub was stopped",
+    "runner-lost": "its runner was lost",
+    "turn-over": "it has had its turn, others wait, and it goes on after them",
+    "round-not-ended": "it did not finish its round within {seconds:g} seconds, and was ended in it",
+    "arbiter-never-opened": "the consumer's arbiter never opened its run",
+    "arbiter-silent": "the consumer's arbiter was not heard of for too long",
+    "asked-to-stop": "the {party} asked to stop",
+    "stopped": "stopped by the {party}",
+    "stopped-by-operator": "the operator stopped it",
+    "stopped-before-first-round": "the consumer stopped it before the first round",
+    "withdrawn": "the consumer withdrew it before it was funded",
+    "refunded-by-operator": "its ledger could not settle it: the operator has refunded all",
+    "schema-not-accepted": (
+        "the sites have not accepted this job's schema {schema}, or do not allow its work: ask their providers to look "
+        "at `bazaar provider schema kit`, and to accept it with --accept {schema}; then make the job anew"
+    ),
+    "providers-agreed": "{agreed} of {asked} providers agreed",
+    "nobody-agreed": "nobody agreed: {why}",
     # Verdicts of a defence.
     "leak": _leak,
     "no-data": _no_data,

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from databazaar.market.driver import play
 from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, NoProgress, Provider, TargetUtility, Uniform, codes
 from databazaar.codes import SENTENCES, Code
 from databazaar.ledger import Entry, Ledger, audit_entries
+from databazaar.market.loop import play
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from defended_markets import play as scripted_play

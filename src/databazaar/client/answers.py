@@ -185,6 +185,7 @@ class JobSummary(TypedDict):
     mode: str
     state: str
     reason: str
+    reason_code: str
     budget: int
     fee_basis_points: int
     escrow: int
@@ -210,6 +211,7 @@ class Event(TypedDict):
     number: int
     state: str
     detail: str
+    code: str
     at: str
 
 

@@ -11,7 +11,7 @@ from databazaar.ledger.ledger import Ledger
 from databazaar.ledger.notary import Due, Notary, audit_entries
 from databazaar.ledger.record import Record
 from databazaar.ledger.rounds import Access, Round, Rounds
-from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, message_of, status_of
+from databazaar.ledger.rulebook import Drawn, RuleBook, Stopped, end_of, status_of
 from databazaar.ledger.store import MemoryStore, Snapshot, Store
 from databazaar.ledger.terms import Terms
 
@@ -36,6 +36,6 @@ __all__ = [
     "Store",
     "Terms",
     "audit_entries",
-    "message_of",
+    "end_of",
     "status_of",
 ]

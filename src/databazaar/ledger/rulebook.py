@@ -278,10 +278,10 @@ def status_of(stopped: Stopped, book: Book) -> str:
     return NOBODY_ANSWERED if silent else SETTLED
 
 
-def message_of(stopped: Stopped, book: Book, currency: Currency) -> str:
-    """The end of a run in one sentence."""
+def end_of(stopped: Stopped, book: Book, currency: Currency) -> Code:
+    """The end of a run, for screens."""
     left, spent = currency.format(book.budget - book.spent), currency.format(book.spent)
     if status_of(stopped, book) == NOBODY_ANSWERED:
-        return str(Code.of("run-nobody-answered", silent=book.silent, rounds=book.rounds, left=left))
+        return Code.of("run-nobody-answered", silent=book.silent, rounds=book.rounds, left=left)
     because = "" if stopped.reason == SPENT else str(stopped.reason)
-    return str(Code.of("run-settled", rounds=book.rounds, spent=spent, left=left, because=because))
+    return Code.of("run-settled", rounds=book.rounds, spent=spent, left=left, because=because)

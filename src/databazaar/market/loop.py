@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from databazaar.engines import Engine
 from databazaar.learning.threads import limited_threads
-from databazaar.ledger import Drawn, message_of, status_of
+from databazaar.ledger import Drawn
 from databazaar.market.round import Outcome, conclude
 from databazaar.market.run import MarketRun, Progress
 
@@ -32,8 +32,7 @@ def play(run: MarketRun, engine: Engine) -> None:
             run.state = state
             last = run.progress(drawn, settlement, freed)
         accounts.settle_held_back(rules.returned_at_close(run.state.sampler))
-        message = message_of(stopped, accounts.book, rules.terms.currency)
-        accounts.close(status_of(stopped, accounts.book), message, stopped._asdict(), run.state)
+        accounts.close(stopped, run.state)
         run.tell(last)
 
 

@@ -165,7 +165,7 @@ def conclude(round: Round) -> Outcome:
 
 def _gains(
     round: Round, replies: Replies, proposed: Proposed, scores: Scores
-) -> tuple[dict[int, float | None], dict[int, str]]:
+) -> tuple[dict[int, float | None], dict[int, Code]]:
     """The gain of each provider asked, None where its reply is invalid, and the reasons for those."""
     drawn, asked, singles, whole = round.drawn, round.drawn.asked, scores.utility[:-1], float(scores.utility[-1])
     if proposed.gains == "together":
@@ -203,7 +203,7 @@ def _scores_of(state: State) -> Scores:
 
 
 def _settled(
-    round: Round, by_provider: Mapping[int, float | None], reasons: Mapping[int, str], reached: _Reached
+    round: Round, by_provider: Mapping[int, float | None], reasons: Mapping[int, Code], reached: _Reached
 ) -> Outcome:
     """What is paid and learned (lines 7 to 9), and the state after the round."""
     state, drawn, watched = round.state, round.drawn, round.watched

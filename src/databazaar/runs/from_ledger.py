@@ -10,7 +10,7 @@ from databazaar.errors import LedgerError
 from databazaar.ledger.audit import Audit
 from databazaar.ledger.book import Book
 from databazaar.ledger.record import Record
-from databazaar.ledger.rulebook import Stopped, message_of
+from databazaar.ledger.rulebook import Stopped, end_of
 from databazaar.ledger.terms import Terms
 from databazaar.roster import Amounts, Purse
 from databazaar.runs.defended import defended_by
@@ -40,7 +40,7 @@ def report_from(audit: Audit) -> Report:
         }
     else:
         stopped = Stopped.read(closing["stop"])
-        message = message_of(stopped, book, terms.currency)
+        message = str(end_of(stopped, book, terms.currency))
     return Report(
         status=closing["status"],
         message=message,

@@ -7,6 +7,7 @@ import re
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from databazaar.codes import Code
 from databazaar.service import outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Contract, Job, JobEvent
@@ -35,15 +36,16 @@ def contracts_of(session: Session, job: Job, lock: bool = False) -> list[Contrac
     return sorted(session.scalars(query), key=lambda contract: place.get(contract.offer_id, len(place)))
 
 
-def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobEvent:
-    """Brings a job into another state, one that may follow. `detail` says why, where that is not plain."""
+def enter(session: Session, job: Job, state: JobState, why: Code | str = "") -> JobEvent:
+    """Brings a job into another state, one that may follow. `why` is a code, where that is not plain, or the reason
+    that the job has already."""
     if state not in NEXT_OF_JOB[JobState(job.state)]:
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
-    detail = tellable(detail)
+    code = why.name if isinstance(why, Code) else job.reason_code if why else ""
     job.state, job.changed_at = str(state), now()
-    if detail or state in OVER or state == JobState.RUNNING:  # what kept it from running is over
-        job.reason = detail
-    event = noted(session, job, detail)
+    if why or state in OVER or state == JobState.RUNNING:  # what kept it from running is over
+        job.reason, job.reason_code = tellable(str(why)), code
+    event = noted(session, job, why, code)
     if state in OVER:
         for contract in contracts_of(session, job, lock=True):
             if NEXT_OF_CONTRACT[ContractState(contract.state)]:
@@ -51,15 +53,23 @@ def enter(session: Session, job: Job, state: JobState, detail: str = "") -> JobE
     return event
 
 
-def noted(session: Session, job: Job, detail: str) -> JobEvent:
+def stays(session: Session, job: Job, why: Code) -> None:
+    """Notes once why a job stays in its state."""
+    if job.reason != (reason := tellable(str(why))):
+        job.reason, job.reason_code = reason, why.name
+        noted(session, job, why)
+
+
+def noted(session: Session, job: Job, why: Code | str, code: str = "") -> JobEvent:
     """Writes down what has happened to a job, and tells its consumer."""
+    code = why.name if isinstance(why, Code) else code
     session.flush()
     last = session.scalar(select(func.max(JobEvent.number)).where(JobEvent.job_id == job.id)) or 0
-    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=tellable(detail))
+    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=tellable(str(why)), code=code)
     session.add(event)
     session.flush()
-    body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "number": event.number}
-    outbox.tell(session, job.organisation_id, "job", body)
+    body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "code": code}
+    outbox.tell(session, job.organisation_id, "job", {**body, "number": event.number})
     return event
 
 

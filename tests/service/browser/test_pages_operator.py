@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from databazaar.codes import Code
 from databazaar.service import cash, journal
 from databazaar.service.database.tables import Job
 from databazaar.service.hub.settling import UNSOUND
@@ -57,7 +58,8 @@ def test_a_job_that_cannot_be_settled_is_refunded_by_hand(market: PageMarket, vi
     refund = f"/operator/jobs/{job}/refund"
     assert "others settle themselves" in hub.sees(hub.post(refund))
     with market.database.begin() as session:
-        session.get_one(Job, job).reason = f"{UNSOUND}entry 7 is broken"
+        row, why = session.get_one(Job, job), Code.of(UNSOUND, why="entry 7 is broken")
+        row.reason, row.reason_code = str(why), why.name
     assert "entry 7 is broken" in buyer.get(f"/jobs/{job}").text
     assert refund in hub.get("/operator/jobs").text
     assert "cash again" in hub.sees(hub.post(refund))

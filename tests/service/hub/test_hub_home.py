@@ -116,7 +116,7 @@ def test_a_run_that_is_lost_is_not_refunded_and_settles_when_it_is_back(
     shutil.move(place, tmp_path / "kept")
     assert settler.attempt(market.settings, market.jobs["plain"]) == UnsoundError.exit_code
     held = market.job("plain")
-    assert held.state == "settling" and held.reason.startswith(UNSOUND) and str(tmp_path) not in held.reason
+    assert held.state == "settling" and held.reason_code == UNSOUND and str(tmp_path) not in held.reason
     assert escrow(market) == held.escrow and held.refunded is None
     if place.is_dir():
         shutil.rmtree(place)
@@ -154,7 +154,7 @@ def test_a_run_that_is_lost_is_held_in_the_queue_and_goes_on_when_it_is_back(
     shutil.move(place, tmp_path / "kept")
     hub.start()
     try:
-        market.wait(lambda: market.job("plain").reason.startswith(HELD))
+        market.wait(lambda: market.job("plain").reason_code == HELD)
         held = market.job("plain")
         assert (held.state, held.attempts, held.refunded) == ("queued", 0, None) and escrow(market) == held.escrow
         assert str(tmp_path) not in held.reason
@@ -173,7 +173,7 @@ def test_a_folder_that_nobody_can_enter_is_told_by_the_settlers_process(market: 
     hub = Supervisor(market.settings, market.database)
     hub.start()
     try:
-        market.wait(lambda: market.job("plain").reason.startswith(UNSOUND))
+        market.wait(lambda: market.job("plain").reason_code == UNSOUND)
         folder.unlink()
         shutil.move(tmp_path / "kept", folder)
     finally:

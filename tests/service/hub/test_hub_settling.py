@@ -117,11 +117,11 @@ def test_a_ledger_that_does_not_hold_pays_nobody_until_the_operator_decides(mark
     for _ in range(2):
         assert settler.attempt(market.settings, job_id) == UnsoundError.exit_code
     job = market.job("plain")
-    assert job.state == "settling" and job.reason.startswith(UNSOUND)
+    assert job.state == "settling" and job.reason_code == UNSOUND
     assert balances(market)[journal.escrow(job_id)] == job.escrow
     with market.database.read() as session:
         told = jobs.events_of(session, market.caller("plain"), job_id)
-    assert sum(event.detail.startswith(UNSOUND) for event in told) == 1
+    assert sum(event.code == UNSOUND for event in told) == 1
     with market.database.begin() as session, pytest.raises(DeniedError):
         refund_unsound(session, market.desk["buyer"], job_id)
     ledger.write_bytes(whole)  # the operator has found the copy

@@ -139,7 +139,7 @@ def test_a_job_whose_files_are_gone_is_held_until_they_are_back(
     away = market.settings.files.rename(market.settings.home / "away")
     hub = Supervisor(replace(market.settings, attempts=1), market.database)
     hub.start()
-    market.wait(lambda: market.job("plain").reason.startswith(HELD))
+    market.wait(lambda: market.job("plain").reason_code == HELD)
     held = market.job("plain")
     assert (held.state, held.attempts, held.refunded) == ("queued", 0, None)
     assert "(No such file or directory): the operator's log" in held.reason and told_of(held) == held.reason

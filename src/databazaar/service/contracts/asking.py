@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from databazaar.codes import Code
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
@@ -97,7 +98,7 @@ def conclude(session: Session, job: Job) -> None:
         return
     agreed = sum(contract.state == ContractState.AGREED for contract in contracts)
     if agreed:
-        enter(session, job, JobState.AGREED, f"{agreed} of {len(contracts)} providers agreed")
+        enter(session, job, JobState.AGREED, Code.of("providers-agreed", agreed=agreed, asked=len(contracts)))
         return
     reasons = sorted({contract.reason or contract.state for contract in contracts})
-    enter(session, job, JobState.FAILED, f"nobody agreed: {'; '.join(reasons)}")
+    enter(session, job, JobState.FAILED, Code.of("nobody-agreed", why="; ".join(reasons)))

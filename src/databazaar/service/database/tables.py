@@ -139,7 +139,8 @@ class Job(Table):
     and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted.
 
     `mode` is hosted or own (the consumer runs its arbiter). `stopped_by` says who has asked to stop it: consumer,
-    operator, or nobody. `lease_*` and `attempts` are the supervisor's.
+    operator, or nobody. `reason` is a sentence for people, and `reason_code` its code (codes.py). `lease_*` and
+    `attempts` are the supervisor's.
     `fee_basis_points` and `escrow` are fixed when the job is funded; what it came to, when it is settled.
     """
 
@@ -150,6 +151,7 @@ class Job(Table):
     mode: Mapped[str] = mapped_column(String(10), default="hosted")
     state: Mapped[str] = mapped_column(String(10), default="draft")
     reason: Mapped[str] = mapped_column(String(1000), default="")
+    reason_code: Mapped[str] = mapped_column(String(40), default="")
     spec: Mapped[dict[str, Any]]
     files: Mapped[dict[str, Any]]
     offers: Mapped[list[Any]]
@@ -181,6 +183,7 @@ class JobEvent(Table):
     number: Mapped[int]
     state: Mapped[str] = mapped_column(String(10))
     detail: Mapped[str] = mapped_column(String(1000), default="")
+    code: Mapped[str] = mapped_column(String(40), default="")
     at: Mapped[dt.datetime] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("job_id", "number"),)
 

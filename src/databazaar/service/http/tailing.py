@@ -36,7 +36,7 @@ BATCH = 500
 """Rounds in one event, at most."""
 MOST_VIEWERS, MOST_OF_ONE = 2000, 500
 """At once, and of one organisation: none takes all places."""
-TOLD = ("state", "reason", "stopped_by", "attempts", "budget", "paid", "fee", "refunded")
+TOLD = ("state", "reason", "reason_code", "stopped_by", "attempts", "budget", "paid", "fee", "refunded")
 """What viewers are told of the job's row when one of these changes."""
 
 

@@ -17,7 +17,7 @@ from databazaar.service.jobs.folder import MARKET
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
-HELD = "the hub cannot read or write what this job needs, and holds it until it can: "
+HELD = "job-held"
 """How the reason of such a job begins."""
 
 

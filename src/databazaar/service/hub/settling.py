@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from databazaar.codes import Code
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger import Audit
-from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, message_of
+from databazaar.ledger.rulebook import BY_CONSUMER, Stopped, end_of
 from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.service import journal
@@ -30,14 +30,14 @@ from databazaar.service.jobs.own_mode import UNOPENED
 from databazaar.service.jobs.stopping import OPERATOR
 from databazaar.service.journal.keys import HubKey
 from databazaar.service.journal.receipts import issue
-from databazaar.service.lives import contracts_of, enter, locked_job, noted
+from databazaar.service.lives import contracts_of, enter, locked_job, stays
 from databazaar.service.members import currency_of, market
 from databazaar.service.notary.run import close_notarised, is_notarised
 from databazaar.service.settings import Settings
 from databazaar.service.states import ContractState, JobState
 
-UNSOUND = "the run cannot be settled by its ledger, so nobody is paid until the operator has looked at it: "
-GIVEN_UP = "its runs kept failing"
+UNSOUND = "ledger-unsound"
+GIVEN_UP = Code("runs-kept-failing")
 BASIS_POINTS = 10_000
 TASK_REFUSED = Code.of("refused", why="task-not-allowed")
 """The ledger's code for a site that answers by other schemas than the job's (federation/failures.py)."""
@@ -47,6 +47,10 @@ class UnsoundError(ServiceError):
     """The ledger of a run does not hold, or cannot be read: nothing is paid or refunded before the operator says so."""
 
     status = 500
+
+    def __init__(self, why: str) -> None:
+        self.code = Code.of(UNSOUND, why=why)
+        super().__init__(str(self.code))
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,12 @@ class Outcome:
         return closing is not None and closing["stop"] != BY_CONSUMER.body()
 
     @property
-    def message(self) -> str:
+    def end(self) -> Code | None:
+        """How it ended, for people."""
         audit = self.audit
         if audit is None or audit.closing is None or audit.book is None or audit.terms is None:
-            return ""
-        return message_of(Stopped.read(audit.closing["stop"]), audit.book, audit.terms.currency)
+            return None
+        return end_of(Stopped.read(audit.closing["stop"]), audit.book, audit.terms.currency)
 
 
 def settle(database: Database, settings: Settings, job_id: str) -> JobState:
@@ -96,7 +101,7 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
         with database.begin() as session:
-            _note_unsound(session, locked_job(session, job_id), str(broken))
+            _note_unsound(session, locked_job(session, job_id), broken.code)
         raise
 
 
@@ -107,7 +112,7 @@ def _outcome(database: Database, settings: Settings, job: Job) -> Outcome:
             begun = has_begun(session, settings, job)
         return outcome_of(settings.run_folder(job.id), own=job.mode == "own") if begun else Outcome()
     except (BazaarError, OSError) as broken:
-        raise UnsoundError(UNSOUND + without_places(settings, job.id, broken)) from None
+        raise UnsoundError(without_places(settings, job.id, broken)) from None
 
 
 def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
@@ -186,53 +191,43 @@ def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outco
     terms = outcome.audit.terms
     active = {slug for slug, contract in contracts.items() if contract.state == ContractState.ACTIVE}
     if terms.budget != job.budget or not set(terms.roster.ids) <= active:
-        raise UnsoundError(UNSOUND + "its budget or its providers are not those of the job")
+        raise UnsoundError("its budget or its providers are not those of the job")
 
 
-def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, str]:
+def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, Code | str]:
     """A run that has ended by its own rules, or by its consumer's will, is settled, or refunded where nobody was paid.
     Else it was given up."""
     over = JobState.SETTLED if job.paid else JobState.REFUNDED
     if outcome.by_itself and outcome.refusals == {TASK_REFUSED}:
-        return over, _not_accepted(Needs(**job.needs).fingerprint)
+        return over, Code.of("schema-not-accepted", schema=(Needs(**job.needs).fingerprint or "FINGERPRINT")[:12])
     if outcome.by_itself:
-        return over, outcome.message
+        return over, outcome.end or ""
     if job.stopped_by == OPERATOR:
-        return over, "the operator stopped it"
+        return over, Code("stopped-by-operator")
     if job.stopped_by:
-        return over, outcome.message or "the consumer stopped it before the first round"
-    if job.reason == UNOPENED:
+        return over, outcome.end or Code("stopped-before-first-round")
+    if job.reason_code == UNOPENED.name:
         return over, UNOPENED
-    return JobState.FAILED, GIVEN_UP if job.reason.startswith(UNSOUND) else job.reason
+    return JobState.FAILED, GIVEN_UP if job.reason_code == UNSOUND else job.reason
 
 
-def _not_accepted(fingerprint: str | None) -> str:
-    """Why all sites refused, and what to do about it."""
-    schema, short = ("", "FINGERPRINT") if fingerprint is None else (f" {fingerprint[:12]}", fingerprint[:12])
-    return (
-        f"the sites have not accepted this job's schema{schema}, or do not allow its work: ask their providers to look "
-        f"at `bazaar provider schema kit`, and to accept it with --accept {short}; then make the job anew"
-    )
-
-
-def _note_unsound(session: Session, job: Job, reason: str) -> None:
-    if job.state == JobState.SETTLING and job.reason != reason:
-        job.reason = reason[:1000]
-        noted(session, job, reason)
+def _note_unsound(session: Session, job: Job, why: Code) -> None:
+    if job.state == JobState.SETTLING:
+        stays(session, job, why)
 
 
 def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:
     """The operator's way out where a ledger is lost for good: all of the escrow goes back, and nobody is paid."""
     caller.require_operator()
     job = locked_job(session, job_id)
-    if job.state != JobState.SETTLING or not job.reason.startswith(UNSOUND):
+    if job.state != JobState.SETTLING or job.reason_code != UNSOUND:
         raise ConflictError("only a job that its ledger cannot settle is refunded by hand: others settle themselves")
     consumer = session.get_one(Organisation, job.organisation_id)
     for contract in contracts_of(session, job, lock=True):
         if contract.state == ContractState.ACTIVE:
             contract.accesses = contract.paid = 0
     job.paid, job.fee, job.refunded = 0, 0, job.escrow
-    enter(session, job, JobState.REFUNDED, "its ledger could not settle it: the operator has refunded all")
+    enter(session, job, JobState.REFUNDED, Code("refunded-by-operator"))
     moved = {journal.escrow(job.id): -job.escrow, journal.cash(consumer.slug): job.escrow}
     journal.post(session, "close", f"close:{job.id}", moved, job_id=job.id)
     return job

@@ -19,6 +19,7 @@ from sqlalchemy import exists, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from databazaar.codes import Code
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 from databazaar.runs.names import SUMMARY
@@ -35,7 +36,7 @@ from databazaar.service.hub.queue import hosted, is_due, next_queued, who_makes_
 from databazaar.service.hub.sweeper import Sweeper
 from databazaar.service.jobs import write_market
 from databazaar.service.jobs.stopping import STOP
-from databazaar.service.lives import enter, locked_job, noted, tellable
+from databazaar.service.lives import enter, locked_job, noted, stays
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 
@@ -130,7 +131,7 @@ class Supervisor:
         self._settlers.kill()
         lost = self._runners.kill()
         with contextlib.suppress(SQLAlchemyError):  # the next hub finds them
-            self._put_back(lost, "the hub was stopped")
+            self._put_back(lost, Code("hub-stopped"))
 
     def _tick(self) -> None:
         assert self._alone is not None
@@ -162,7 +163,7 @@ class Supervisor:
     def _look_after(self, running: dict[str, str]) -> None:
         """Renews leases, has stopped jobs end, and puts jobs back into the queue whose processes are lost."""
         self._end_stopped([job_id for job_id, stopped_by in running.items() if stopped_by])
-        self._put_back([job_id for job_id in running if job_id not in self._runners], "its runner was lost")
+        self._put_back([job_id for job_id in running if job_id not in self._runners], Code("runner-lost"))
         if len(self._runners) and time.monotonic() > self._renewed + self.settings.lease / 3:
             with self.database.begin() as session:
                 renewed = update(Job).where(Job.id.in_(self._runners.jobs), Job.lease_owner == self.id)
@@ -182,13 +183,13 @@ class Supervisor:
             except (BazaarError, OSError) as refused:
                 log.error("job %s cannot be told to stop: %s", job_id, refused)
             if moment - since > self.settings.stop_grace and job_id in self._runners:
-                why = f"it did not finish its round within {self.settings.stop_grace:g} seconds, and was ended in it"
+                why = Code.of("round-not-ended", seconds=self.settings.stop_grace)
                 self._put_back(self._runners.kill(job_id), why)
 
     def _lease_end(self) -> dt.datetime:
         return now() + dt.timedelta(seconds=self.settings.lease)
 
-    def _put_back(self, jobs: list[str], why: str) -> None:
+    def _put_back(self, jobs: list[str], why: Code) -> None:
         """No attempt is counted: it was the hub that ended, not the job."""
         for job_id in jobs:
             with self.database.begin() as session:
@@ -211,7 +212,7 @@ class Supervisor:
         with self.database.read() as session:
             job_id = who_makes_room(session, had_turn)
         if job_id is not None:
-            self._put_back(self._runners.kill(job_id), "it has had its turn, others wait, and it goes on after them")
+            self._put_back(self._runners.kill(job_id), Code("turn-over"))
 
     def _begin_next(self) -> bool:
         """Starts the job whose turn it is; False where none waits."""
@@ -251,10 +252,7 @@ class Supervisor:
     def _hold(self, session: Session, job: Job, why: Exception, said: str) -> None:
         log.error("job %s is held, and looked at again in %g seconds: %s", job.id, HELD_FOR, why)
         job.not_before = now() + dt.timedelta(seconds=HELD_FOR)
-        reason = tellable(HELD + without_places(self.settings, job.id, said))
-        if job.reason != reason:
-            job.reason = reason
-            noted(session, job, reason)
+        stays(session, job, Code.of(HELD, why=without_places(self.settings, job.id, said)))
 
     def _note_end(self, child: Child) -> None:
         code = child.code
@@ -274,10 +272,10 @@ class Supervisor:
         """Tries it again in a while, or gives it up after so many attempts that came no further."""
         job.attempts = 1 if progressed else job.attempts + 1
         if job.attempts >= self.settings.attempts:
-            enter(session, job, JobState.SETTLING, f"given up after {job.attempts} attempts: {why}")
+            enter(session, job, JobState.SETTLING, Code.of("given-up", attempts=job.attempts, why=why))
             return
         job.not_before = now() + dt.timedelta(seconds=delay(job.attempts))
-        said = f"attempt {job.attempts} failed, and is made again: {why}"
+        said = Code.of("attempt-failed", attempt=job.attempts, why=why)
         if job.state == JobState.QUEUED:
             noted(session, job, said)
         else:

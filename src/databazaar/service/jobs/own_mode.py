@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from databazaar.codes import Code
 from databazaar.config.market_file import MarketFile, parse_market
 from databazaar.service.errors import InvalidError
 
 HERE = "."
 """Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
-UNOPENED = "the consumer's arbiter never opened its run"
+UNOPENED = Code("arbiter-never-opened")
 """Why a job that was funded and never begun is refunded."""
 
 

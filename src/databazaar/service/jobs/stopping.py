@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from databazaar.codes import Code
 from databazaar.files import write_whole
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Job
@@ -23,7 +24,7 @@ def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> J
     round under way, or in it where that takes too long, and one that does not is settled at once. That of an own
     arbiter the notary ends, who knows whether an answer is being passed on. To ask twice does nothing more."""
     job, party = job_to_stop(session, caller, job_id)
-    asked = f"the {party} asked to stop"
+    asked = Code.of("asked-to-stop", party=party)
     if job.state not in (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING):
         raise ConflictError(f"the job is {job.state}: only one that is funded and not over can be stopped")
     if job.state == JobState.RUNNING or job.mode == "own":
@@ -43,5 +44,5 @@ def withdraw(session: Session, caller: Caller, job_id: str) -> Job:
     job = held_job(session, caller, job_id)
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}, and only one that is not funded can be withdrawn: stop it")
-    enter(session, job, JobState.REFUNDED, "the consumer withdrew it before it was funded")
+    enter(session, job, JobState.REFUNDED, Code("withdrawn"))
     return job

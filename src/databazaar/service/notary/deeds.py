@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from databazaar.codes import Code
 from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
 from databazaar.ledger.ledger import differing
@@ -41,7 +42,7 @@ EVERY = 5.0
 """Seconds between two looks at runs that are to end."""
 PLAYED = JobState.FUNDED, JobState.RUNNING
 OPEN_FIRST = "the run is not open: send its opening entry first"
-SILENT = "the consumer's arbiter was not heard of for too long"
+SILENT = Code("arbiter-silent")
 log = logging.getLogger(__name__)
 
 
@@ -181,7 +182,7 @@ class Notaries:
         self._note(job, True, late, job.stopped_by)
         return True
 
-    def _note(self, job: Job, over: bool, why: str = "", stopped_by: str = "") -> None:
+    def _note(self, job: Job, over: bool, why: Code | str = "", stopped_by: str = "") -> None:
         """Brings the job's state to where its ledger is."""
         if job.state == JobState.RUNNING and not over:
             return
@@ -193,7 +194,8 @@ class Notaries:
                 enter(session, now, JobState.RUNNING)
             now.stopped_by = now.stopped_by or stopped_by
             if over and now.state in PLAYED:
-                enter(session, now, JobState.SETTLING, f"stopped by the {now.stopped_by}" if stopped_by else why)
+                stopped = Code.of("stopped", party=now.stopped_by)
+                enter(session, now, JobState.SETTLING, stopped if stopped_by else why)
 
     def _own(self, caller: Caller, job_id: str) -> Job:
         with self._database.read() as session:

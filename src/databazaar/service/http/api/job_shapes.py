@@ -21,13 +21,15 @@ Offers = Annotated[list[str], Field(max_length=1000, description="Slugs or ids o
 class JobShown(Shown):
     """`state` goes from draft over submitted, agreed, funded, queued, running and settling to settled, refunded or
     failed. Amounts are in minor units; `paid`, `fee` and `refunded` are there once the job is over.
-    `stopped_by` is consumer or operator where one of them has asked to stop it, and empty otherwise."""
+    `stopped_by` is consumer or operator where one of them has asked to stop it, and empty otherwise.
+    `reason` is a sentence for people, and `reason_code` what programs compare."""
 
     id: str
     name: str
     mode: str
     state: str
     reason: str
+    reason_code: str
     budget: int
     fee_basis_points: int
     escrow: int
@@ -57,6 +59,7 @@ class EventShown(Shown):
     number: int
     state: str
     detail: str
+    code: str
     at: dt.datetime
 
 

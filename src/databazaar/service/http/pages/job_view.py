@@ -70,12 +70,12 @@ def given_to_page(visit: Visit, session: Session, job: Job, form: Form) -> dict[
 
 def stuck(job: Job) -> bool:
     """Whether it cannot be settled by its ledger: the operator has to look at it."""
-    return job.state == JobState.SETTLING and job.reason.startswith(UNSOUND)
+    return job.state == JobState.SETTLING and job.reason_code == UNSOUND
 
 
 def told_of(job: Job) -> str:
     """Why it is where it is, as far as that is not plain."""
-    held = job.state == JobState.QUEUED and job.reason.startswith(HELD)
+    held = job.state == JobState.QUEUED and job.reason_code == HELD
     return job.reason if JobState(job.state) in OVER or job.attempts > 1 or held or stuck(job) else ""
 
 

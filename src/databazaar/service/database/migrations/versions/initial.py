@@ -134,6 +134,7 @@ def upgrade() -> None:
         sa.Column("mode", sa.String(length=10), nullable=False),
         sa.Column("state", sa.String(length=10), nullable=False),
         sa.Column("reason", sa.String(length=1000), nullable=False),
+        sa.Column("reason_code", sa.String(length=40), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("files", sa.JSON(), nullable=False),
         sa.Column("offers", sa.JSON(), nullable=False),
@@ -222,6 +223,7 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(length=10), nullable=False),
         sa.Column("detail", sa.String(length=1000), nullable=False),
+        sa.Column("code", sa.String(length=40), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"],
