@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -68,15 +66,6 @@ class Parts:
     def gains(self, params: Tensor, moves: Tensor) -> Floats:
         """By how much each move [m, d] lessens the loss of each row: [m, rows]. NaN and ∞ become a great harm."""
         losses = self.evaluator.row_losses(torch.cat([params[None], params + moves]), self.places)
-        return self._gained(losses)
-
-    def gains_one_by_one(self, params: Tensor, moves: Iterable[Tensor]) -> Floats:
-        """The same of moves [d] that are made when they are looked at, for large models; they are written to."""
-        models = chain([params], (move.add_(params) for move in moves))
-        return self._gained(torch.cat([self.evaluator.row_losses(model[None], self.places) for model in models]))
-
-    @staticmethod
-    def _gained(losses: Tensor) -> Floats:
         found: Floats = (losses[:1] - losses[1:]).double().cpu().numpy()
         return np.nan_to_num(found, nan=-FARTHEST, posinf=FARTHEST, neginf=-FARTHEST).clip(-FARTHEST, FARTHEST)
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from databazaar.learning.models import LARGE
 from databazaar.randomness import stream
 
 SIZE = 256
 """The numbers of a sketch. Shorter vectors are their own."""
-PIECE = 2**12 * SIZE
-"""Large models' vectors are sketched so many numbers at a time: no second copy of one is made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +29,6 @@ class Sketch:
         if len(params) <= SIZE:
             return cls(None)
         rows = -(-len(params) // SIZE)
-        if len(params) > LARGE:
-            return cls(_signs_in_pieces(len(params), params.device))
         signs = stream(0, 0, "sketch").integers(0, 2, rows * SIZE) * 2 - 1
         signs[len(params) :] = 0
         return cls(torch.from_numpy(signs).to(params))
@@ -42,23 +37,5 @@ class Sketch:
         """[m, d] → [m, min(d, SIZE)], on the CPU."""
         if self.signs is None:
             return vectors.double().cpu()
-        if vectors.shape[1] > LARGE:
-            return torch.stack([self._in_pieces(vector) for vector in vectors])
         padded = torch.nn.functional.pad(vectors, (0, len(self.signs) - vectors.shape[1]))
         return (padded * self.signs).view(len(vectors), -1, SIZE).sum(1).double().cpu()
-
-    def _in_pieces(self, vector: Tensor) -> Tensor:
-        assert self.signs is not None
-        found = torch.zeros(SIZE, dtype=torch.float64)
-        for numbers, signs in zip(torch.split(vector, PIECE), torch.split(self.signs, PIECE), strict=True):
-            signed = torch.nn.functional.pad(numbers.to(signs.device) * signs, (0, -len(numbers) % SIZE))
-            found += signed.view(-1, SIZE).sum(0).double().cpu()
-        return found
-
-
-def _signs_in_pieces(width: int, device: torch.device) -> Tensor:
-    """The same signs, a byte each."""
-    drawn, signs = stream(0, 0, "sketch"), torch.empty(width, dtype=torch.int8)
-    for piece in torch.split(signs, PIECE):
-        piece[:] = torch.from_numpy(drawn.integers(0, 2, len(piece)) * 2 - 1)
-    return signs.to(device)

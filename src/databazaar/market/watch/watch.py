@@ -29,7 +29,6 @@ from databazaar.defence.court import Court
 from databazaar.defence.findings import NOT_NEW
 from databazaar.defence.judge import FEWEST
 from databazaar.engines import Replies
-from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Evaluator
 from databazaar.market.move import length
 from databazaar.market.watch.memory import SAME, Memory, of_length_one
@@ -85,7 +84,7 @@ class Watch:
         public = self._public(state, params)
         if there:
             memory, at = self._memory(state).places([asked[place] for place in there])
-            units, lengths = of_length_one(self._sketches(replies.updates, there).numpy())
+            units, lengths = of_length_one(self.sketch(replies.updates[there]).numpy())
             private = units - (units @ public) @ public.T
             earlier = memory.earlier[at] - (memory.earlier[at] @ public) @ public.T
             known, same = self._known(earlier, private)
@@ -99,11 +98,6 @@ class Watch:
             state.update(memory.arrays())
         return Watched(replies, figures.findings(), self._left_out(asked, figures), state)
 
-    def _sketches(self, updates: Tensor, there: Sequence[int]) -> Tensor:
-        if updates.shape[1] > LARGE:  # rows that are picked from a stack are copied
-            return torch.cat([self.sketch(updates[place : place + 1]) for place in there])
-        return self.sketch(updates[there])
-
     def _memory(self, state: Kept) -> Memory:
         size = len(np.asarray(state["last"]))
         return Memory.of(state, size, 0 if self.parts is None else self.parts.rows)
@@ -112,11 +106,8 @@ class Watch:
         self, state: dict[str, NDArray[np.generic]], replies: Replies, there: Sequence[int], figures: _Figures
     ) -> Replies:
         """Notes the lengths, and clips what is longer than so many usual ones."""
-        updates, large = replies.updates, replies.updates.shape[1] > LARGE
-        if large:
-            lengths = np.array([length(update) for update in updates])
-        else:
-            lengths = torch.linalg.vector_norm(updates.double(), dim=1).cpu().numpy()
+        updates = replies.updates
+        lengths = np.array([length(update) for update in updates])
         before = np.asarray(state.get("lengths", np.zeros(0)), dtype=np.float64)
         usual = _usual(before if len(before) else lengths[there])
         scales = np.ones(len(lengths))
@@ -126,10 +117,6 @@ class Watch:
                 scales[place] = self.defence.clip * usual / lengths[place]
         state["lengths"] = np.concatenate([before, (lengths * scales)[there]])[-LENGTHS:]
         if (scales == 1.0).all():
-            return replies
-        if large:
-            for place in np.flatnonzero(scales != 1.0).tolist():
-                updates[place].mul_(scales[place])  # where it lies: there may be no room for another
             return replies
         return replace(replies, updates=updates * torch.from_numpy(scales).to(updates)[:, None])
 
@@ -199,11 +186,7 @@ class Watch:
         if self.parts is None or not there:
             return memory
         share = step / len(there)
-        if len(params) > LARGE:
-            moves = (share * updates[place].to(params.device) for place in there)
-            gains = self.parts.gains_one_by_one(params, moves)
-        else:
-            gains = self.parts.gains(params, share * updates[there])
+        gains = self.parts.gains(params, share * updates[there])
         for place, harm in zip(there, self.parts.harm(gains).tolist(), strict=True):
             figures.harm[place] = harm
         if self.defence.leak is not None and len(there) >= FEWEST:
