@@ -22,7 +22,7 @@ from databazaar.learning.losses import cross_entropy, squared_error
 from databazaar.learning.models import build_model, caller, split_fixed_prefix
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
 from databazaar.learning.task import Task
-from databazaar.learning.utilities import Evaluator, Utility
+from databazaar.learning.utilities import Evaluator, UtilityFunction
 from databazaar_experiments.stacks.cnn import Form, FusedCNN, FusedEvaluator, FusedOutputs, Launch, evaluator_for, suits
 
 pytestmark = pytest.mark.process
@@ -204,7 +204,7 @@ def test_what_the_kernels_are_for() -> None:
 
 
 @pytest.mark.parametrize("utility", ["accuracy", "exp-loss", lambda model: float(model[-1].bias.sum())])
-def test_the_engines_evaluator_scores_as_the_consumers_own(utility: str | Utility) -> None:
+def test_the_engines_evaluator_scores_as_the_consumers_own(utility: str | UtilityFunction) -> None:
     images = torch.rand(9, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3
     consumer = Consumer("cnn", 4, holdout=images, utility=utility, per_round=2)
     assert isinstance(consumer.model, nn.Module)

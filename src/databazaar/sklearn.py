@@ -19,7 +19,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import Oracle
 from databazaar.learning.task import Schedule
 from databazaar.learning.threads import limited_threads
-from databazaar.learning.utilities import Utility
+from databazaar.learning.utilities import UtilityFunction
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.callback import Callback
 from databazaar.market.run import OnRound
@@ -27,6 +27,7 @@ from databazaar.parties import Consumer, Provider
 from databazaar.runs.report import Report
 from databazaar.samplers import Sampler, Uniform
 from databazaar.stops import Stop
+from databazaar.utilities import Utility
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -63,7 +64,7 @@ class _MarketEstimator(BaseEstimator):  # type: ignore[misc]
         hidden: Sequence[int] = (32,),
         sampler: Sampler | None = None,
         oracle: Oracle | None = None,
-        utility: str | Utility = "exp-loss",
+        utility: str | Utility | UtilityFunction = "exp-loss",
         step: float | Schedule = 1.0,
         stops: Sequence[Stop] = (),
         defence: str | Defence | None = None,

@@ -247,8 +247,12 @@ def test_the_page_says_when_the_run_was_and_what_its_utility_is() -> None:
     dated = replace(report, run="0af3", consumer="<Bank>", began="2026-01-02T03:04:05+00:00", settled="2026-01-03")
     words = Page(render(dated, title="A run")).words
     assert "Run 0af3, began 2026-01-02 03:04:05 UTC, settled 2026-01-03. Bought by <Bank>." in words
-    assert "Utility is exp(−loss)" in words
-    negative = replace(report, final_utility=-0.25, final_loss=0.25)
-    assert "Utility is the loss with its sign turned" in Page(render(negative, title="A run")).words
-    own = Page(render(replace(report, final_loss=None), title="A run")).words
-    assert "Utility is what the consumer says a model is worth" in own and "began" not in own
+    told = {
+        "exp-loss": "Utility is exp(−loss)",
+        "negative-loss": "Utility is the loss with its sign turned",
+        "acme-lift": "Utility is the consumer’s own, acme-lift",
+    }
+    for kind, sentence in told.items():
+        by_terms = replace(report, rules={**report.rules, "utility": {"kind": kind}})
+        found = Page(render(by_terms, title="A run")).words
+        assert sentence in found and "began" not in found

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from databazaar.aggregators import Aggregator
-from databazaar.config.chosen_rules import model_of, oracle_of, oracle_settings, payment_of, sampler_of, stops_of
+from databazaar.config.chosen_rules import (
+    model_of,
+    oracle_of,
+    oracle_settings,
+    payment_of,
+    sampler_of,
+    stops_of,
+    utility_of,
+)
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
@@ -236,7 +244,7 @@ def _consumer(market: MarketFile, data: MarketData) -> Consumer:
         model,
         budget=market.budget_minor,
         holdout=holdout,
-        utility=market.utility.kind,
+        utility=utility_of(market),
         per_round=market.per_round,
         step=Halving(step, every) if every else step,
         currency=market.currency,

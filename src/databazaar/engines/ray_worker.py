@@ -23,6 +23,7 @@ from databazaar.learning.losses import Loss
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.parties.provider import Provider
+from databazaar.utilities import Utility
 
 CPU = torch.device("cpu")
 
@@ -33,7 +34,7 @@ class Judging:
 
     loss: Loss
     holdout: Examples
-    utility: str
+    utility: Utility
 
 
 class RayWorker:

@@ -1,4 +1,4 @@
-"""Utilities: how good a model is for the consumer. All candidates of a round are scored in one batched pass."""
+"""How good models are for the consumer, by its utility. All candidates of a round are scored in one batched pass."""
 
 from __future__ import annotations
 
@@ -18,18 +18,13 @@ from databazaar.learning.inputs import Examples, Inputs
 from databazaar.learning.losses import threshold_of
 from databazaar.learning.models import LARGE, Layout, caller, split_fixed_prefix
 from databazaar.learning.task import Task
+from databazaar.utilities import Judged, Utility, utility_of
 
-Utility = Callable[[Any], float]
+UtilityFunction = Callable[[Any], float]
 """A user's own utility: takes the torch module (or the NumPy vector, where there is no module)."""
-
-BUILT_IN = {"negative-loss": False, "accuracy": True, "exp-loss": True}
-"""Names of the built-in utilities, and whether each lies in [0, 1], as Theorem 1 asks."""
 
 CHUNK_FLOATS, ON_A_GPU = 2**28, 4
 """Activations of one batched pass are kept under this many floats (1 GiB), and so many times that on a GPU."""
-
-BELOW_ZERO = -1e-3
-"""exp(−loss) of a mean loss below this, which rounding does not explain, is no utility in [0, 1], and so none."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +36,26 @@ class Scores:
 
 
 class Evaluator:
-    """Scores stacked parameter vectors [R, d] on the hold-out, which leaves this object by `recipe` alone.
+    """Scores stacked parameter vectors [R, d] on the hold-out, which leaves this object by `recipe` alone."""
 
-    negative-loss: U(w) = −ℓ(w); exp-loss: U(w) = exp(−ℓ(w)), which lies in [0, 1]; accuracy: the share of
-    right answers. ℓ is the mean loss over the hold-out.
-    """
-
-    def __init__(self, task: Task, holdout: Examples | None, utility: str | Utility, device: torch.device) -> None:
+    def __init__(
+        self,
+        task: Task,
+        holdout: Examples | None,
+        utility: str | Utility | UtilityFunction,
+        device: torch.device,
+    ) -> None:
         self._task = task
-        self._utility = utility
+        self._utility = utility if callable(utility) else utility_of(utility)
         self._module: nn.Module | None = task.model.to(device).eval() if task.model is not None else None
         self._batched = True
         self._given = holdout
         self.floats_per_model = float("inf")
-        if not callable(utility):
+        if isinstance(self._utility, Utility):
             if holdout is None or self._module is None:
-                raise BazaarError(f"utility {utility!r} needs a torch model and a holdout = (x, y): give both")
-            if utility == "accuracy" and holdout[1].is_floating_point():
-                raise BazaarError("utility 'accuracy' needs classes (integers) as targets: use exp-loss for numbers")
+                kind = self._utility.kind
+                raise BazaarError(f"utility {kind!r} needs a torch model and a holdout = (x, y): give both")
+            self._utility.check(holdout[1])
             self._y = holdout[1].to(device)
             self._x: Inputs = holdout[0].to(device)
             if isinstance(self._x, Tensor):
@@ -70,8 +67,7 @@ class Evaluator:
     def score(self, stack: Tensor) -> Scores:
         if callable(self._utility):
             return Scores(np.array([self._ask_callable(row) for row in stack], dtype=np.float64), None)
-        losses, hits = torch.stack(self._measure(stack)).cpu().numpy()
-        return self.scores(losses, hits)
+        return self._measure(stack)
 
     def score_parts(self, parts: Iterable[Tensor]) -> Scores:
         """Stacks that are formed one after the other, of which no two are held at once."""
@@ -99,7 +95,7 @@ class Evaluator:
         return self._x, self._y
 
     @property
-    def recipe(self) -> tuple[Task, Examples, str] | None:
+    def recipe(self) -> tuple[Task, Examples, Utility] | None:
         """Task, hold-out and utility, from which another process makes one that scores alike; None where it cannot,
         because a function of the user's is asked."""
         if callable(self._utility) or self._given is None:
@@ -119,15 +115,6 @@ class Evaluator:
         losses = [self._losses(self._outputs(stack[rows], x), y) for rows in _slices(len(stack), models)]
         return torch.cat(losses).flatten(2).sum(2) if losses[0].dim() > 2 else torch.cat(losses)
 
-    def scores(self, losses: NDArray[np.float64], hits: NDArray[np.float64]) -> Scores:
-        """The built-in utility of models with these mean losses and accuracies."""
-        if self._utility == "accuracy":
-            return Scores(hits, losses)
-        if self._utility == "negative-loss":
-            return Scores(-losses, losses)
-        bounded = np.where(losses < BELOW_ZERO, np.nan, losses)
-        return Scores(np.exp(-bounded), losses)
-
     def _ask_callable(self, params: Tensor) -> float:
         assert callable(self._utility)
         if self._module is None:
@@ -137,36 +124,39 @@ class Evaluator:
             return float(self._utility(self._module))
 
     @torch.no_grad()
-    def _measure(self, stack: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss and accuracy of each row; accuracy is NaN where the outputs are not finite."""
+    def _measure(self, stack: Tensor) -> Scores:
         count = len(self._x)
         if len(stack) * count * self._floats_per_sample <= self._chunk:
-            loss, hit = self.judge(self._outputs(stack, self._x), self._y)
-            return loss / count, hit / count
+            return self.judge(self._outputs(stack, self._x))
+        models = max(1, self._chunk // (count * self._floats_per_sample))
+        parts = [self._measure_in_pieces(stack[rows]) for rows in _slices(len(stack), models)]
+        losses = [part.loss for part in parts if part.loss is not None]
+        return Scores(np.concatenate([part.utility for part in parts]), np.concatenate(losses))
+
+    def _measure_in_pieces(self, stack: Tensor) -> Scores:
+        """A few models, the rows of the hold-out a part at a time."""
         losses = torch.zeros(len(stack), dtype=torch.float64, device=stack.device)
-        hits = torch.zeros_like(losses)
-        for rows in _slices(len(stack), max(1, self._chunk // (count * self._floats_per_sample))):
-            for samples in _slices(count, max(1, self._chunk // self._floats_per_sample)):
-                outputs = self._outputs(stack[rows], self._x[samples])
-                loss, hit = self.judge(outputs, self._y[samples])
-                losses[rows] += loss
-                hits[rows] += hit
-        return losses / count, hits / count
+        kept = []
+        for samples in _slices(len(self._x), max(1, self._chunk // self._floats_per_sample)):
+            outputs = self._outputs(stack, self._x[samples])
+            losses += self._losses(outputs, self._y[samples]).sum(1, dtype=torch.float64)
+            kept += [outputs] if self._scoring.wants_outputs else []
+        return self._scores(losses, torch.cat(kept, 1) if kept else None)
 
-    def judge(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Summed loss of each candidate's outputs [R, samples, …], and right answers where the utility counts them."""
-        losses = self._losses(outputs, targets).sum(1, dtype=torch.float64)
-        if self._utility != "accuracy" or targets.is_floating_point():
-            return losses, torch.zeros_like(losses)
-        right = (self._answers(outputs, targets) == targets).flatten(1).sum(1, dtype=torch.float64)
-        return losses, torch.where(torch.isfinite(outputs).flatten(1).all(1), right, torch.nan)
+    def judge(self, outputs: Tensor) -> Scores:
+        """Scores of models by their outputs on the whole hold-out: [R, rows, …]."""
+        losses = self._losses(outputs, self._y).sum(1, dtype=torch.float64)
+        return self._scores(losses, outputs if self._scoring.wants_outputs else None)
 
-    def _answers(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The class that each output says: the largest of several; of a single one, the side that it is on."""
-        if outputs[0].numel() == targets.numel():
-            single = outputs.reshape(len(outputs), *targets.shape)
-            return (single > threshold_of(self._task.loss)).to(targets.dtype)
-        return outputs.argmax(-1)
+    def _scores(self, summed: Tensor, outputs: Tensor | None) -> Scores:
+        losses = (summed / len(self._x)).cpu().numpy()
+        judged = Judged(losses, self._y, outputs, threshold_of(self._task.loss))
+        return Scores(np.asarray(self._scoring.score(judged), dtype=np.float64), losses)
+
+    @property
+    def _scoring(self) -> Utility:
+        assert isinstance(self._utility, Utility)
+        return self._utility
 
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if self._batched:

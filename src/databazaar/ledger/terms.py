@@ -15,7 +15,7 @@ from databazaar.money import Currency
 from databazaar.roster import Offer, PriceChange, Roster
 
 FORMAT = 5
-RULES = ("sampler", "aggregator", "payment", "stops")
+RULES, OPTIONAL = ("sampler", "aggregator", "payment", "stops"), ("utility", "defence")
 """What every market has; one with a defence has that, too."""
 LIMITS = ("most_per_access", "most_per_round")
 """What the consumer pays at the most, beside its budget."""
@@ -111,7 +111,7 @@ class Terms(Displayed):
                 per_round=body["per_round"],
                 currency=Currency(**body["currency"]),
                 roster=Roster(offers),
-                rules={name: rules[name] for name in (*RULES, *(["defence"] if "defence" in rules else []))},
+                rules={name: rules[name] for name in (*RULES, *(one for one in OPTIONAL if one in rules))},
                 bounded_utility=body["bounded_utility"],
                 initial_model=body["initial_model"],
                 market=str(body.get("market", "")),

@@ -89,7 +89,7 @@ class Arbiter(Displayed):
             per_round=int(consumer.per_round),
             currency=consumer.currency,
             roster=roster,
-            rules=settings_of_rules(sampler, self.aggregator, payment, every_stop, defence),
+            rules=settings_of_rules(sampler, self.aggregator, payment, every_stop, defence, consumer.utility_settings),
             bounded_utility=consumer.bounded,
             initial_model=hash_vector(consumer.initial_parameters()),
             market=market,
@@ -305,9 +305,15 @@ def _layout(consumer: Consumer) -> str:
 
 
 def settings_of_rules(
-    sampler: Sampler, aggregator: Aggregator, payment: Payment, stops: Sequence[Stop], defence: Defence
+    sampler: Sampler,
+    aggregator: Aggregator,
+    payment: Payment,
+    stops: Sequence[Stop],
+    defence: Defence,
+    utility: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Every rule as the terms hold it. A rule of the user's own becomes known by its `kind`."""
+    """Every rule as the terms hold it; `utility` is that already. A rule of the user's own becomes known by its
+    `kind`."""
     for registry, rules in ((SAMPLERS, [sampler]), (AGGREGATORS, [aggregator]), (PAYMENTS, [payment]), (STOPS, stops)):
         for rule in rules:
             registry.adopt(rule)
@@ -317,6 +323,7 @@ def settings_of_rules(
         "aggregator": AGGREGATORS.settings_of(aggregator),
         "payment": PAYMENTS.settings_of(payment),
         "stops": [STOPS.settings_of(stop) for stop in stops],
+        "utility": dict(utility),
         **({} if defence.off else {"defence": defence.settings()}),
     }
 

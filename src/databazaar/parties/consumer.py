@@ -25,9 +25,11 @@ from databazaar.learning.own_rows import OWN_ROWS, SCORING_ROWS, OwnFit, fit_own
 from databazaar.learning.task import PRECISIONS, Precision, Schedule, Task
 from databazaar.learning.threads import limited_threads
 from databazaar.learning.travelling import kept_tensors, note_changed_buffers
-from databazaar.learning.utilities import BUILT_IN, Evaluator, Utility
+from databazaar.learning.utilities import Evaluator, UtilityFunction
 from databazaar.money import Currency
 from databazaar.randomness import oracle_key
+from databazaar.utilities import FUNCTION, UTILITIES, Utility, utility_of
+from databazaar.utilities.exp_loss import ExpLoss
 
 OWN_STEP = 0.1
 """The largest learning rate at which own rows take part in a round, as that of providers by default."""
@@ -59,7 +61,7 @@ class Consumer(Displayed):
     model: str | nn.Module | NDArray[Any]
     budget: int
     holdout: Any = None
-    utility: str | Utility = "exp-loss"
+    utility: str | Utility | UtilityFunction = "exp-loss"
     loss: str | Loss | None = None
     per_round: int = 10
     step: float | Schedule = 1.0
@@ -81,8 +83,8 @@ class Consumer(Displayed):
                 raise BazaarError(f"{name} = {float(value):.2g} is more than a ledger holds: lower it")
         if not callable(self.step) and not self.step > 0:
             raise BazaarError(f"step = {self.step} must be positive")
-        if not callable(self.utility) and self.utility not in BUILT_IN:
-            raise BazaarError(f"utility {self.utility!r} is unknown: use one of {', '.join(BUILT_IN)}, or a callable")
+        if self.scoring is not None:
+            UTILITIES.refuse_unwritable(self.scoring)
         if self.precision not in PRECISIONS:
             raise BazaarError(f"precision {self.precision!r} is unknown: use one of {', '.join(PRECISIONS)}")
         if self.holdout is not None:
@@ -126,11 +128,12 @@ class Consumer(Displayed):
         outputs = outputs_on(model, rows[0], name)
         if self.loss is cross_entropy and is_one_logit(outputs):
             self._set(loss=binary_cross_entropy)
-        refuse_misfit(self.task, rows[1], outputs, name, exp_loss=self.utility == "exp-loss")
+        refuse_misfit(self.task, rows[1], outputs, name, exp_loss=isinstance(self.scoring, ExpLoss))
         one_class = is_one_logit(outputs) or (outputs.dim() == 2 and rows[1].dim() == 1)
-        if self.utility == "accuracy" and self.classifies and not one_class:
+        by_class = self.scoring is not None and "regression" not in self.scoring.tasks
+        if self.scoring is not None and by_class and self.classifies and not one_class:
             raise BazaarError(
-                f"utility 'accuracy' needs one class per row and an output for each, not targets of shape "
+                f"utility {self.scoring.kind!r} needs one class per row and an output for each, not targets of shape "
                 f"{list(rows[1].shape)} and {list(outputs.shape[1:])} outputs per row: give a utility of your own"
             )
 
@@ -170,7 +173,7 @@ class Consumer(Displayed):
         return {
             "model": self._model_facts(),
             **{name: size_of(given) for name, given in rows.items() if given is not None},
-            "utility": getattr(self.utility, "__name__", str(self.utility)),
+            "utility": str(self.utility_settings.get("name", self.utility_settings["kind"])),
             "budget": self.currency.format(self.budget),
             **{name.replace("_", " "): self.currency.format(most) for name, most in self.limits.items()},
             "accesses a round": f"{self.per_round:,}",
@@ -202,7 +205,19 @@ class Consumer(Displayed):
     @property
     def bounded(self) -> bool:
         """Whether the utility lies in [0, 1], for which Theorem 1 holds."""
-        return not callable(self.utility) and BUILT_IN[self.utility]
+        return self.scoring is not None and self.scoring.bounded
+
+    @cached_property
+    def scoring(self) -> Utility | None:
+        """The utility; None where it is a function of the consumer's own."""
+        return None if callable(self.utility) else utility_of(self.utility)
+
+    @property
+    def utility_settings(self) -> dict[str, Any]:
+        """The utility as the ledger's terms say it."""
+        if self.scoring is None:
+            return {"kind": FUNCTION, "name": str(getattr(self.utility, "__name__", type(self.utility).__name__))}
+        return UTILITIES.settings_of(self.scoring)
 
     @property
     def task(self) -> Task:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from databazaar.codes import Code
 from databazaar.data.profile_record import MarketProfile, TableProfile
 from databazaar.defence.words import rules_of
-from databazaar.registry import MODULE
+from databazaar.registry import MODULE, MissingRuleError
 from databazaar.reports.figures import draw_all, loss_curve, utility_curve
 from databazaar.reports.pages import page
 from databazaar.reports.per_coin import PerCoin
@@ -27,10 +27,11 @@ from databazaar.runs.defended import Defended, Stand
 from databazaar.runs.payouts import MOST_NAMED, MOST_STATED, Group
 from databazaar.runs.report import Payout, Report
 from databazaar.runs.why import IN_GENERAL, Kind
+from databazaar.utilities import FUNCTION, UTILITIES
 
 MOST_REASONS = 20
 MOST_RULINGS = 200
-NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop"}
+NOUNS = {"sampler": "sampler", "aggregator": "aggregator", "payment": "payment", "stops": "stop", "utility": "utility"}
 """The rules of a market as a report holds them, and what one of each is called."""
 
 
@@ -237,16 +238,16 @@ def common_reason(reason: str, provider: str, round: int) -> str:
 
 
 def meaning(report: Report) -> str:
-    """What the utility is, in words, as far as its numbers tell."""
-    utility, loss = report.final_utility, report.final_loss
-    where = "measured on the consumer’s own hold-out rows; higher is better"
-    if loss is not None and math.isclose(utility, math.exp(-loss), rel_tol=1e-5):
-        return (
-            f"Utility is exp(−loss), {where}: 1 is a model that is always sure and right, and near 0 one that is lost."
-        )
-    if loss is not None and math.isclose(utility, -loss, rel_tol=1e-5):
-        return f"Utility is the loss with its sign turned, {where}: 0 is the best there is."
-    return f"Utility is what the consumer says a model is worth, {where}."
+    """What the utility is, in words, by the terms."""
+    where = "It is measured on the consumer’s own hold-out rows; higher is better."
+    found = report.rules.get("utility")
+    settings: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    kind = settings.get("kind")
+    try:
+        return f"Utility is {UTILITIES.find(str(kind)).meaning}. {where}"
+    except MissingRuleError:
+        named = settings.get("name") if kind == FUNCTION else kind
+        return f"Utility is {f'the consumer’s own, {named}' if named else 'what the consumer says'}. {where}"
 
 
 def _as_list(found: Any) -> list[Mapping[str, Any]]:

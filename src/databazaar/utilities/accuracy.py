@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from databazaar.utilities.protocol import CLASSES, Judged, Scored
+from databazaar.utilities.protocol import CLASSES, Judged, Scored, Utility
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Utility):
     """The share of rows whose class is predicted correctly."""
 
     kind: ClassVar[str] = "accuracy"
     bounded: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = CLASSES
-    wants_outputs: ClassVar[bool] = True
     meaning: ClassVar[str] = "the accuracy: the share of rows whose class is predicted correctly"
 
     def score(self, judged: Judged) -> Scored:

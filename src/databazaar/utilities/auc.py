@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.utilities.protocol import CLASSES, Judged, Scored
+from databazaar.errors import BazaarError
+from databazaar.utilities.protocol import CLASSES, Judged, Scored, Utility
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class AUC:
+class AUC(Utility):
     """The area under the ROC curve: the chance that a row of a class is ranked above a row of another; the mean over
     the classes (each against the rest) where there are more than two.
 
@@ -22,8 +23,12 @@ class AUC:
     kind: ClassVar[str] = "auc"
     bounded: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = CLASSES
-    wants_outputs: ClassVar[bool] = True
     meaning: ClassVar[str] = "the area under the ROC curve: 1 ranks every row correctly, and 0.5 is chance"
+
+    def check(self, targets: Tensor) -> None:
+        super().check(targets)
+        if len(targets.unique()) < 2:
+            raise BazaarError("utility 'auc' needs rows of two classes in the hold-out: add some, or use exp-loss")
 
     def score(self, judged: Judged) -> Scored:
         import torch

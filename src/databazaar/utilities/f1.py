@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from databazaar.utilities.protocol import CLASSES, Judged, Scored
+from databazaar.utilities.protocol import CLASSES, Judged, Scored, Utility
 
 
 @dataclass(frozen=True)
-class F1:
+class F1(Utility):
     """The harmonic mean of precision and recall: of class 1 where there are two classes, else the mean over the
     classes that occur in the hold-out."""
 
     kind: ClassVar[str] = "f1"
     bounded: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = CLASSES
-    wants_outputs: ClassVar[bool] = True
     meaning: ClassVar[str] = "the F1 score, the harmonic mean of precision and recall: 1 is a model without errors"
 
     def score(self, judged: Judged) -> Scored:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from databazaar.utilities.protocol import BOTH, Judged, Scored
+from databazaar.utilities.protocol import Judged, Scored, Utility
 
 
 @dataclass(frozen=True)
-class NegativeLoss:
+class NegativeLoss(Utility):
     """The mean loss with its sign turned."""
 
     kind: ClassVar[str] = "negative-loss"
-    bounded: ClassVar[bool] = False
-    tasks: ClassVar[tuple[str, ...]] = BOTH
     wants_outputs: ClassVar[bool] = False
     meaning: ClassVar[str] = "the loss with its sign turned: 0 is the best there is"
 

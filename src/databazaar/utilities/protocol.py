@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 UTILITIES = Registry("utility", "databazaar.utilities")
 """Every utility by its kind."""
 Scored = NDArray[np.float64]
+FUNCTION = "function"
+"""Stands for a kind where the utility is a function of the consumer's own."""
 CLASSES, BOTH = ("classification",), ("classification", "regression")
 """The tasks that a utility or a model may be for."""
 
@@ -60,30 +62,35 @@ class Judged:
         return found
 
 
-@runtime_checkable
-class Utility(Protocol):
-    """Frozen settings and one pure function. Higher is better, and what is not finite is no utility.
+class Utility:
+    """What every utility inherits from: frozen settings, and a pure function `score`. Higher is better, and what is not
+    finite is no utility.
 
     `bounded`: whether it lies in [0, 1], as Theorem 1 asks. `tasks`: those that it is for. `wants_outputs`: whether it
-    looks at more than the mean loss. `meaning` is what the numbers mean, for the readers of a report.
+    looks at more than the mean loss. `meaning` is what its numbers mean, for the readers of a report.
     """
 
     kind: ClassVar[str]
-    bounded: ClassVar[bool]
-    tasks: ClassVar[tuple[str, ...]]
-    wants_outputs: ClassVar[bool]
-    meaning: ClassVar[str]
+    bounded: ClassVar[bool] = False
+    tasks: ClassVar[tuple[str, ...]] = BOTH
+    wants_outputs: ClassVar[bool] = True
+    meaning: ClassVar[str] = ""
+
+    def check(self, targets: Tensor) -> None:
+        """Refuses a hold-out with these targets, on which it would say nothing."""
+        if targets.is_floating_point() and "regression" not in self.tasks:
+            raise BazaarError(f"utility {self.kind!r} needs classes (integers) as targets: use exp-loss for numbers")
 
     def score(self, judged: Judged) -> Scored:
         """One number for each candidate model."""
-        ...
+        raise NotImplementedError
 
 
 def utility_of(given: object) -> Utility:
     """A utility by its kind, or as itself."""
     if isinstance(given, str):
-        found: Utility = UTILITIES.build({"kind": given})
-        return found
+        given = UTILITIES.build({"kind": given})
     UTILITIES.adopt(given)
-    assert isinstance(given, Utility)
+    if not isinstance(given, Utility):
+        raise BazaarError(f"utility {given!r} is none: let its class inherit from databazaar.utilities.Utility")
     return given

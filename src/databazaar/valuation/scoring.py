@@ -151,12 +151,10 @@ class PrefixScorer:
         size = min(len(coefficients), max(1, limit // layer.width))
         buffer = self._params.new_empty(size, layer.width)
         parts = [coefficients[start : start + size] for start in range(0, len(coefficients), size)]
-        judged = torch.cat([self._judge(part, self._moves, buffer) for part in parts], 1)
-        losses, hits = (judged / len(layer.x)).cpu().numpy()
-        return layer.evaluator.scores(losses, hits).utility
+        return np.concatenate([self._judge(part, self._moves, buffer) for part in parts])
 
-    def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> Tensor:
-        """Summed losses and right answers [2, m] of these models. The buffer is for the first layer's activations."""
+    def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> NDArray[np.float64]:
+        """The utilities [m] of these models. The buffer is for the first layer's activations."""
         layer, count = self._layer, len(coefficients)
         weights = torch.from_numpy(_with_start(coefficients)).to(moves)
         z = torch.mm(weights, moves, out=buffer[:count]).view(count, *layer.x.shape[:-1], -1)
@@ -165,7 +163,7 @@ class PrefixScorer:
             name: torch.addmm(start.flatten(), weights[:, 1:], updates[name].flatten(1)).view(count, *start.shape)
             for name, start in starts.items()
         }
-        return torch.stack(layer.evaluator.judge(layer.outputs(w, z), layer.y))
+        return layer.evaluator.judge(layer.outputs(w, z)).utility
 
 
 def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> Scorer:

@@ -28,6 +28,7 @@ from databazaar.learning.oracles import LocalSGD, Oracle
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.parties import Consumer
+from databazaar.utilities import Utility
 
 # The same numbers stand in cnn_kernels.cu, which explains them.
 TAPS_PADDED, LANES, PARTS, SUMS, DOTS, FEW, HALVES = 32, 8, 14, 14, 8, 8, 2
@@ -255,7 +256,7 @@ class FusedEvaluator(Evaluator):
     """An evaluator with these outputs in place of the model's own forward pass."""
 
     def __init__(
-        self, task: Task, holdout: Examples, utility: str, device: torch.device, outputs: FusedOutputs
+        self, task: Task, holdout: Examples, utility: str | Utility, device: torch.device, outputs: FusedOutputs
     ) -> None:
         super().__init__(task, holdout, utility, device)
         assert task.model is not None

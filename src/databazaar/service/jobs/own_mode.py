@@ -47,20 +47,28 @@ def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
     from databazaar.payments import PricePerAccess
     from databazaar.roster import Offer, Roster
     from databazaar.stops import Budget, Patience
+    from databazaar.utilities import UTILITIES
 
     market = parse_market(settings, "the job's market")
     refuse_unverifiable(market)
     offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
     stops = (Patience(market.patience), *stops_of(market), Budget())
-    aggregator = market.aggregator.build(market.facts())
+    aggregator, utility = market.aggregator.build(market.facts()), utility_of(market)
     terms = Terms(
         seed=market.seed,
         budget=market.budget_minor,
         per_round=market.per_round,
         currency=market.currency,
         roster=Roster(tuple(offers)),
-        rules=settings_of_rules(sampler_of(market), aggregator, PricePerAccess(), stops, market.defence.chosen),
-        bounded_utility=utility_of(market).bounded,
+        rules=settings_of_rules(
+            sampler_of(market),
+            aggregator,
+            PricePerAccess(),
+            stops,
+            market.defence.chosen,
+            UTILITIES.settings_of(utility),
+        ),
+        bounded_utility=utility.bounded,
         initial_model="",
         market=market.name,
         consumer=market.consumer.name,
