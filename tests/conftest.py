@@ -34,7 +34,7 @@ collect_ignore = ["rules/acme"]  # not ours: imported by the processes that test
 # Several threads wait for each other on a busy machine, also those of NumPy, here and in what is started.
 torch.set_num_threads(1)
 threadpool_limits(1)
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "LOKY_MAX_CPU_COUNT": "1"}  # joblib would ask a program for the second
 settings.register_profile(
     "databazaar",
     deadline=None,

@@ -32,6 +32,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("probe", ["raise SystemExit(1)", "raise SystemExit(0)"])
+@pytest.mark.process
 def test_it_ends_with_what_it_is_for(calls: Path, monkeypatch: pytest.MonkeyPatch, probe: str) -> None:
     """Where a process gets the GPU by it, those that are started meanwhile do; else nothing is changed for them."""
     works = probe.endswith("(0)")

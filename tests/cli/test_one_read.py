@@ -16,7 +16,7 @@ from databazaar.data.schema import Schema
 from databazaar.runs.folder import RunFolder
 from opened_files import in_fork, tell_opens
 
-pytestmark = pytest.mark.usefixtures("no_figures")
+pytestmark = [pytest.mark.usefixtures("no_figures"), pytest.mark.process]
 
 
 def counted(calls: Counter[str], name: str, inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -166,6 +166,7 @@ def findings(kit: Path) -> dict[str, tuple[bool, str]]:
     return {finding.what: (finding.ok, finding.says) for finding in check(kit)}
 
 
+@pytest.mark.process
 def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert findings(root / "bank1")["certificate"][0]
     monkeypatch.setattr(pki, "LEAF_DAYS", -1 / 24 / 60)  # it ended a minute ago
@@ -191,6 +192,7 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
         ("resources.json", '{"components": [{"path": "evil.Site"}]}', "admits code other than ours: put the certific"),
     ],
 )
+@pytest.mark.process
 def test_a_changed_policy_is_found_and_restored(root: Path, file: str, text: str | None, words: str) -> None:
     path = root / "bank1/local" / file
     assert findings(root / "bank1")["policy"][0]
@@ -201,6 +203,7 @@ def test_a_changed_policy_is_found_and_restored(root: Path, file: str, text: str
     assert findings(root / "bank1")["policy"] == (True, "no job, no command and no code from the server is accepted")
 
 
+@pytest.mark.process
 def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table = root / "bank1.csv"
     table.write_text("amount,fraud\n" + "1.5,0\n2.5,1\n" * 16)
@@ -212,6 +215,7 @@ def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     assert f"BAD  data         {table}: column 'amount' is not a finite number in data row 2" in looked.output
 
 
+@pytest.mark.process
 def test_a_provider_s_file_is_looked_at_as_the_market_last_asked(root: Path) -> None:
     own = pd.DataFrame({"amount": [1.0, 2.0, 4.0], "fraud": ["no", "yes", "no"]})
     asked = SchemaMessage.model_validate(Schema.fit(own, target="fraud", task="classification").to_dict())

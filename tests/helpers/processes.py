@@ -1,9 +1,4 @@
-"""The one way of tests to start `bazaar`, or other Python with torch, in a real process: forked, in milliseconds.
-
->>> done = run([sys.executable, "-c", "import torch; print(torch.ones(3).sum())"])
->>> done.returncode, done.stdout
-(0, 'tensor(3.)\\n')
-"""
+"""The one way of tests to start `bazaar`, or other Python with torch, in a real process: forked, in milliseconds."""
 
 from __future__ import annotations
 
@@ -25,6 +20,8 @@ from typing import Any
 import zygote
 
 BAZAAR = str(Path(sys.executable).with_name("bazaar"))
+ENVIRONMENT = {"PYTHONWARNINGS": "error", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Of the zygote: what is read when a module is loaded, and must be as for the processes that it forks."""
 PATIENCE = 300.0
 """Seconds after which a command will not end any more, also on a busy machine."""
 
@@ -39,7 +36,7 @@ class Zygote:
                 [sys.executable, *(command or (zygote.__file__,)), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONWARNINGS": "error", **(env or {})},
+                env={**os.environ, **ENVIRONMENT, **(env or {})},
             )
         assert self._control.recv(16) == b"ready", "the zygote did not start"
 

@@ -16,6 +16,8 @@ MARKS = ("process", "browser")
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 OPENS = {"socket.connect", "socket.bind"}
 """Events that Python's own audit tells of. A pair of sockets, as event loops have, is neither bound nor connected."""
+PROBE = ("::1", 0)
+"""Where urllib3 binds when it is imported, to see whether there is IPv6."""
 _spawn = util.spawnv_passfds  # type: ignore[attr-defined]
 
 
@@ -31,7 +33,7 @@ class Tiers:
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if self._unit is None or event not in STARTS | OPENS:
             return
-        if event in OPENS and args[0].family == socket.AF_UNIX:
+        if event in OPENS and (args[0].family == socket.AF_UNIX or args[1] == PROBE):
             return
         if threading.current_thread() not in self._others:
             pytest.fail(f"{self._unit} is a unit test, and does {event}{args!r:.200}: mark it with pytest.mark.process")

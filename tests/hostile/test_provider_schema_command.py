@@ -98,6 +98,7 @@ def test_an_account_goes_with_a_cap(kit: Path, tmp_path: Path) -> None:
         joining.privacy(kit, lambda w: w, None, 1.0, 1.0, 1e-5, "bank")
 
 
+@pytest.mark.process
 def test_what_is_charged_is_what_was_read(kit: Path, tmp_path: Path) -> None:
     """An account knows a file by its digest: that of the rows which answer, whatever the file becomes."""
     data, rows = tmp_path / "bank.csv", "amount,fraud\n1,no\n"

@@ -121,6 +121,7 @@ def test_an_older_certificate_does_not_come_back_and_a_cut_change_of_keys_is_fin
         onboarding.complete(root / "bank2", root / "old.json")
 
 
+@pytest.mark.process
 def test_everybody_is_warned_before_a_certificate_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     market, kit = root / "market", root / "bank1"
     assert renewal.warnings(market) == [] and renewal.kit_warning(kit) == ""
@@ -142,6 +143,7 @@ def test_everybody_is_warned_before_a_certificate_ends(root: Path, monkeypatch: 
     )
 
 
+@pytest.mark.process
 def test_a_name_whose_certificate_has_ended_is_invited_again(root: Path) -> None:
     market, kit = root / "market", root / "bank1"
     asked = renewal.renew(kit)
@@ -158,6 +160,7 @@ def test_a_name_whose_certificate_has_ended_is_invited_again(root: Path) -> None
         onboarding.invite(market, "bank1")
 
 
+@pytest.mark.process
 def test_a_server_that_nobody_would_take_is_not_started(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     market = root / "market"
     with monkeypatch.context() as patch:

@@ -69,6 +69,7 @@ def test_a_report_can_do_nothing_at_the_hub(market: WebMarket, job: str) -> None
     assert policy.startswith("sandbox allow-scripts; default-src 'none'") and "allow-same-origin" not in policy
 
 
+@pytest.mark.process
 def test_before_the_end_and_without_a_run_there_is_nothing(market: WebMarket, job: str) -> None:
     for what in WHAT:
         assert "when it is over" in market.ask("buyer", "GET", f"/v1/jobs/{market.ids['job']}/{what}").json()["error"]
@@ -78,6 +79,7 @@ def test_before_the_end_and_without_a_run_there_is_nothing(market: WebMarket, jo
     assert "could not be made" in market.ask("buyer", "GET", f"/v1/jobs/{job}/report.html").json()["error"]
 
 
+@pytest.mark.process
 def test_nobody_waits_for_anothers_report(market: WebMarket, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = run_folder(market, job)
     with downloads._drawing:
@@ -95,6 +97,7 @@ def test_an_own_arbiters_run_is_with_it(market: WebMarket) -> None:
     assert "own arbiter" in market.ask("buyer", "GET", f"/v1/jobs/{market.ids['own job']}/model").json()["error"]
 
 
+@pytest.mark.process
 def test_an_app_begins_and_ends_with_its_supervisor(market: WebMarket) -> None:
     app = create_app(market.settings, market.database)
     with TestClient(app, base_url=market.settings.address) as client:

@@ -61,7 +61,7 @@ def _another(body: dict[str, Any]) -> dict[str, Any]:
     return {name: not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}x"}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.process)])
 def test_of_many_at_once_one_is_done(make_market: MakeMarket, kind: str) -> None:
     market = make_market(kind)
     answers: list[Any] = []

@@ -193,7 +193,9 @@ class Lives(RuleBasedStateMachine):
         assert all(balance >= 0 for name, balance in balances.items() if name != "outside")
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 15), ("postgresql", 2)])
+@pytest.mark.parametrize(
+    ("kind", "examples"), [("sqlite", 15), pytest.param("postgresql", 2, marks=pytest.mark.process)]
+)
 def test_any_order_of_deeds(
     kind: str, examples: int, make_url: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
