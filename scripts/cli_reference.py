@@ -16,8 +16,8 @@ TOP = """\
 This page is the output of `--help`, written by `python scripts/cli_reference.py`.
 
 What you can mend is one sentence on standard error and exit code 2. Progress goes to standard error, the outcome to
-standard output; `--json` prints the outcome alone, for scripts. A run's folder is made by `run` or `demo`; `resume`,
-`report`, `statement` and `audit` take it.
+standard output; `--json` prints the outcome alone, for scripts. A run's folder is made by `run` or `demo`; `run`
+continues it, and `show`, `audit` and `close` take it.
 """
 
 

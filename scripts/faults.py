@@ -3,7 +3,7 @@
     python scripts/faults.py [FAULT …] [--calls 1-400] [--every N] [--jobs N] [--large]
 
 A FAULT is a part of a fault's name, such as "killed" or "no space"; without any, all are played. For each the run must
-come to its end with `bazaar resume`, to the same hashes. Prints a table, and ends with 1 if a point did not hold.
+come to its end with `bazaar run`, to the same hashes. Prints a table, and ends with 1 if a point did not hold.
 """
 
 from __future__ import annotations

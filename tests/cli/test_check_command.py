@@ -315,7 +315,7 @@ def test_the_run_keeps_the_profile_and_shows_it(tmp_path: Path) -> None:
     for spoilt in ("{}", "not JSON", '{"target": 5}'):
         (tmp_path / "run/profile.json").write_text(spoilt)
         assert RunFolder(tmp_path / "run").profile() is None
-    told = bazaar("report", tmp_path / "run")
+    told = bazaar("show", tmp_path / "run", "report")
     assert told.code == 1 and "profile.json has another profile than the ledger's first entry names" in told.err
     assert "The tables before" not in (tmp_path / "run/report.html").read_text(encoding="utf-8")
 

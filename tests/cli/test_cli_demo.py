@@ -21,7 +21,7 @@ from databazaar.vectors import hash_packed
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here")]
 BUDGET = "15"
-INTERRUPTED = "bazaar: interrupted; `bazaar resume demo` goes on with the run, `bazaar close demo` settles it here\n"
+INTERRUPTED = "bazaar: interrupted; `bazaar run demo` goes on with the run, `bazaar close demo` settles it here\n"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def outcome_of(folder: Path) -> dict[str, Any]:
 def test_what_each_bank_sells_is_shown_and_what_the_model_was_worth(played: tuple[Path, Outcome]) -> None:
     folder, done = played
     assert done.code == 0, done.err
-    told = json.loads(bazaar("statement", "demo", "--json", cwd=folder).out)
+    told = json.loads(bazaar("show", "demo", "statement", "--json", cwd=folder).out)
     for paid in told["providers"]:
         (line,) = [line.split() for line in done.out.splitlines() if line.strip().startswith(f"{paid['provider']} ")]
         assert line[1:3] == [str(paid["accesses"]), str(paid["pay"])]
@@ -76,9 +76,9 @@ def test_what_each_bank_sells_is_shown_and_what_the_model_was_worth(played: tupl
 def test_a_finished_demo_is_only_shown_again(played: tuple[Path, Outcome], tmp_path: Path) -> None:
     shutil.copytree(played[0] / "demo", tmp_path / "demo")
     before = contents(tmp_path)
-    quiet = bazaar("resume", "demo", "--quiet", cwd=tmp_path)
+    quiet = bazaar("run", "demo", "--quiet", cwd=tmp_path)
     assert quiet == Outcome(0, "demo/report.html\n", "")
-    told = json.loads(bazaar("resume", "demo", "--json", cwd=tmp_path).out)
+    told = json.loads(bazaar("run", "demo", "--json", cwd=tmp_path).out)
     assert contents(tmp_path) == before
     assert outcome_of(tmp_path / "demo").items() <= told.items()
     assert told["worth"] == json.loads((tmp_path / "demo/worth.json").read_text())
@@ -95,9 +95,9 @@ def test_a_finished_demo_that_was_not_judged_is_judged_again(
     (tmp_path / "demo/worth.json").unlink()
     if broken is not None:
         (tmp_path / "demo/worth.json").write_text(broken)
-    bazaar("report", "demo", cwd=tmp_path)
+    bazaar("show", "demo", "report", cwd=tmp_path)
     assert "worth it" not in (tmp_path / "demo/report.html").read_text()
-    assert bazaar("resume", "demo", "--quiet", cwd=tmp_path) == Outcome(0, "demo/report.html\n", "")
+    assert bazaar("run", "demo", "--quiet", cwd=tmp_path) == Outcome(0, "demo/report.html\n", "")
     assert contents(tmp_path / "demo") == before
 
 
@@ -134,7 +134,7 @@ def test_interrupted_it_names_the_command_that_goes_on_to_the_same_end(
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
     assert done == Outcome(130, "", INTERRUPTED)
     assert not (tmp_path / "demo/summary.json").exists()
-    assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
+    assert bazaar("run", "demo", "--quiet", cwd=tmp_path).code == 0
     assert outcome_of(tmp_path / "demo") == outcome_of(played[0] / "demo")
     judged = [folder / "demo/worth.json" for folder in (tmp_path, played[0])]
     assert judged[0].read_text() == judged[1].read_text()
@@ -146,10 +146,10 @@ def test_interrupted_while_it_is_judged_it_is_finished_and_can_be_judged_later(
     with monkeypatch.context() as patch:
         patch.setattr("databazaar.config.playing.judge_purchase", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         done = bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
-    said = "bazaar: interrupted; the run is settled; `bazaar resume demo` says what it was worth\n"
+    said = "bazaar: interrupted; the run is settled; `bazaar run demo` says what it was worth\n"
     assert done == Outcome(130, "", said)
     assert outcome_of(tmp_path / "demo") == outcome_of(played[0] / "demo")
-    assert bazaar("resume", "demo", "--quiet", cwd=tmp_path).code == 0
+    assert bazaar("run", "demo", "--quiet", cwd=tmp_path).code == 0
     assert RunFolder(tmp_path / "demo").worth() is not None
 
 
@@ -165,7 +165,7 @@ def test_interrupted_it_can_be_closed_instead_and_keeps_the_best_model(
     assert closed["rounds"] < 3 and "the consumer closed it" in closed["message"]
     assert closed["spent"] + closed["refunded"] == int(BUDGET)
     assert bazaar("audit", "demo", cwd=tmp_path).code == 0
-    assert json.loads(bazaar("statement", "demo", "--json", cwd=tmp_path).out)["closed"]
+    assert json.loads(bazaar("show", "demo", "statement", "--json", cwd=tmp_path).out)["closed"]
     report = RunFolder(tmp_path / "demo").report()
     assert report.best is not None and report.best.utility == max(report.utilities)
     kept = hash_packed((tmp_path / "demo/model/model.safetensors").read_bytes())
@@ -178,14 +178,14 @@ def test_a_run_without_a_round_cannot_be_closed(tmp_path: Path, monkeypatch: pyt
         interrupted_at(2, patch)
         bazaar("demo", "--budget", BUDGET, "--out", "demo", "--quiet", cwd=tmp_path)
     complaint = bazaar("close", "demo", cwd=tmp_path).complaint
-    assert "no settled round yet" in complaint and "`bazaar resume demo` goes on with it" in complaint
+    assert "no settled round yet" in complaint and "`bazaar run demo` goes on with it" in complaint
 
 
 def test_what_cannot_be_resumed_is_only_interrupted(
     played: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("databazaar.reports.written.draw_all", lambda report: signal.raise_signal(signal.SIGINT))
-    done = bazaar("report", played[0] / "demo", "--out", tmp_path / "page.html")
+    done = bazaar("show", played[0] / "demo", "report", "--out", tmp_path / "page.html")
     assert done == Outcome(130, "", "bazaar: interrupted\n")
     assert contents(tmp_path) == {}
 
@@ -196,13 +196,13 @@ def test_no_statement_is_made_of_a_run_that_does_not_hold(tmp_path: Path) -> Non
     assert bazaar("run", "market.toml", "--out", "run", "--quiet", cwd=tmp_path).code == 0
     (tmp_path / "run/model/model.safetensors").unlink()
     before = contents(tmp_path / "run")
-    done = bazaar("report", "run", cwd=tmp_path)
+    done = bazaar("show", "run", "report", cwd=tmp_path)
     assert done.code == 1 and "says that the audit fails, and no statement is made: model/model.saf" in done.err
     now = contents(tmp_path / "run")
     assert [now[f"statement.{kind}"] for kind in ("csv", "json")] == [before[f"statement.{k}"] for k in ("csv", "json")]
     assert "Audit failed" in (tmp_path / "run" / "report.html").read_text()
     for more in ((), ("--json",), ("--csv",), ("--provider", "north"), ("--out", "statements")):
-        done = bazaar("statement", "run", *more, cwd=tmp_path)
+        done = bazaar("show", "run", "statement", *more, cwd=tmp_path)
         assert (done.code, done.out) == (1, "")
         assert done.err.startswith(
             "bazaar: no statement can be made, because the audit fails: model/model.safetensors does"

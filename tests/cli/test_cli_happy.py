@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 from cli_markets import PROVIDERS, Outcome, bazaar, contents, edit, executable, write_market
 
 from databazaar import __version__
+from databazaar.cli.app import app
 from databazaar.config.template import template
 
 pytestmark = pytest.mark.slow
 
 COMMANDS = (
-    *("demo", "init", "check", "quote", "run", "resume", "close", "report", "statement", "audit", "compare", "attack"),
+    *("demo", "init", "check", "quote", "run", "close", "show", "audit", "ledger", "compare", "attack"),
     *("reproduce", "predict", "evaluate", "export"),
 )
 
@@ -46,9 +48,15 @@ def test_every_help_has_an_example_that_starts_with_the_command(command: str) ->
 def test_the_help_lists_all_commands_and_the_exit_codes() -> None:
     told = bazaar("--help")
     listed = re.findall(r"^  (\w+)  ", told.out.split("Commands:")[1], flags=re.MULTILINE)
-    assert sorted(listed) == sorted([*COMMANDS, "federation", "jobs", "ledger", "provider", "receipts", "serve"])
+    assert sorted(listed) == sorted([*COMMANDS, "federation", "jobs", "provider", "serve"])
     assert "Exit codes: 0" in told.out
     assert bazaar("-h").out == told.out
+
+
+def test_there_are_at_most_40_commands_beside_those_of_other_packages() -> None:
+    groups = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    leaves = sum(len(getattr(one, "commands", ())) or 1 for name, one in groups.items() if name != "reproduce")
+    assert leaves + groups["serve"].invoke_without_command <= 40
 
 
 def test_version() -> None:
@@ -144,7 +152,7 @@ def test_a_finished_folder_holds_the_outcome_and_no_drafts(settled: Path) -> Non
 
 def test_json_and_statement_agree_and_sum(settled: Path) -> None:
     told = json.loads((settled.parent / "told.json").read_text())
-    statement = json.loads(bazaar("statement", settled, "--json").out)
+    statement = json.loads(bazaar("show", settled, "statement", "--json").out)
     assert statement.items() <= told.items()
     prices = {p["provider"]: p["price"] for p in statement["providers"]}
     assert prices == dict(zip(PROVIDERS, [50, 125, 50], strict=True))
@@ -168,46 +176,48 @@ def test_json_and_statement_agree_and_sum(settled: Path) -> None:
 
 
 def test_statement_as_csv_and_as_text(settled: Path) -> None:
-    statement = json.loads(bazaar("statement", settled, "--json").out)
-    rows = list(csv.DictReader(io.StringIO(bazaar("statement", settled, "--csv").out)))
+    statement = json.loads(bazaar("show", settled, "statement", "--json").out)
+    rows = list(csv.DictReader(io.StringIO(bazaar("show", settled, "statement", "--csv").out)))
     assert [row["provider"] for row in rows] == [p["provider"] for p in statement["providers"]]
     assert sum(int(row["pay"]) for row in rows) == statement["spent"]
     for row in rows:
         assert row["pay_amount"] == f"{int(row['pay']) / 100:.2f}" and row["currency"] == "EUR"
         assert {name: row[name] for name in ("market", "run", "began", "settled")}.items() <= statement.items()
-    text = bazaar("statement", settled).out
+    text = bazaar("show", settled, "statement").out
     market, run, *lines, _ = text.splitlines()
     assert market == statement["market"] and statement["run"] in run and statement["settled"] in run
     assert [line.split("  ")[0] for line in lines] == [row["provider"] for row in rows]
     assert f"budget 30.00 EUR, spent {statement['spent_text']}" in text
-    assert (settled / "statement.csv").read_text() == bazaar("statement", settled, "--csv").out
+    assert (settled / "statement.csv").read_text() == bazaar("show", settled, "statement", "--csv").out
     assert json.loads((settled / "statement.json").read_text()) == statement
 
 
 def test_a_providers_own_statement_lists_its_accesses_and_no_one_elses(settled: Path) -> None:
-    everyone = json.loads(bazaar("statement", settled, "--json").out)
+    everyone = json.loads(bazaar("show", settled, "statement", "--json").out)
     for whole in everyone["providers"]:
-        mine = json.loads(bazaar("statement", settled, "--provider", whole["provider"], "--json").out)
+        mine = json.loads(bazaar("show", settled, "statement", "--provider", whole["provider"], "--json").out)
         assert {key: mine[key] for key in ("accesses", "pay", "owner", "price")} == {
             key: whole[key] for key in ("accesses", "pay", "owner", "price")
         }
         assert sum(item["paid"] for item in mine["items"]) == whole["pay"]
         assert mine.keys() & {"gains", "utility", "providers", "spent"} == set()
         rows = list(
-            csv.DictReader(io.StringIO(bazaar("statement", settled, "--provider", whole["provider"], "--csv").out))
+            csv.DictReader(
+                io.StringIO(bazaar("show", settled, "statement", "--provider", whole["provider"], "--csv").out)
+            )
         )
         assert [int(row["paid"]) for row in rows] == [item["paid"] for item in mine["items"]]
 
 
 def test_statement_out_writes_everybodys_csv_and_json(settled: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "statements"
-    told = bazaar("statement", settled, "--out", out)
+    told = bazaar("show", settled, "statement", "--out", out)
     assert told.code == 0 and "8 files" in told.out
     assert len(list(out.glob("*.csv"))) == len(list(out.glob("*.json"))) == 4
     pays = [json.loads(file.read_text())["pay"] for file in out.glob("*.json") if file.stem != "statement"]
     assert sum(pays) == json.loads((out / "statement.json").read_text())["spent"]
     before = contents(out)
-    assert "is not empty: give another folder" in bazaar("statement", settled, "--out", out).complaint
+    assert "is not empty: give another folder" in bazaar("show", settled, "statement", "--out", out).complaint
     assert contents(out) == before
 
 
@@ -217,7 +227,7 @@ def test_statement_files_of_providers_with_similar_names_do_not_meet(tmp_path: P
     edit(market, 'id = "north"', 'id = "far_east"')
     edit(market, 'id = "south"', 'id = "statement"')
     assert bazaar("run", market, "--out", tmp_path / "run").code == 0
-    assert bazaar("statement", tmp_path / "run", "--out", tmp_path / "out").code == 0
+    assert bazaar("show", tmp_path / "run", "statement", "--out", tmp_path / "out").code == 0
     told = [json.loads(file.read_text()) for file in sorted((tmp_path / "out").glob("*.json"))]
     assert sorted(one["provider"] for one in told if "provider" in one) == ["far east", "far_east", "statement"]
     assert sum("providers" in one for one in told) == 1
@@ -226,7 +236,7 @@ def test_statement_files_of_providers_with_similar_names_do_not_meet(tmp_path: P
 def test_report_writes_again_and_elsewhere(settled: Path, tmp_path: Path) -> None:
     page = tmp_path / "new" / "page.html"
     first = (settled / "report.html").read_bytes()
-    assert bazaar("report", settled, "--out", page) == Outcome(0, f"{page}\n", "")
+    assert bazaar("show", settled, "report", "--out", page) == Outcome(0, f"{page}\n", "")
     assert page.read_bytes() == first
     assert b"Small market" in first and b"<html" in first.lower()
 
@@ -257,7 +267,7 @@ def test_resume_of_a_finished_run_changes_nothing_of_the_outcome(tmp_path: Path)
     write_market(tmp_path, budget='"8.00"')
     first = json.loads(bazaar("run", "market.toml", "--out", "run", "--json", cwd=tmp_path).out)
     before = contents(tmp_path)
-    again = bazaar("resume", "run", "--json", cwd=tmp_path)
+    again = bazaar("run", "run", "--json", cwd=tmp_path)
     assert (again.code, again.err) == (0, "") and json.loads(again.out) == first
     assert contents(tmp_path) == before
 
@@ -289,8 +299,8 @@ def test_a_market_in_which_every_update_explodes_ends_cleanly_with_exit_code_3(t
     assert (told["status"], told["spent"], told["refunded"]) == ("nobody-answered", 0, 9000)
     assert sum(p["failures"] for p in told["providers"]) == 40
     assert bazaar("audit", tmp_path / "run").code == 0
-    assert bazaar("resume", tmp_path / "run", "--quiet").code == 3
-    mine = json.loads(bazaar("statement", tmp_path / "run", "--provider", "north").out)
+    assert bazaar("run", tmp_path / "run", "--quiet").code == 3
+    mine = json.loads(bazaar("show", tmp_path / "run", "statement", "--provider", "north").out)
     reasons = {item["failure"] for item in mine["items"]}
     assert mine["pay"] == 0
     assert reasons == {"not-finite", "set-aside"}
@@ -338,7 +348,7 @@ def test_a_changed_model_or_a_damaged_summary_is_found_and_mended(settled: Path,
     (run / "summary.json").write_text("{")
     assert "summary.json cannot be read: remove it" in bazaar("audit", run).complaint
     (run / "summary.json").unlink()
-    assert bazaar("resume", run, "--quiet").code == 0
+    assert bazaar("run", run, "--quiet").code == 0
     assert bazaar("audit", run).code == 0
     told = json.loads((settled / "summary.json").read_text())
     assert json.loads((run / "summary.json").read_text())["model_hash"] == told["model_hash"]

@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "no market": (remove("market.toml"), ("market.toml: the file does not exist", "bazaar init")),
     "market is a folder": (
         both(remove("market.toml"), lambda folder: (folder / "market.toml").mkdir()),
-        ("market.toml is a folder: give the file in it",),
+        ("market.toml is not a run's folder: give the folder",),
     ),
     "wrong TOML": (setting("per_round = 4", "per_round = "), ("market.toml: the file is not valid TOML", "line 5")),
     "unknown setting": (setting("per_round", "per_rund"), ("market.toml: market.per_rund", "per_round")),
@@ -227,19 +227,23 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("statement", "run", "--provider", "nrth"), ("--provider nrth", "north, south")),
-        (("statement", "run", "--json", "--csv"), ("--json and --csv", "give one")),
-        (("statement", "run", "--out", "market.toml"), ("market.toml", "--out")),
-        (("statement", "run", "--out", "market.toml/x"), ("market.toml/x/statement.csv", "choose another")),
-        (("report", "run", "--out", "market.toml/page.html"), ("market.toml/page.html", "choose another")),
-        (("report", "run", "--out", "run"), ("run cannot be written", "choose another")),
-        *(((command, "nowhere"), ("nowhere is not a run's folder", "bazaar run")) for command in ("resume", "report")),
-        *(
-            ((command, "nowhere"), ("nowhere is not a run's folder", "bazaar run"))
-            for command in ("statement", "audit")
-        ),
-        *(((command, "."), ("is not a run's folder", "bazaar run")) for command in ("resume", "report", "audit")),
-        (("resume", "market.toml"), ("market.toml is not a run's folder", "bazaar run")),
+        (("show", "run", "statement", "--provider", "nrth"), ("--provider nrth", "north, south")),
+        (("show", "run", "statement", "--json", "--csv"), ("--json and --csv", "give one")),
+        (("show", "run", "statement", "--out", "market.toml"), ("market.toml", "--out")),
+        (("show", "run", "statement", "--out", "market.toml/x"), ("market.toml/x/statement.csv", "choose another")),
+        (("show", "run", "report", "--out", "market.toml/page.html"), ("market.toml/page.html", "choose another")),
+        (("show", "run", "report", "--out", "run"), ("run cannot be written", "choose another")),
+        *(((command, "nowhere"), ("nowhere is not a run's folder", "bazaar run")) for command in ("show", "audit")),
+        *(((command, "."), ("is not a run's folder", "bazaar run")) for command in ("run", "show", "audit")),
+        (("show", "run", "--csv"), ("the outcome has no --csv", "statement")),
+        (("show", "run", "report", "--json"), ("the report has no --json", "omit it")),
+        (("run", "run", "--seed", "3"), ("run is a run's folder", "omit --seed")),
+        (("run", "run", "--out", "other"), ("run is a run's folder", "omit --out")),
+        (("run", "market.toml", "--out", "run"), ("run exists already", "--out")),
+        (("audit", "run", "run"), ("one run is audited at a time", "--key")),
+        (("audit", "run", "--journal", "lines"), ("--journal belongs to receipts", "--key")),
+        (("audit", "run", "--key", "key", "--json"), ("--key checks receipts", "omit")),
+        (("show", "market.toml"), ("market.toml is not a run's folder", "bazaar run")),
     ],
     ids=" ".join,
 )
@@ -254,11 +258,11 @@ def test_what_reads_a_run_refuses_with_one_sentence(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"id": "x"}', '{"id": "x", "job": "market"}', "\x00\xff"])
-@pytest.mark.parametrize("command", ["resume", "report", "statement", "audit"])
+@pytest.mark.parametrize("command", ["run RUN", "show RUN", "show RUN report", "show RUN statement", "audit RUN"])
 def test_a_damaged_recipe_gets_a_sentence(tmp_path: Path, command: str, text: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(text, encoding="latin-1")
-    assert "run" in bazaar(command, "run", cwd=tmp_path).complaint
+    assert "run" in bazaar(*command.replace("RUN", "run").split(), cwd=tmp_path).complaint
     assert contents(tmp_path).keys() == {"run", "run/run.json"}
 
 
@@ -286,7 +290,7 @@ def unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_unfinished_run_has_a_report_that_says_so(unfinished: Path) -> None:
-    done = bazaar("report", "run", cwd=unfinished)
+    done = bazaar("show", "run", "report", cwd=unfinished)
     assert (done.code, done.out) == (0, "run/report.html\n")
     page = (unfinished / "run" / "report.html").read_text(encoding="utf-8")
     assert "not finished" in page and "nothing here is final until the run is resumed to its end, or closed" in page
@@ -294,15 +298,11 @@ def test_an_unfinished_run_has_a_report_that_says_so(unfinished: Path) -> None:
 
 
 def test_an_unfinished_run_has_a_statement_that_says_so(unfinished: Path) -> None:
-    done = bazaar("statement", "run", cwd=unfinished)
+    done = bazaar("show", "run", "statement", cwd=unfinished)
     assert (done.code, done.out.splitlines()[-1]) == (0, "this run is not finished: nothing in this statement is final")
     for way in (["--csv"], ["--provider", "north", "--csv"], ["--out", "statements"]):
-        assert "nothing in this statement is final" in bazaar("statement", "run", *way, cwd=unfinished).err, way
-    assert (
-        "with an unfinished run: `bazaar resume run`"
-        in bazaar("run", "market.toml", "--out", "run", cwd=unfinished).err
-    )
-    stated = json.loads(bazaar("statement", "run", "--json", cwd=unfinished).out)
+        assert "nothing in this statement is final" in bazaar("show", "run", "statement", *way, cwd=unfinished).err, way
+    stated = json.loads(bazaar("show", "run", "statement", "--json", cwd=unfinished).out)
     assert (stated["status"], stated["closed"]) == ("open", False)
     assert sum(line["pay"] for line in stated["providers"]) == stated["spent"]
     assert stated["spent"] + stated["held"] <= stated["budget"]
@@ -311,9 +311,26 @@ def test_an_unfinished_run_has_a_statement_that_says_so(unfinished: Path) -> Non
 def test_an_unfinished_run_can_be_audited_and_resumed(unfinished: Path) -> None:
     found = json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)
     assert found["ok"] and not found["closed"] and found["rounds"] == 3
-    done = bazaar("resume", "run", "--quiet", cwd=unfinished)
+    done = bazaar("run", "run", "--quiet", cwd=unfinished)
     assert (done.code, done.out, done.err) == (0, "run/report.html\n", "")
     assert json.loads(bazaar("audit", "run", "--json", cwd=unfinished).out)["closed"]
+
+
+def test_the_market_of_an_unfinished_run_continues_it_and_another_is_refused(unfinished: Path) -> None:
+    kept = contents(unfinished)
+    for other in (("--seed", "5"), ("--ledger", "postgresql+psycopg://ann@127.0.0.1:1/db")):
+        complaint = bazaar("run", "market.toml", "--out", "run", *other, cwd=unfinished).complaint
+        assert "run" in complaint and ("--out" in complaint or "leave --ledger out" in complaint), complaint
+    edit(unfinished / "market.toml", 'name = "', 'name = "Another ')
+    complaint = bazaar("run", "market.toml", "--out", "run", cwd=unfinished).complaint
+    assert "run holds an unfinished run of another market" in complaint and "`bazaar run run` goes on" in complaint
+    edit(unfinished / "market.toml", 'name = "Another ', 'name = "')
+    assert contents(unfinished) == kept
+    assert bazaar("run", "market.toml", "--out", "run", "--quiet", cwd=unfinished).out == "run/report.html\n"
+    continued = json.loads(bazaar("show", "run", "--json", cwd=unfinished).out)
+    assert bazaar("run", "market.toml", "--out", "unbroken", "--quiet", cwd=unfinished).code == 0
+    unbroken = json.loads(bazaar("show", "unbroken", "--json", cwd=unfinished).out)
+    assert continued["model_hash"] == unbroken["model_hash"]
 
 
 def other_data(folder: Path) -> None:
@@ -334,7 +351,7 @@ def test_a_rewritten_digest_is_found_by_the_audit_of_any_run(unfinished: Path) -
     assert bazaar("close", "run", "--quiet", cwd=unfinished).code == 0
     edit(unfinished / "run/run.json", '"title": "Small market"', '"title": "Large market"')
     assert bazaar("audit", "run", cwd=unfinished).code == 1
-    assert "because the audit fails" in bazaar("statement", "run", cwd=unfinished).err
+    assert "because the audit fails" in bazaar("show", "run", "statement", cwd=unfinished).err
 
 
 @pytest.mark.parametrize(
@@ -352,7 +369,7 @@ def test_a_rewritten_digest_is_found_by_the_audit_of_any_run(unfinished: Path) -
 def test_resume_refuses_other_data_or_terms(unfinished: Path, spoil: Spoil, words: tuple[str, ...]) -> None:
     spoil(unfinished)
     before = bazaar("audit", "run", "--json", cwd=unfinished)
-    complaint = bazaar("resume", "run", "--quiet", cwd=unfinished).complaint
+    complaint = bazaar("run", "run", "--quiet", cwd=unfinished).complaint
     for word in words:
         assert word in complaint
     assert bazaar("audit", "run", "--json", cwd=unfinished) == before
@@ -362,7 +379,7 @@ def test_resume_refuses_other_data_or_terms(unfinished: Path, spoil: Spoil, word
 def test_resume_finds_a_changed_market_file_harmless(unfinished: Path) -> None:
     """What was agreed is kept in the run's folder: market.toml may go on to describe the next market."""
     edit(unfinished / "market.toml", '"30.00"', '"90.00"')
-    assert bazaar("resume", "run", "--quiet", cwd=unfinished).code == 0
+    assert bazaar("run", "run", "--quiet", cwd=unfinished).code == 0
     assert json.loads((unfinished / "run/summary.json").read_text())["budget"] == 3000
 
 

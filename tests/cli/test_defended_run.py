@@ -46,16 +46,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Progress]:
 def test_open_closed_and_audited(run: tuple[Path, Progress]) -> None:
     path, last = run
     assert last.flagged == ("spy",)
-    bazaar("report", path)
+    bazaar("show", path, "report")
     page = (path / "report.html").read_text()
     assert "is held back." in page and ">Held back<" in page
-    own = json.loads(bazaar("statement", path, "--provider", "hum", "--json"))
+    own = json.loads(bazaar("show", path, "statement", "--provider", "hum", "--json"))
     assert own["defence"]["standing"] == "open" and own["defence"]["held_back"] > 0 and not own["closed"]
     closed = bazaar("close", path)
     assert "flagged: spy (leak)" in closed and "returned" in closed
     bazaar("audit", path)
     assert ">Held back<" not in (path / "report.html").read_text()
-    spy = json.loads(bazaar("statement", path, "--provider", "spy", "--json"))["defence"]
+    spy = json.loads(bazaar("show", path, "statement", "--provider", "spy", "--json"))["defence"]
     assert spy["held_back"] == 0 and spy["returned"] > 0
     assert (
         "To object, write to Harbour & Sons, who buys in the market Trade winds," in spy["verdicts"][0]["how_to_object"]

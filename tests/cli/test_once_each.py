@@ -41,7 +41,7 @@ def test_each_thing_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_run_from_python_is_called_by_its_folder_and_not_by_the_demos_title(tmp_path: Path) -> None:
     consumer, providers = vector_market(budget=9)
     Arbiter(consumer, providers, engine="loop").run(tmp_path / "harbour-2027")
-    assert bazaar("report", "harbour-2027", cwd=tmp_path).code == 0
+    assert bazaar("show", "harbour-2027", "report", cwd=tmp_path).code == 0
     page = (tmp_path / "harbour-2027" / "report.html").read_text(encoding="utf-8")
     assert "<title>harbour-2027</title>" in page and "Fraud" not in page
 
@@ -56,7 +56,7 @@ def test_a_statement_is_refused_where_the_chain_is_broken(tmp_path: Path) -> Non
     connection.execute("UPDATE bazaar_entries SET amount = 0 WHERE kind = 'post' AND round = 1 AND draw = 0")
     connection.commit()
     connection.close()
-    for command in (["statement", "run"], ["statement", "run", "--json"], ["report", "run"]):
+    for command in (["show", "run", "statement"], ["show", "run", "statement", "--json"], ["show", "run", "report"]):
         done = bazaar(*command, cwd=tmp_path)
         assert (done.code, done.out) == (1, ""), command
         assert "its hash does not follow" in done.err

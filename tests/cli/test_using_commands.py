@@ -175,7 +175,7 @@ def test_an_unfinished_run_and_a_changed_model_are_one_sentence(runs: Path, tmp_
     model.write_bytes(whole)
     (run / "summary.json").unlink()
     complaint = bazaar("predict", run, tmp_path / "new.csv").complaint
-    assert f"`bazaar resume {run}`" in complaint and f"`bazaar close {run}`" in complaint
+    assert f"`bazaar run {run}`" in complaint and f"`bazaar close {run}`" in complaint
 
 
 def test_a_regression_is_exported_in_its_own_units(runs: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from databazaar.cli import joining
 from databazaar.codes import Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.engines import Ask, Beginning
-from databazaar.federation import accountant
+from databazaar.federation import accountant, server
 from databazaar.federation.accountant import Accountant, epsilon_of
 from databazaar.federation.exchange import Lost
 from databazaar.federation.failures import declined, is_honest
@@ -297,13 +297,15 @@ def test_the_options_make_the_policy() -> None:
 
 def test_the_operator_sets_a_capacity(kit: Path) -> None:
     market = kit.parent / "market"
-    said = command("federation", "capacity", "bank1", "4", "--folder", market)
-    assert said.startswith("bank1 is asked up to 4 questions at a time, once the server is up")
+    assert not server.set_capacity(market, "bank1", 4)  # the server is down, and will know
     with (
         (market / "server.lock").open("w") as up,
         pytest.raises(BazaarError, match="has not taken it: run `bazaar fed"),
     ):
         fcntl.flock(up, fcntl.LOCK_EX)
-        command("federation", "capacity", "bank1", "2", "--folder", market)
+        command("federation", "up", "--capacity", "bank1=2", "--folder", market)
     with pytest.raises(BazaarError, match="has no provider stranger: its providers are bank1, bank2"):
-        command("federation", "capacity", "stranger", "4", "--folder", market)
+        command("federation", "up", "--capacity", "stranger=4", "--folder", market)
+    for word in ("bank1", "bank1=", "=4", "bank1=many"):
+        with pytest.raises(BazaarError, match=f"--capacity {word} must be such as harbour-bank=4"):
+            command("federation", "up", "--capacity", word, "--folder", market)

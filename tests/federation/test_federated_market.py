@@ -266,15 +266,15 @@ def test_bazaar_run_and_resume_after_arbiter_and_server_were_killed(
     arbiter.send_signal(signal.SIGKILL)
     arbiter.communicate()
     answered = rounds_answered(federation, run)
-    again = bazaar("resume", "away", "--quiet", where=root)
+    again = bazaar("run", "away", "--quiet", where=root)
     assert eventually(lambda: rounds_answered(federation, run) >= answered + 3, WAIT)
     pid = server.status(federation.market).pid
     psutil.Process(pid).kill()
     assert "went away: bring it up again and resume the run" in done(again, 2)[1]
     with pytest.raises(BazaarError, match="is not up: run `bazaar federation up`"):
-        command("resume", "away")
+        command("run", "away")
     federation.up()
-    out, err = done(bazaar("resume", "away", "--json", where=root))
+    out, err = done(bazaar("run", "away", "--json", where=root))
     away = json.loads(out)
     assert not any("goes on" in line for line in err.splitlines()), err
     assert away["model_hash"] == home["model_hash"]

@@ -120,7 +120,7 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
         (line,) = outcome["providers"]
         assert 0 < line["epsilon"] <= 3
         assert line["accesses"] > 0 and line["failures"] > 0
-        statement = run("statement", "kept", "--provider", "private", "--json")
+        statement = run("show", "kept", "statement", "--provider", "private", "--json")
         (root / "private.json").write_text(statement)
         assert json.loads(statement)["epsilon"] == line["epsilon"]
         assert "privacy at δ = 1e-05" in (root / "kept" / "report.html").read_text()
@@ -135,9 +135,8 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
     assert "connected" in err and "Traceback" not in err
     assert "account private: ε = 0 of 3 is spent" in err
     assert "the market's schema is pinned, and no other is answered: " in err and "predicts 'fraud' (0, 1) from" in err
-    assert f"private: ε = {line['epsilon']:.3g} at δ = 1e-05\n  {root.resolve() / 'private.parquet'}" in run(
-        "provider", "accounts"
-    )
+    spent = f"account private: ε = {line['epsilon']:.3g} at δ = 1e-05\n  {root.resolve() / 'private.parquet'}"
+    assert spent in run("provider", "check", kit)
     server.revoke(federation.market, "private")
 
 
@@ -148,7 +147,7 @@ def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 @pytest.mark.slow
 def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", "run", "--json"]
+    command = [sys.executable, "-m", "databazaar", "demo", "--federated", "--out", "run", "--json"]
     process = Forked([*command, "--budget", "80"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     seen: dict[int, psutil.Process] = {}
 
@@ -173,7 +172,7 @@ def test_the_demo_pays_the_good_banks_and_leaves_nothing_behind(tmp_path: Path) 
 @pytest.mark.slow
 def test_the_demo_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "databazaar", "federation", "demo", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "databazaar", "demo", "--federated", "--out", str(tmp_path / "run")]
     process = Forked(
         command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

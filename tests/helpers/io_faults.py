@@ -1,4 +1,4 @@
-"""Lets a run's I/O calls fail or its process die, one after the other, and sees that `bazaar resume` gets there."""
+"""Lets a run's I/O calls fail or its process die, one after the other, and sees that `bazaar run` gets there."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Stage:
                 return wrong
             if self.run.exists() and (wrong := self._unsound()) is not None:
                 return wrong
-            if self._bazaar(("resume", "run", "--quiet") if self.run.exists() else RUN) != 0:
+            if self._bazaar(("run", "run", "--quiet") if self.run.exists() else RUN) != 0:
                 return f"afterwards: {self.said}"
             if self._bazaar(("audit", "run")) != 0:
                 return f"audited: {self.said}"

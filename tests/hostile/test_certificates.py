@@ -337,10 +337,10 @@ def test_a_server_whose_key_was_stolen_is_refused_by_who_has_the_list(root: Path
         stolen / "server.crt", stolen / "server.key", stolen / "rootCA.pem")) as thief:  # fmt: skip
         older = (root / "market/ca/crl.pem").read_bytes()
         assert talks(client_of(root / "bank1"), thief.port)[0]
-        said = CliRunner().invoke(app, ["federation", "renew", "--stolen", "--folder", str(root / "market")])
+        said = CliRunner().invoke(app, ["federation", "sign", "--server", "--stolen", "--folder", str(root / "market")])
         assert said.exit_code == 0 and "send" in said.output
         listed = str(root / "market/ca/crl.pem")
-        taken = CliRunner().invoke(app, ["provider", "crl", listed, "--kit", str(root / "bank1")])
+        taken = CliRunner().invoke(app, ["provider", "complete", listed, "--kit", str(root / "bank1")])
         assert taken.exit_code == 0, taken.output
         with pytest.raises(ssl.SSLCertVerificationError, match="revoked"):
             talks(client_of(root / "bank1"), thief.port)

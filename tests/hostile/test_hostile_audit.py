@@ -91,8 +91,8 @@ def test_a_summary_that_lies(run: Path, name: str) -> None:
 @pytest.mark.parametrize("content", ["[]", "null", "{", "[" * 10**5, '{"ledger_head": ' + "9" * 5000 + "}"])
 def test_a_summary_that_is_none(run: Path, content: str) -> None:
     (run / "summary.json").write_text(content)
-    for command in ("audit", "statement", "report"):
-        done = bazaar(command, run)
+    for command in (["audit", run], ["show", run], ["show", run, "statement"], ["show", run, "report"]):
+        done = bazaar(*command)
         assert done.code in (1, 2) and len((done.out + done.err).splitlines()) == 1, done
         assert "summary.json cannot be read: remove it, and" in done.out + done.err
 
@@ -104,7 +104,7 @@ def test_a_summary_that_is_gone_together_with_the_model(run: Path) -> None:
     weights = unpack((run / "model/model.safetensors").read_bytes())
     (run / "model/model.safetensors").write_bytes(pack({name: array + 1 for name, array in weights.items()}))
     assert "does not hold the model that the ledger names" in broken(run)
-    done = bazaar("resume", run)
+    done = bazaar("run", run)
     assert done.code == 1 and "does not hold the model that its ledger names" in done.err
     assert not (run / "summary.json").exists()
 
@@ -115,7 +115,7 @@ def test_a_missing_or_bad_model_is_one_sentence(run: Path, content: bytes | None
     (run / "model/model.safetensors").unlink()
     if content is not None:
         (run / "model/model.safetensors").write_bytes(content)
-    for command in ("resume", "close"):
+    for command in ("run", "close"):
         done = bazaar(command, run, "--quiet")
         assert done.code in (1, 2) and len(done.err.splitlines()) == 1 and "model.safetensors" in done.err, done
 
@@ -165,7 +165,7 @@ def test_a_statement_or_page_that_lies(run: Path) -> None:
         edit(run / name, "north", "nowhere")
         done = bazaar("audit", run)
         assert done.code == 1 and f"BROKEN: {name} is not what follows from the ledger" in done.out
-    assert bazaar("report", run).code == 0 and bazaar("audit", run).code == 0  # they are written anew
+    assert bazaar("show", run, "report").code == 0 and bazaar("audit", run).code == 0  # they are written anew
 
 
 def test_a_page_by_somebody_else_cannot_be_checked(run: Path) -> None:
@@ -191,7 +191,7 @@ def test_pages_of_a_run_without_its_summary_are_not_taken_for_checked(run: Path)
 
 
 def test_pages_of_an_unfinished_run_are_said_not_to_be_compared_and_old_ones_are_no_lie(open_run: Path) -> None:
-    assert bazaar("report", open_run).code == 0
+    assert bazaar("show", open_run, "report").code == 0
     done = bazaar("audit", open_run)
     assert done.code == 0 and "not compared, because the run is not finished: statement.csv" in done.out
     old = {name: (open_run / name).read_text() for name in ("statement.csv", "statement.json", "report.html")}
@@ -207,7 +207,7 @@ def test_another_machines_last_digits_are_no_lie(run: Path, monkeypatch: pytest.
     """Processors differ in the last digit of exp: on another one every honest run was called changed."""
     exact, here = np.exp, (run / "statement.json").read_text()
     monkeypatch.setattr(np, "exp", lambda x, *more, **how: exact(x, *more, **how) * (1 + 4e-16))
-    assert bazaar("report", run).code == 0
+    assert bazaar("show", run, "report").code == 0
     written = (run / "statement.json").read_text()
     monkeypatch.undo()
     assert written != here and bazaar("audit", run).code == 0
@@ -320,7 +320,7 @@ def test_an_emptied_ledger_does_not_begin_anew_in_silence(open_run: Path, gone: 
         for path in open_run.glob("ledger.sqlite*"):
             path.unlink()
     words = "is empty, though the run had begun" if gone == "emptied" else "is missing, though the run had begun"
-    for command in ("audit", "resume", "close"):
+    for command in ("audit", "run", "close"):
         done = bazaar(command, open_run)
         assert done.code == 1 and words in done.out + done.err, done
     assert words in broken(open_run)
@@ -348,7 +348,7 @@ def test_an_audit_writes_nothing(finished: Path, open_run: Path) -> None:
 
 def test_a_run_that_goes_on_elsewhere_says_so(open_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("databazaar.runs.environment.__version__", "9.9")
-    done = bazaar("resume", open_run, "--quiet")
+    done = bazaar("run", open_run, "--quiet")
     assert done.code == 0 and RunFolder(open_run).audit().ok
     assert "the run goes on with databazaar 9.9: last digits may differ" in done.err
     assert json.loads((open_run / "resumed.json").read_text()) == ["databazaar 9.9"]

@@ -52,6 +52,9 @@ def plant_link(at: Path, target: Path) -> None:
 
 
 LINKS = ["report.html", "report.html.partial", "statement.csv", "statement.json.partial", "figures/learning.png"]
+READING = (("audit",), ("show",), ("show", "report"), ("show", "statement"))
+WRITING = (("run", "--quiet"), ("close", "--quiet"))
+"""Commands: the run's folder comes after the first word."""
 
 
 def test_a_report_replaces_links_and_leaves_alone_what_they_lead_to(
@@ -63,26 +66,26 @@ def test_a_report_replaces_links_and_leaves_alone_what_they_lead_to(
     (run / "statement.json").unlink()
     os.link(victim / "statement.csv", run / "statement.json")
     before = contents(victim)
-    assert bazaar("report", run).code == 0
+    assert bazaar("show", run, "report").code == 0
     assert contents(victim) == before
     assert not any((run / name).is_symlink() for name in LINKS if not name.endswith(".partial"))
 
 
-@pytest.mark.parametrize("command", ["report", "resume", "close"])
+@pytest.mark.parametrize("command", [("show", "report"), *WRITING], ids=" ".join)
 def test_a_folder_that_is_a_link_is_not_written_into(
-    finished: Path, stopped: Path, victim: Path, tmp_path: Path, command: str
+    finished: Path, stopped: Path, victim: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """`figures` of a report, `model` of what resume and close leave."""
-    run = Path(shutil.copytree(finished if command == "report" else stopped, tmp_path / "run"))
-    plant_link(run / ("figures" if command == "report" else "model"), victim)
+    """`figures` of a report, `model` of what run and close leave."""
+    run = Path(shutil.copytree(finished if command[0] == "show" else stopped, tmp_path / "run"))
+    plant_link(run / ("figures" if command[0] == "show" else "model"), victim)
     before = contents(victim)
-    done = bazaar(command, run, *([] if command == "report" else ["--quiet"]))
+    done = bazaar(command[0], run, *command[1:])
     assert done.code == 2 and "is a link or no folder: put a folder in its place" in one_sentence(done)
     assert contents(victim) == before
 
 
 @pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("command", ["resume", "close", "audit"])
+@pytest.mark.parametrize("command", ["run", "close", "audit"])
 def test_a_ledger_that_is_somebody_elses_database_is_not_written(
     stopped: Path, victim: Path, tmp_path: Path, command: str, hard: bool
 ) -> None:
@@ -96,12 +99,12 @@ def test_a_ledger_that_is_somebody_elses_database_is_not_written(
     assert contents(victim) == before
 
 
-@pytest.mark.parametrize("command", ["audit", "report", "statement", "resume", "close"])
+@pytest.mark.parametrize("command", [*READING, *WRITING], ids=" ".join)
 def test_a_journal_that_names_a_file_elsewhere_does_not_remove_it(
-    finished: Path, stopped: Path, victim: Path, tmp_path: Path, command: str
+    finished: Path, stopped: Path, victim: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """SQLite removes the file that a journal of several databases names, once it has undone what the journal says."""
-    run = Path(shutil.copytree(stopped if command in ("resume", "close") else finished, tmp_path / "run"))
+    run = Path(shutil.copytree(stopped if command in WRITING else finished, tmp_path / "run"))
     ledger, magic = (run / "ledger.sqlite").read_bytes(), bytes.fromhex("d9d505f920a163d7")
     page = int.from_bytes(ledger[16:18])
     name = str(victim / "precious.txt").encode()
@@ -111,7 +114,7 @@ def test_a_journal_that_names_a_file_elsewhere_does_not_remove_it(
     (run / "ledger.sqlite-journal").write_bytes(head.ljust(512, b"\0") + tail)
     (run / "ledger.sqlite-wal").unlink(missing_ok=True)
     before = contents(victim)
-    done = bazaar(command, run, *(["--quiet"] if command in ("resume", "close") else []))
+    done = bazaar(command[0], run, *command[1:])
     assert contents(victim) == before
     assert done.code == 1 and "names a file elsewhere" in one_sentence(done)
 
@@ -132,7 +135,7 @@ def test_what_is_no_plain_file_is_refused_at_once(
     if name == "begun.json":
         (run / "summary.json").unlink()
     with at_most(20):
-        assert "is no plain file but a link, a pipe or the like" in one_sentence(bazaar("statement", run))
+        assert "is no plain file but a link, a pipe or the like" in one_sentence(bazaar("show", run, "statement"))
 
 
 @pytest.mark.parametrize("name", ["model/model.safetensors", "model/model.json", "model/schema.json", "ledger.sqlite"])
@@ -166,16 +169,16 @@ def connected(server: socket.socket) -> bool:
         return False
 
 
-@pytest.mark.parametrize("command", ["audit", "report", "statement", "resume", "close"])
+@pytest.mark.parametrize("command", [*READING, *WRITING], ids=" ".join)
 @pytest.mark.process
 def test_no_command_connects_to_a_database_that_only_the_folder_names(
-    finished: Path, tmp_path: Path, server: socket.socket, command: str
+    finished: Path, tmp_path: Path, server: socket.socket, command: tuple[str, ...]
 ) -> None:
     run = Path(shutil.copytree(finished, tmp_path / "run"))
     port = server.getsockname()[1]
     change_json(run / "run.json", ledger_url=f"postgresql+psycopg://ann:secret@127.0.0.1:{port}/db")
     with at_most(20):
-        said = bazaar(command, run).complaint
+        said = bazaar(command[0], run, *command[1:]).complaint
     assert not connected(server)
     assert "--ledger" in said and "DATABAZAAR_LEDGER_URL" in said and "secret" not in said
     assert f"postgresql+psycopg://ann@127.0.0.1:{port}/db" in said
@@ -220,7 +223,7 @@ def test_a_page_elsewhere_leaves_the_folder_as_it_is_and_a_full_disk_gets_a_sent
     finished: Path, tmp_path: Path
 ) -> None:
     before = contents(finished)
-    assert bazaar("report", finished, "--out", tmp_path / "page.html").code == 0
+    assert bazaar("show", finished, "report", "--out", tmp_path / "page.html").code == 0
     assert contents(finished) == before and (tmp_path / "page.html").exists()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))

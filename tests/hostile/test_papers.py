@@ -202,7 +202,7 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     assert not list(market.rglob("ca.key"))
     assert "holds an authority's key already" in bazaar("federation", "init", tmp_path / "b", "--ca", stick)[1]
     asked = onboarding.request(onboarding.invite(market, "bank1"), kit)
-    for command in (["sign", asked], ["renew"]):
+    for command in (["sign", asked], ["sign", "--server"]):
         code, said = bazaar("federation", *command, "--folder", market)
         assert code == 2 and f"(it was put into {stick}): give its folder with --ca" in said and "\n" not in said
     at = ["--folder", market, "--ca", stick]
@@ -211,9 +211,9 @@ def test_the_authoritys_key_lives_on_a_stick_with_a_passphrase(
     )
     assert bazaar("federation", "sign", asked, *at)[0] == 0
     onboarding.complete(kit, market / "certificates/bank1.json")
-    assert bazaar("federation", "renew", *at)[0] == 0
+    assert bazaar("federation", "sign", "--server", *at)[0] == 0
     monkeypatch.setenv(authority.PASSPHRASE, "wrong")
-    assert "cannot be read: check it and its passphrase" in bazaar("federation", "renew", *at)[1]
+    assert "cannot be read: check it and its passphrase" in bazaar("federation", "sign", "--server", *at)[1]
     code, said = bazaar("federation", "revoke", "bank1", "--folder", market)
     assert code == 2 and said.startswith("bank1 is shut out by name, but not yet on the revocation list: the key of")
     assert server.status(market).revoked == ["bank1"]
@@ -252,7 +252,9 @@ def test_a_passphrase_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
 def test_a_damaged_authority_is_named(root: Path) -> None:
     market = root / "market"
     (market / "ca/crl.pem").unlink()
-    assert renewal.warnings(market)[0].startswith("the market has no revocation list: run `bazaar federation renew`")
+    assert renewal.warnings(market)[0].startswith(
+        "the market has no revocation list: run `bazaar federation sign --server`"
+    )
     (market / "ca/ca.pem").write_text("nothing")
     with pytest.raises(BazaarError, match=r"the authority's certificate in .* cannot be read"):
         onboarding.invite(market, "bank4")

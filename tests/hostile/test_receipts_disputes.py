@@ -196,7 +196,9 @@ def test_receipts_that_contradict_each_other_are_told(parties: SignedParties, tm
 
 def test_a_statement_that_pays_otherwise_than_receipts_say_is_told(parties: SignedParties, tmp_path: Path) -> None:
     play(parties, tmp_path / "run")
-    printed = CliRunner().invoke(app, ["statement", str(tmp_path / "run"), "--provider", "bank1", "--json"]).output
+    printed = (
+        CliRunner().invoke(app, ["show", str(tmp_path / "run"), "statement", "--provider", "bank1", "--json"]).output
+    )
     statement, path = json.loads(printed), tmp_path / "bank1.json"
     for paid, says in ((1, "receipts acknowledge 12 of 12 rounds answered\n"), (0, "in round 7\n")):
         statement["items"][7]["paid"] = paid

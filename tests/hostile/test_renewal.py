@@ -42,7 +42,7 @@ def ends_in(days: float, root: Path) -> None:
 def test_a_provider_renews_and_keeps_its_name(root: Path, new_key: bool) -> None:
     market, kit = root / "market", root / "bank1"
     before, key = held(kit), (kit / "startup/client.key").read_bytes()
-    code, said = bazaar("provider", "renew", kit, *["--new-key"] * new_key)
+    code, said = bazaar("provider", "request", kit, *["--new-key"] * new_key)
     assert code == 0 and "bazaar federation sign bank1.renewal.json" in said
     assert held(kit) == before and (kit / "startup/client.key").read_bytes() == key, "it goes on with what it has"
     assert bazaar("federation", "sign", kit / "bank1.renewal.json", "--folder", market)[0] == 0
@@ -129,8 +129,8 @@ def test_everybody_is_warned_before_a_certificate_ends(root: Path, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(pki, "LEAF_DAYS", 3.5)
         renewal.renew_server(market)
-    said = "the certificate of bank1 ends in 12 days: renew it with its `bazaar provider renew`"
-    server_says = "the server's certificate ends in 3 days: renew it with `bazaar federation renew`"
+    said = "the certificate of bank1 ends in 12 days: renew it with its `bazaar provider request KIT`"
+    server_says = "the server's certificate ends in 3 days: renew it with `bazaar federation sign --server`"
     assert renewal.warnings(market) == [server_says, said]
     assert json.loads(bazaar("federation", "status", "--folder", market, "--json")[1])["warnings"] == [
         server_says,
@@ -139,7 +139,7 @@ def test_everybody_is_warned_before_a_certificate_ends(root: Path, monkeypatch: 
     assert f"warning: {said}" in bazaar("federation", "status", "--folder", market)[1]
     looked = {finding.what: finding for finding in check(kit)}["certificate"]
     assert looked.ok and looked.says.endswith(
-        "valid for 12 days more; the certificate ends in 12 days: renew it with `bazaar provider renew bank1`"
+        "valid for 12 days more; the certificate ends in 12 days: renew it with `bazaar provider request bank1`"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_server_that_nobody_would_take_is_not_started(root: Path, monkeypatch:
     renewal.renew_server(market)
     renewal.ready(market)
     (market / "server/startup/server.key").write_bytes(pki.key_pem(pki.new_key()))
-    with pytest.raises(BazaarError, match="do not belong together: run `bazaar federation renew`"):
+    with pytest.raises(BazaarError, match="do not belong together: run `bazaar federation sign --server`"):
         renewal.ready(market)
     (market / "server/startup/server.crt").unlink()
     with pytest.raises(BazaarError, match=r"the server's certificate in .* cannot be read"):

@@ -36,7 +36,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "do not fit its numbers",
     ),
     "a folder in a file's place": (lambda place: open_plain(place), "is no plain file"),
-    "a database without tables": (lambda place: Database(f"sqlite:///{place / 'empty.sqlite'}").runs(), "ledger init"),
+    "a database without tables": (
+        lambda place: Database(f"sqlite:///{place / 'empty.sqlite'}").runs(),
+        "ledger URL --init",
+    ),
 }
 
 

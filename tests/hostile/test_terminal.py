@@ -92,14 +92,14 @@ def test_every_command_shows_names_and_obeys_none(market: Path, monkeypatch: pyt
     assert all(name in said for name in (*IDS, "[i]coins", TITLE[:19], "run�[2J"))
     run = market / "run\x1b[2J"
     for options in ([], ["--csv"]):
-        said = assert_harmless(bazaar("statement", run, *options))
+        said = assert_harmless(bazaar("show", run, "statement", *options))
         assert all(name in said for name in (*IDS, TITLE, "[/] buyer"))
-    told = json.loads(assert_harmless(bazaar("statement", run, "--json")))
+    told = json.loads(assert_harmless(bazaar("show", run, "statement", "--json")))
     assert {line["provider"] for line in told["providers"]} == set(IDS)
-    said = assert_harmless(bazaar("statement", run, "--provider", "[nobody]\x1b[2J"), code=2)
+    said = assert_harmless(bazaar("show", run, "statement", "--provider", "[nobody]\x1b[2J"), code=2)
     assert "[nobody]�[2J" in said and "[red]" in said
     assert_harmless(bazaar("audit", run))
-    assert_harmless(bazaar("resume", run))
+    assert_harmless(bazaar("run", run))
     said = assert_harmless(bazaar("evaluate", run, market / "own.parquet", "--out", market / "quality"))
     assert "evil�[2J�bazaar: forged" in said
     said = assert_harmless(bazaar("predict", run, market / "own.parquet"))
@@ -132,11 +132,11 @@ def test_a_ledger_with_hostile_words(tmp_path: Path) -> None:
     providers = [Provider(id, oracle=lambda w: target - w, owner=f"{id}{evil}") for id in (*IDS, "[/bad]")]
     consumer = Consumer(np.zeros(3), budget=12, per_round=3, utility=closeness(target), currency=Currency(evil, 2))
     Arbiter(consumer, providers, engine="loop", market=f"market{evil}", buyer=f"buyer{evil}").run(tmp_path / "run")
-    for command in (["statement", "run"], ["audit", "run"], ["report", "run"]):
+    for command in (["show", "run", "statement"], ["audit", "run"], ["show", "run", "report"]):
         assert_harmless(bazaar(*command, cwd=tmp_path))
-    table = assert_harmless(bazaar("statement", "run", "--csv", cwd=tmp_path), csv=True)
+    table = assert_harmless(bazaar("show", "run", "statement", "--csv", cwd=tmp_path), csv=True)
     assert len(pd.read_csv(io.StringIO(table))) == 5
-    said = assert_harmless(bazaar("statement", "run", "--out", "statements", cwd=tmp_path))
+    said = assert_harmless(bazaar("show", "run", "statement", "--out", "statements", cwd=tmp_path))
     assert said == "12 files in statements\n"
     for file in (*(tmp_path / "statements").glob("*.csv"), tmp_path / "run" / "report.html"):
         text = file.read_text(encoding="utf-8")

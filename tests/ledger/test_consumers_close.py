@@ -147,7 +147,7 @@ def test_a_run_without_a_round_and_a_finished_one_are_refused(
     RunFolder.create(tmp_path / "empty")
     interrupted(make_vector_market, tmp_path / "early", 0)
     for name in ("empty", "early"):
-        with pytest.raises(BazaarError, match=r"no settled round yet.*`bazaar resume .*` goes on with it"):
+        with pytest.raises(BazaarError, match=r"no settled round yet.*`bazaar run .*` goes on with it"):
             close_run(tmp_path / name)
     assert arbiter(make_vector_market).run(tmp_path / "early").closed
 

@@ -107,7 +107,7 @@ def test_a_commit_whose_answer_was_lost_is_called_unknown(
     first, second = _chain(2)
     store.append([first], None)
     cutter.armed = True
-    with pytest.raises(LedgerError, match=r"not known whether that was kept; `bazaar resume` finds out") as told:
+    with pytest.raises(LedgerError, match=r"not known whether that was kept; `bazaar run` finds out") as told:
         store.append([second], None)
     assert "nothing of this step was kept" not in str(told.value)
     assert list(store.entries()) == ([first, second] if kept else [first])
@@ -145,11 +145,11 @@ def test_roles_with_the_least_rights_play_and_audit_and_can_do_nothing_else(
     server: Server, database: str, make_vector_market: MakeMarket, tmp_path: Path
 ) -> None:
     owner, writer, reader = (server.url(role, database) for role in ("bazaar", "plays", "audits"))
-    roles = bazaar("ledger", "roles", "--writer", "plays", "--reader", "audits", cwd=tmp_path)
-    assert bazaar("ledger", "init", owner, cwd=tmp_path).code == 0
+    roles = bazaar("ledger", "--roles", "--writer", "plays", "--reader", "audits", cwd=tmp_path)
+    assert bazaar("ledger", owner, "--init", cwd=tmp_path).code == 0
     _sql(owner, *roles.out.split(";\n")[:-1])
     head = _play(writer, tmp_path / "run", make_vector_market)
-    assert f" {head}" in bazaar("ledger", "check", reader, cwd=tmp_path).out
+    assert f" {head}" in bazaar("ledger", reader, cwd=tmp_path).out
     assert RunFolder(tmp_path / "run", reader).audit().ok
     forbidden = [
         "DELETE FROM bazaar_entries",
@@ -173,7 +173,9 @@ def test_roles_with_the_least_rights_play_and_audit_and_can_do_nothing_else(
 @pytest.mark.slow
 def test_a_role_that_may_make_no_tables_is_told_who_may(server: Server, database: str) -> None:
     _sql(server.url(), "CREATE ROLE nobody LOGIN")
-    with pytest.raises(BazaarError, match=r"this role may not make them: let their owner run `bazaar ledger init URL`"):
+    with pytest.raises(
+        BazaarError, match=r"this role may not make them: let their owner run `bazaar ledger URL --init`"
+    ):
         SqlStore(server.url("nobody", database), "run")
 
 
@@ -230,7 +232,7 @@ def test_a_backup_that_is_restored_has_the_heads_that_were_noted(
     url = server.url(database=database)
     head = _play(url, tmp_path / "run", make_vector_market)
     _play(url, tmp_path / "other", make_vector_market)
-    noted = bazaar("ledger", "check", url, cwd=tmp_path)
+    noted = bazaar("ledger", url, cwd=tmp_path)
     assert noted.code == 0 and noted.out.count(head) == 2
     (tmp_path / "heads.txt").write_text(noted.out)
     dump = server.home / f"{database}.dump"
@@ -238,38 +240,41 @@ def test_a_backup_that_is_restored_has_the_heads_that_were_noted(
     _sql(server.url(), f"CREATE DATABASE {database}_again")
     restored = server.url(database=f"{database}_again")
     server.tool("pg_restore", "-h", str(server.home), "-U", "bazaar", "-d", f"{database}_again", str(dump))
-    assert bazaar("ledger", "check", restored, "--heads", "heads.txt", cwd=tmp_path).out == noted.out
+    assert bazaar("ledger", restored, "--heads", "heads.txt", cwd=tmp_path).out == noted.out
     for attack in ("UPDATE bazaar_entries SET amount = 0", "DELETE FROM bazaar_entries"):
         with pytest.raises(sa.exc.DBAPIError, match="append-only"):
             _sql(restored, attack)
     since = SqlStore(restored, "new")
     since.append(_chain(1), None)  # what has come since is no fault
     since.dispose()
-    assert bazaar("ledger", "check", restored, "--heads", "heads.txt", cwd=tmp_path).code == 0
+    assert bazaar("ledger", restored, "--heads", "heads.txt", cwd=tmp_path).code == 0
     run = noted.out.split()[0]
     _sql(restored, "ALTER TABLE bazaar_entries DISABLE TRIGGER bazaar_no_delete")
     last = f"(SELECT max(seq) FROM bazaar_entries WHERE run = '{run}')"
     _sql(restored, f"DELETE FROM bazaar_entries WHERE run = '{run}' AND seq = {last}")
-    cut = bazaar("ledger", "check", restored, "--heads", "heads.txt", cwd=tmp_path)
+    cut = bazaar("ledger", restored, "--heads", "heads.txt", cwd=tmp_path)
     assert cut.code == 1 and "it was put back, or cut short" in cut.err
     _sql(restored, f"DELETE FROM bazaar_entries WHERE run = '{run}'")
-    gone = bazaar("ledger", "check", restored, "--heads", "heads.txt", cwd=tmp_path)
+    gone = bazaar("ledger", restored, "--heads", "heads.txt", cwd=tmp_path)
     assert gone.code == 1 and f"run {run} is not there any more" in gone.err
 
 
 def test_a_keepers_mistakes_are_one_sentence(tmp_path: Path) -> None:
     empty = f"sqlite:///{tmp_path / 'empty.sqlite'}"
     for args, said in (
-        (("check", empty), "`bazaar ledger init URL` makes them"),
-        (("check", "nosuchdb://x"), "check its URL"),
-        (("init", f"postgresql+psycopg://x@/y?host={tmp_path}"), "start it, or check its URL"),
-        (("check", empty, "--heads", "missing.txt"), "give a file that `bazaar ledger check` printed"),
+        ((empty,), "`bazaar ledger URL --init` makes them"),
+        (("nosuchdb://x",), "check its URL"),
+        ((f"postgresql+psycopg://x@/y?host={tmp_path}", "--init"), "start it, or check its URL"),
+        ((), "give its URL"),
+        ((empty, "--heads", "missing.txt"), "give a file that `bazaar ledger URL` printed"),
     ):
         done = bazaar("ledger", *args, cwd=tmp_path)
         assert done.code == 2 and said in done.err and "Traceback" not in done.err, done
-    assert bazaar("ledger", "init", empty, cwd=tmp_path).out == f"the ledger's tables are there, of version {VERSION}\n"
+    assert (
+        bazaar("ledger", empty, "--init", cwd=tmp_path).out == f"the ledger's tables are there, of version {VERSION}\n"
+    )
     (tmp_path / "heads.txt").write_text("not a head\n")
-    assert bazaar("ledger", "check", empty, "--heads", "heads.txt", cwd=tmp_path).code == 2
+    assert bazaar("ledger", empty, "--heads", "heads.txt", cwd=tmp_path).code == 2
 
 
 def test_a_chain_that_was_changed_is_named(tmp_path: Path) -> None:
@@ -277,18 +282,18 @@ def test_a_chain_that_was_changed_is_named(tmp_path: Path) -> None:
     store = SqlStore(url, "run")
     store.append(_chain(5), None)
     store.dispose()
-    noted = bazaar("ledger", "check", url, cwd=tmp_path).out
+    noted = bazaar("ledger", url, cwd=tmp_path).out
     (tmp_path / "heads.txt").write_text(noted.replace(noted.split()[2], "f" * 64))
-    other = bazaar("ledger", "check", url, "--heads", "heads.txt", cwd=tmp_path)
+    other = bazaar("ledger", url, "--heads", "heads.txt", cwd=tmp_path)
     assert other.code == 1 and "its 5 entries are not those that were there before" in other.err
     with sqlite3.connect(tmp_path / "l.sqlite") as connection:
         connection.execute("DROP TRIGGER bazaar_no_UPDATE")
         connection.execute("UPDATE bazaar_entries SET amount = 0 WHERE seq = 2")
     connection.close()
-    changed = bazaar("ledger", "check", url, cwd=tmp_path)
+    changed = bazaar("ledger", url, cwd=tmp_path)
     assert changed.code == 1 and "entry 2 (void, round 2, draw 0) does not follow" in changed.err
     strange = SqlStore(url, "a\x1b[2J")
     strange.append(_chain(1), None)
     strange.dispose()
-    told = bazaar("ledger", "check", url, cwd=tmp_path)
+    told = bazaar("ledger", url, cwd=tmp_path)
     assert told.code == 1 and "\x1b" not in told.out + told.err and r"a\x1b[2J" in told.err

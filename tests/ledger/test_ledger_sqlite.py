@@ -275,7 +275,7 @@ def test_a_run_that_is_not_finished_has_no_summary_and_one_without_a_model_does_
     (copied / MODEL).write_bytes(b"no safetensors")
     assert "does not hold the model that the ledger names" in RunFolder(copied).audit().message
     (copied / SUMMARY).unlink()
-    with pytest.raises(BazaarError, match=r"holds no finished run: `bazaar resume .*` goes on with it"):
+    with pytest.raises(BazaarError, match=r"holds no finished run: `bazaar run .*` goes on with it"):
         RunFolder(copied).summary()
 
 

@@ -77,7 +77,7 @@ def test_a_page_names_the_best_paid_and_adds_up(large: Report) -> None:
     reasons = told["reasons_given"]
     assert sum(one.pay for one in reasons) == large.spent
     assert sum(one.providers for one in reasons) == len(large.lines.asked)
-    assert "bazaar statement RUN --csv" in page.words
+    assert "bazaar show RUN statement --csv" in page.words
 
 
 @pytest.mark.usefixtures("no_figures")

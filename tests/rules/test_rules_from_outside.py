@@ -82,6 +82,9 @@ def python(code: str, *arguments: str, acme: bool = True) -> str:
     return done.stdout
 
 
+READING = ("audit RUN", "show RUN statement", "show RUN report")
+
+
 def bazaar(*commands: list[str], acme: bool = True) -> list[dict[str, Any]]:
     """What each command said, all of them in one new process."""
     said: list[dict[str, Any]] = json.loads(python(COMMANDS, json.dumps(commands), acme=acme).splitlines()[-1])
@@ -96,7 +99,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_runs_and_is_audited_stated_and_reported_by_other_processes(runs: Path) -> None:
-    said = bazaar(*([command, str(runs / row)] for row in ROWS for command in ("audit", "statement", "report")))
+    said = bazaar(*(command.replace("RUN", str(runs / row)).split() for row in ROWS for command in READING))
     assert [one["code"] for one in said] == [0] * len(said), said
     for row, one in zip(ROWS, said[::3], strict=True):
         assert one["out"].startswith("ok:"), row
@@ -108,10 +111,10 @@ def test_it_runs_and_is_audited_stated_and_reported_by_other_processes(runs: Pat
 
 def test_without_the_package_it_says_which_one_to_install(runs: Path) -> None:
     rows = ("sampler", "payment", "stops")
-    commands = [(command, row) for row in rows for command in ("audit", "statement", "report")]
-    said = bazaar(*([command, str(runs / row)] for command, row in commands), acme=False)
+    commands = [(command, row) for row in rows for command in READING]
+    said = bazaar(*(command.replace("RUN", str(runs / row)).split() for command, row in commands), acme=False)
     for (command, _), one in zip(commands, said, strict=True):
-        assert (one["code"], one["out"]) == (3 if command == "audit" else 2, ""), one
+        assert (one["code"], one["out"]) == (3 if command == "audit RUN" else 2, ""), one
         assert "comes from the package acme-rules" in one["err"] and "pip install acme-rules" in one["err"]
 
 
@@ -131,16 +134,14 @@ def test_all_of_them_are_named_in_market_toml(tmp_path: Path) -> None:
     text = text.replace("budget = 1000", "budget = 60").replace("[[providers]]", rules, 1)
     path.write_text(text, encoding="utf-8")
     run = str(tmp_path / "run")
-    played, audited, shown = bazaar(
-        ["run", str(path), "--out", run, "--json"], ["audit", run], ["resume", run, "--quiet"]
-    )
+    played, audited, shown = bazaar(["run", str(path), "--out", run, "--json"], ["audit", run], ["run", run, "--quiet"])
     assert played["code"] == 0, played
     outcome = json.loads(played["out"])
     assert outcome["spent"] <= 40 and "21 were to be kept, and 20 are left" in outcome["message"]
     assert audited["code"] == shown["code"] == 0
     (tmp_path / "run" / "summary.json").unlink()  # as if it had been killed at the very end
     refused, audited, resumed = bazaar(
-        ["run", str(path), "--out", str(tmp_path / "other")], ["audit", run], ["resume", run], acme=False
+        ["run", str(path), "--out", str(tmp_path / "other")], ["audit", run], ["run", run], acme=False
     )
     assert refused["code"] == resumed["code"] == 2 and audited["code"] == 3
     assert "pip install acme-rules" in resumed["err"] and "pip install acme-rules" in audited["err"]

@@ -239,7 +239,7 @@ def test_a_run_that_its_consumer_closed_can_be_used(tmp_path: Path, monkeypatch:
 
     with pytest.raises(KeyboardInterrupt):
         market_of("logistic", (x, y)).run(tmp_path / "run", tell=stop)
-    with pytest.raises(BazaarError, match=r"bazaar resume .* goes on with it, `bazaar close .* ends it"):
+    with pytest.raises(BazaarError, match=r"bazaar run .* goes on with it, `bazaar close .* ends it"):
         load_run(tmp_path / "run")
 
     def cut(path: Path, content: bytes, **more: Any) -> None:

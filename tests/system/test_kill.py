@@ -1,4 +1,4 @@
-"""`kill -9` at any moment, then `bazaar resume`: the same model hash and ledger head as the run never stopped."""
+"""`kill -9` at any moment, then `bazaar run`: the same model hash and ledger head as the run never stopped."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def assert_sound(run: Path) -> None:
 
 def begin_or_resume(run: Path) -> tuple[str, ...]:
     if run.exists():
-        return "resume", run.name, "--quiet"
+        return "run", run.name, "--quiet"
     return "run", "market.toml", "--out", run.name, "--quiet"
 
 
@@ -189,7 +189,7 @@ def test_killed_while_it_finishes(commands: Commands, whole: Path) -> None:
             kills += commands.stopped(when_there(run / name), *begin_or_resume(run))
             assert_sound(run)
     assert kills >= 2
-    commands.run("resume", run.name, "--quiet")
+    commands.run("run", run.name, "--quiet")
     assert_same(run, whole)
 
 
@@ -207,10 +207,10 @@ def test_killed_before_the_first_entry(commands: Commands, whole: Path) -> None:
     run = commands.cwd / "empty"
     recipe = json.loads((whole / "run.json").read_text())
     RunFolder.create(run, {key: value for key, value in recipe.items() if key != "id"}, RunFolder(whole).profile())
-    with pytest.raises(BazaarError, match="no ledger yet: `bazaar resume"):
+    with pytest.raises(BazaarError, match="no ledger yet: `bazaar run"):
         RunFolder(run).audit()
     assert len(made(run)) > 2 and made(run) == made(whole)
-    commands.run("resume", run.name, "--quiet")
+    commands.run("run", run.name, "--quiet")
     assert_same(run, whole)
 
 
@@ -226,12 +226,12 @@ def test_a_killed_demo_is_resumed(commands: Commands) -> None:
     ]
     kills = 0
     for moment in moments:
-        args = ("resume", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
+        args = ("run", run.name) if run.exists() else ("demo", "--budget", "60", "--out", run.name)
         kills += commands.stopped(moment(), *args, "--quiet")
     assert kills >= 2
     (run / "worth.json").unlink(missing_ok=True)
-    commands.run("report", run.name)  # the run is finished, and is reported without what it was worth
-    told = json.loads(commands.run("resume", run.name, "--json"))
+    commands.run("show", run.name, "report")  # the run is finished, and is reported without what it was worth
+    told = json.loads(commands.run("run", run.name, "--json"))
     assert told["worth"] == json.loads((run / "worth.json").read_text())
     assert (run / "report.html").exists()
     assert_same(run, commands.cwd / "demo")
@@ -243,9 +243,9 @@ def test_control_c_leaves_a_run_that_can_be_resumed(commands: Commands, whole: P
     assert commands.code == 130
     said = (commands.cwd / "log.txt").read_text().splitlines()
     assert len(said) == 1 and said[0].startswith("bazaar: interrupted")
-    assert "`bazaar resume interrupted`" in said[0] and "`bazaar close interrupted`" in said[0]
+    assert "`bazaar run interrupted`" in said[0] and "`bazaar close interrupted`" in said[0]
     assert_sound(run)
-    commands.run("resume", run.name, "--quiet")
+    commands.run("run", run.name, "--quiet")
     assert_same(run, whole)
 
 
@@ -272,7 +272,7 @@ def test_killed_and_closed_it_pays_what_was_settled_without_the_data(
         assert before.rounds and before.held
         if commands.stopped(moment, "close", run.name, "--quiet"):
             assert_sound(run)
-            commands.run("report" if (run / "summary.json").exists() else "close", run.name)
+            commands.run(*(("show", run.name, "report") if (run / "summary.json").exists() else ("close", run.name)))
         closed = RunFolder(run).report()
         assert closed.closed and closed.spent == before.spent and closed.refunded == closed.budget - closed.spent
         assert RunFolder(run).audit().ok

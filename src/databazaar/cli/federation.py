@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
 from databazaar.cli.examples import example
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
@@ -102,31 +101,89 @@ def invite(name: Name, folder: Folder = FOLDER) -> None:
     epilog=example(
         "bazaar federation sign harbour-bank.request.json",
         "bazaar federation sign harbour-bank.renewal.json --ca /media/stick/fraud",
+        "bazaar federation sign --server",
     )
 )
 def sign(
-    request: Annotated[Path, typer.Argument(help="What the provider sent back.", show_default=False)],
+    request: Annotated[
+        Path | None, typer.Argument(help="What the provider sent back; none with --server.", show_default=False)
+    ] = None,
     folder: Folder = FOLDER,
     ca: Ca = None,
+    own: Annotated[
+        bool, typer.Option("--server", help="A new key and certificate for the market's server instead.")
+    ] = False,
+    stolen: Annotated[
+        bool,
+        typer.Option("--stolen", help="With --server: its old key was seen by others, and is revoked at once."),
+    ] = False,
 ) -> None:
     """Signs the certificate of a provider that was invited, or that renews. Its key has never left its machine."""
     need_packages()
+    if own == (request is not None):
+        raise BazaarError("give what the provider sent back, or --server for the server's own certificate")
+    if stolen and not own:
+        raise BazaarError("--stolen is of the server's key: give --server too; a provider's is revoked with `revoke`")
+    if request is None:
+        _renew_server(folder, ca, stolen)
+        return
     from databazaar.federation import onboarding
 
     path = onboarding.sign(folder, request, ca, passphrase)
     typer.echo(f"{path}: send it to {path.stem}, who runs `bazaar provider complete {path.name}`")
 
 
-@app.command(epilog=example("bazaar federation up", "bazaar federation up --folder /srv/fraud"))
-def up(folder: Folder = FOLDER) -> None:
-    """Starts the market's server, which goes on in the background."""
+def _renew_server(folder: Path, ca: Path | None, stolen: bool) -> None:
+    """A new key and certificate. A server that is up takes them for new connections."""
+    from databazaar.federation import renewal
+
+    days = renewal.renew_server(folder, ca, passphrase, stolen)
+    typer.echo(f"the server has a new key and a certificate for {days} days; providers need do nothing")
+    if stolen:
+        typer.echo(f"take the server down and up again, and send {folder / 'ca' / 'crl.pem'} to all providers")
+        typer.echo("they run `bazaar provider complete crl.pem --kit kit`, and take the earlier certificate no more")
+    else:
+        typer.echo("a server that is up takes it for new connections; restart it within a week, between two runs")
+
+
+@app.command(
+    epilog=example(
+        "bazaar federation up",
+        "bazaar federation up --folder /srv/fraud",
+        "bazaar federation up --capacity harbour-bank=4",
+    )
+)
+def up(
+    folder: Folder = FOLDER,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=ASKS",
+            help="How many asks a provider answers at a time; others wait. Again for more. Default: 1 each.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Starts the market's server, which goes on in the background. One that is up takes --capacity at once."""
     need_packages()
     from databazaar.federation import renewal, server
 
+    for name, asks in map(_capacity, capacity or ()):
+        server.set_capacity(folder, name, asks)
+        typer.echo(f"{name} is asked up to {asks} questions at a time; it has to join with `--at-once {asks}`")
+    if capacity and server.status(folder).up:
+        return
     renewal.ready(folder)
     warn(folder)
     pid = server.up(folder)
     typer.echo(f"the server is up at {server.status(folder).address} as process {pid}")
+
+
+def _capacity(given: str) -> tuple[str, int]:
+    name, _, asks = given.rpartition("=")
+    if not (name and asks.isascii() and asks.isdigit()):
+        raise BazaarError(f"--capacity {given} must be such as harbour-bank=4: a provider's name and a number")
+    return name, int(asks)
 
 
 @app.command(epilog=example("bazaar federation down"))
@@ -166,21 +223,6 @@ def status(
     warn(folder)
 
 
-@app.command(epilog=example("bazaar federation capacity harbour-bank 4"))
-def capacity(
-    name: Name,
-    asks: Annotated[int, typer.Argument(help="Asks under way at a time.", show_default=False)],
-    folder: Folder = FOLDER,
-) -> None:
-    """Says how many asks a provider answers at a time; the others wait for their turn. Without it, one."""
-    need_packages()
-    from databazaar.federation import server
-
-    told = server.set_capacity(folder, name, asks)
-    when = "from now on" if told else "once the server is up"
-    typer.echo(f"{name} is asked up to {asks} questions at a time, {when}; it has to join with `--at-once {asks}`")
-
-
 @app.command(
     epilog=example(
         "bazaar federation revoke harbour-bank", "bazaar federation revoke harbour-bank --ca /media/stick/fraud"
@@ -198,40 +240,3 @@ def revoke(name: Name, folder: Folder = FOLDER, ca: Ca = None) -> None:
         raise BazaarError(f"{name} is shut out by name, but not yet on the revocation list: {error}") from None
     when = "its connections are closed" if told else "the server is down, and will not let it in when it starts"
     typer.echo(f"{name} is shut out ({when}); it can come back only under a new name")
-
-
-@app.command(epilog=example("bazaar federation renew", "bazaar federation renew --ca /media/stick/fraud"))
-def renew(
-    folder: Folder = FOLDER,
-    ca: Ca = None,
-    stolen: Annotated[
-        bool,
-        typer.Option("--stolen", help="The key was seen by others: the certificate before counts no more at once."),
-    ] = False,
-) -> None:
-    """Gives the server a new key and certificate. One that is up takes them for new connections."""
-    need_packages()
-    from databazaar.federation import renewal
-
-    days = renewal.renew_server(folder, ca, passphrase, stolen)
-    typer.echo(f"the server has a new key and a certificate for {days} days; providers need do nothing")
-    if stolen:
-        typer.echo(f"take the server down and up again, and send {folder / 'ca' / 'crl.pem'} to all providers")
-        typer.echo("they run `bazaar provider crl crl.pem --kit kit`, and take the earlier certificate no more")
-    else:
-        typer.echo("a server that is up takes it for new connections; restart it within a week, between two runs")
-
-
-@app.command(epilog=example("bazaar federation demo", "bazaar federation demo --budget 800 --out runs/afar"))
-def demo(
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the run. Default: under runs/.")] = None,
-    budget: Annotated[int, typer.Option(min=4, max=LARGEST_BUDGET, help="Accesses to buy.")] = 400,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the data and of the market.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the last line.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
-) -> None:
-    """A server and four banks as processes of their own, with real certificates, in about a minute."""
-    need_packages()
-    from databazaar.cli.federation_demo import play_demo
-
-    play_demo(out, budget, seed, quiet, as_json)

@@ -26,8 +26,7 @@ from databazaar.federation.processes import stop
 BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal-direct")
 
 
-def play_demo(out: Path | None, budget: int, seed: int, quiet: bool, as_json: bool) -> None:
-    output = play.Output(quiet, as_json)
+def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> None:
     story = fraud_banks(seed)
     banks = [bank for bank in story.banks if bank.id in BANKS]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,12 +38,6 @@ class What(StrEnum):
     REPORT = "report.html"
 
 
-@contextmanager
-def _hub() -> Iterator[Hub]:
-    with connecting.connected() as hub:
-        yield hub
-
-
 def _tell(job: JobSummary, hub: Hub, as_json: bool) -> None:
     say_job = json.dumps(job) if as_json else line(job, _currency(hub))
     typer.echo(say_job) if as_json else say(say_job)
@@ -77,56 +70,99 @@ def connect(address: Annotated[str, typer.Argument(help="The hub's address.", sh
     say(f"{path} is kept: you are {me['organisation']['name']} at {me['market']['name']}")
 
 
-@app.command("list", epilog=example("bazaar jobs list", "bazaar jobs list --json"))
-def list_jobs(as_json: AsJson = False) -> None:
-    """Your jobs, the newest first."""
-    with _hub() as hub:
-        found = list(hub.jobs())
-        if as_json:
-            typer.echo(json.dumps(found))
-            return
-        currency = _currency(hub)
-        for job in found:
-            say(line(job, currency))
-        if not found:
-            say("no jobs yet: `bazaar jobs new market.toml` makes one")
+@app.command(
+    epilog=example(
+        "bazaar jobs show",
+        "bazaar jobs show 3f0c…",
+        "bazaar jobs show 3f0c… --quote",
+        "bazaar jobs show 3f0c… --follow",
+    )
+)
+def show(
+    job_id: Annotated[str | None, typer.Argument(help="The job's id. Default: all jobs.", show_default=False)] = None,
+    quote: Annotated[
+        bool, typer.Option("--quote", help="What it will cost at the most, and how long it will wait.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Until it is over: a line for each round and each change of its state.")
+    ] = False,
+    since: Annotated[int, typer.Option(min=0, help="With --follow: only rounds after this one.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Your jobs, the newest first; or one job, with what has happened to it and who agreed."""
+    if quote and follow:
+        raise BazaarError("--quote and --follow exclude each other: give one of them")
+    if job_id is None and (quote or follow):
+        raise BazaarError("--quote and --follow are of one job: give its id too")
+    with connecting.connected() as hub:
+        if job_id is None:
+            _list(hub, as_json)
+        elif quote:
+            _quote(hub, job_id, as_json)
+        elif follow:
+            _watch(hub, job_id, since, as_json)
+        else:
+            _show(hub, job_id, as_json)
 
 
-@app.command(epilog=example("bazaar jobs show 3f0c…"))
-def show(job_id: JobId, as_json: AsJson = False) -> None:
-    """One job, with what has happened to it and who agreed."""
-    with _hub() as hub:
-        job = hub.job(job_id)
-        events, contracts = hub.events(job_id), list(hub.contracts(job_id))
-        if as_json:
-            typer.echo(json.dumps({"job": job, "events": events, "contracts": contracts}))
-            return
-        currency = _currency(hub)
+def _list(hub: Hub, as_json: bool) -> None:
+    found = list(hub.jobs())
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    currency = _currency(hub)
+    for job in found:
         say(line(job, currency))
-        for contract in contracts:
-            reason = f": {contract['reason']}" if contract["reason"] else ""
-            paid = (
-                ""
-                if contract["paid"] is None
-                else f"  {contract['accesses']} accesses, {currency.format(contract['paid'])}"
-            )
-            say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}{paid}")
-        for event in events:
-            say(f"  {event['at'][:19]}  {event['state']}  {event['detail']}".rstrip())
+    if not found:
+        say("no jobs yet: `bazaar jobs submit market.toml` makes one")
 
 
-@app.command(epilog=example("bazaar jobs new market.toml", "bazaar jobs new market.toml --draft --json"))
-def new(
+def _show(hub: Hub, job_id: str, as_json: bool) -> None:
+    job = hub.job(job_id)
+    events, contracts = hub.events(job_id), list(hub.contracts(job_id))
+    if as_json:
+        typer.echo(json.dumps({"job": job, "events": events, "contracts": contracts}))
+        return
+    currency = _currency(hub)
+    say(line(job, currency))
+    for contract in contracts:
+        reason = f": {contract['reason']}" if contract["reason"] else ""
+        paid = (
+            ""
+            if contract["paid"] is None
+            else f"  {contract['accesses']} accesses, {currency.format(contract['paid'])}"
+        )
+        say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}{paid}")
+    for event in events:
+        say(f"  {event['at'][:19]}  {event['state']}  {event['detail']}".rstrip())
+
+
+@app.command(
+    epilog=example(
+        "bazaar jobs submit market.toml", "bazaar jobs submit market.toml --draft --json", "bazaar jobs submit 3f0c…"
+    )
+)
+def submit(
     market: Annotated[
-        Path, typer.Argument(help="A market.toml whose providers name offers by slug.", show_default=False)
+        str,
+        typer.Argument(
+            help="A market.toml whose providers name offers by slug; or the id of a draft.", show_default=False
+        ),
     ],
     draft: Annotated[bool, typer.Option("--draft", help="Do not ask the providers yet.")] = False,
     own: Annotated[bool, typer.Option("--own", help="You run the arbiter, and your hold-out stays with you.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Makes a job from a market.toml, with the files that it names, and asks its providers. It costs nothing yet."""
-    with _hub() as hub:
-        job: JobSummary = hub.draft_from_market(market, "own" if own else "hosted")
+    path = Path(market)
+    is_file = path.suffix == ".toml" or path.exists()
+    if not is_file and (draft or own):
+        raise BazaarError(f"--draft and --own make a new job, and {market} is no market.toml: omit them, or give one")
+    with connecting.connected() as hub:
+        if not is_file:
+            _tell(hub.submit(market), hub, as_json)
+            return
+        job: JobSummary = hub.draft_from_market(path, "own" if own else "hosted")
         if not draft:
             job = _submitted(hub, job["id"])
         _tell(job, hub, as_json)
@@ -142,23 +178,13 @@ def _submitted(hub: Hub, job_id: str) -> JobSummary:
         raise BazaarError(f"{refused}; the draft {job_id} is kept: {kept}") from None
 
 
-@app.command(epilog=example("bazaar jobs submit 3f0c…"))
-def submit(job_id: JobId, as_json: AsJson = False) -> None:
-    """Asks the providers of a draft."""
-    with _hub() as hub:
-        _tell(hub.submit(job_id), hub, as_json)
-
-
-@app.command(epilog=example("bazaar jobs quote 3f0c…"))
-def quote(job_id: JobId, as_json: AsJson = False) -> None:
-    """What a job will cost at the most, and how long it will wait, before you pay."""
-    with _hub() as hub:
-        found = hub.quote(job_id)
-        if as_json:
-            typer.echo(json.dumps(found))
-            return
-        for told in quoted(found, _currency(hub)):
-            say(told)
+def _quote(hub: Hub, job_id: str, as_json: bool) -> None:
+    found = hub.quote(job_id)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for told in quoted(found, _currency(hub)):
+        say(told)
 
 
 def quoted(found: Quote, currency: Currency) -> Iterator[str]:
@@ -184,18 +210,12 @@ def quoted(found: Quote, currency: Currency) -> Iterator[str]:
 @app.command(epilog=example("bazaar jobs fund 3f0c…"))
 def fund(job_id: JobId, as_json: AsJson = False) -> None:
     """Locks the money for a job that is agreed, and queues it."""
-    with _hub() as hub:
+    with connecting.connected() as hub:
         _tell(hub.fund(job_id), hub, as_json)
 
 
-@app.command(epilog=example("bazaar jobs watch 3f0c…", "bazaar jobs watch 3f0c… --json"))
-def watch(
-    job_id: JobId,
-    since: Annotated[int, typer.Option(min=0, help="Only rounds after this one.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Follows a job until it is over: a line for each round and for each change of its state."""
-    with _hub() as hub, if_interrupted("the job goes on without you"):
+def _watch(hub: Hub, job_id: str, since: int, as_json: bool) -> None:
+    with if_interrupted("the job goes on without you"):
         currency = _currency(hub)
         for seen in hub.watch(job_id, since):
             if as_json:
@@ -219,7 +239,7 @@ def _state(told: dict[str, Any]) -> str:
 @app.command(epilog=example("bazaar jobs stop 3f0c…"))
 def stop(job_id: JobId, as_json: AsJson = False) -> None:
     """Ends a job after the round under way; the rest of the money comes back. One that is not funded is withdrawn."""
-    with _hub() as hub:
+    with connecting.connected() as hub:
         funded = hub.job(job_id)["state"] not in ("draft", "submitted", "agreed")
         _tell(hub.stop(job_id) if funded else hub.withdraw(job_id), hub, as_json)
 
@@ -231,7 +251,7 @@ def download(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
 ) -> None:
     """The model, the statement and the report of a job that is over."""
-    with _hub() as hub:
+    with connecting.connected() as hub:
         for one in what or list(What):
             name = "model.zip" if one is What.MODEL else one.value
             say(hub.download(job_id, one.value, out / f"{job_id}-{name}"))
@@ -256,8 +276,11 @@ def run(
     own_arbiter.play_own(*connecting.named_hub(), job_id, out, files, play.Output(quiet, as_json))
 
 
-app.command("requests", epilog=example("bazaar jobs requests", "bazaar jobs requests --json"))(requests.show)
-app.command("schema", epilog=example("bazaar jobs schema 3f0c… --out schema.json"))(requests.schema)
-app.command("decide", epilog=example("bazaar jobs decide 3f0c… agree", 'bazaar jobs decide 3f0c… refuse --reason "…"'))(
-    requests.decide
-)
+app.command(
+    epilog=example(
+        "bazaar jobs requests",
+        "bazaar jobs requests 3f0c… agree",
+        'bazaar jobs requests 3f0c… refuse --reason "…"',
+        "bazaar jobs requests 3f0c… --schema schema.json",
+    )
+)(requests.requests)

@@ -44,9 +44,8 @@ def schema(
         say(f"  refused so far; to accept it: bazaar provider schema {kit} --accept {short}")
 
 
-def accounts() -> None:
-    """Shows your privacy accounts: what each has spent over all kits and markets."""
-    need_packages()
+def say_accounts() -> None:
+    """The privacy accounts, and what each has spent over all kits and markets."""
     from databazaar.federation.accountant import epsilon_of, history_in
     from databazaar.federation.accounts import Accounts, users_folder
 
@@ -54,8 +53,6 @@ def accounts() -> None:
     for name, account in kept.known().items():
         delta = float(account.get("delta", 1e-5))
         spent = epsilon_of(history_in(account, kept.folder / f"{name}.json"), delta)
-        say(f"{name}: ε = {spent:.3g} at δ = {delta:g}")
+        say(f"account {name}: ε = {spent:.3g} at δ = {delta:g}")
         for file in account.get("files", []):
             say(f"  {file}")
-    if not kept.known():
-        typer.echo(f"no account in {kept.folder}")

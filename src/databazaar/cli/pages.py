@@ -43,7 +43,7 @@ def compared(folder: RunFolder, found: Audit) -> Audit:
     if not folder.finished:
         raise UncheckableError(
             f"all else holds, but {listed(there)} cannot be checked before the summary is written: "
-            f"`bazaar resume {folder.path}` writes it"
+            f"`bazaar run {folder.path}` writes it"
         )
     try:
         texts = {name: read_plain(folder.path / name, folder.path).decode("utf-8", "replace") for name in there}
@@ -84,7 +84,7 @@ def _why_pages_differ(folder: RunFolder, found: Audit, texts: Mapping[str, str])
         why = "another version wrote it, or somebody else" if final else "it is older than the run's end"
         raise UncheckableError(
             f"all else holds, but {folder.path / name} cannot be checked, because {why}: "
-            f"`bazaar report {folder.path}` writes it anew"
+            f"`bazaar show {folder.path} report` writes it anew"
         )
     return None
 

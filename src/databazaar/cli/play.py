@@ -19,9 +19,10 @@ from databazaar.cli.run_tables import group_table, payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
 from databazaar.cli.statements import everybody_in_a_statement
 from databazaar.config.estimate import estimate
-from databazaar.config.jobs import Job
+from databazaar.config.jobs import Job, from_recipe, is_recipe_of
 from databazaar.config.playing import Playing, begun, is_over, resumed
 from databazaar.display import shown
+from databazaar.errors import BazaarError
 from databazaar.federation.payloads import overheard
 from databazaar.ledger.rulebook import NOBODY_ANSWERED
 from databazaar.market.run import Progress
@@ -30,7 +31,7 @@ from databazaar.reports import statement_dict
 from databazaar.reports.written import write_report
 from databazaar.runs.closing import close_run
 from databazaar.runs.environment import in_words
-from databazaar.runs.folder import RunFolder
+from databazaar.runs.folder import RunFolder, is_unfinished
 from databazaar.runs.report import Report
 
 if TYPE_CHECKING:
@@ -80,8 +81,19 @@ class Output:
                 yield show
 
 
-def play(job: Job, out: Path | None, name: str, output: Output) -> None:
-    """Plays a new job in a folder of its own."""
+def play(job: Job, out: Path | None, name: str, output: Output, ledger: str | None = None) -> None:
+    """Plays a job in a new folder. A folder with an unfinished run of the same job is continued."""
+    if out is not None and is_unfinished(out):
+        folder = RunFolder(out, ledger or job.recipe.get("ledger_url") or None)
+        if not is_recipe_of(job, folder.recipe):
+            raise BazaarError(
+                f"{out} holds an unfinished run of another market, or of other files: `bazaar run {out}` goes on with "
+                "it, or give another folder with --out"
+            )
+        _resume(job, folder, output)
+        return
+    if ledger is not None:
+        raise BazaarError("a new run writes to the database of [ledger] in market.toml: omit --ledger")
     with begun(job, out or next_free(Path("runs"), name)) as playing:
         say_remarks(job, output.quiet)
         if output.full:
@@ -99,15 +111,19 @@ def say_remarks(job: Job, quiet: bool) -> None:
         say(f"note: {remark}", err=True)
 
 
-def resume(job: Job, folder: RunFolder, output: Output, begun_in: dict[str, str]) -> None:
-    """Plays a job from where its folder stands; what is finished already is only shown again.
+def resume(path: Path, ledger: str | None, output: Output) -> None:
+    """Plays the job of a folder from where it stands; what is finished already is only shown again."""
+    folder = RunFolder(path, ledger)
+    folder.need_rules()
+    _resume(from_recipe(folder.recipe), folder, output)
 
-    `begun_in` is the environment that the ledger names. Another one is allowed, and said.
-    """
+
+def _resume(job: Job, folder: RunFolder, output: Output) -> None:
     if is_over(job, folder):
-        _show(job.notes, folder, folder.report(), output)
+        show(folder, output, job.notes)
         return
-    with resumed(job, folder, begun_in) as playing:
+    terms = folder.need_rules()
+    with resumed(job, folder, {} if terms is None else terms.environment) as playing:
         if playing.changed:
             now = in_words(playing.changed)
             typer.echo(f"bazaar: note: the run goes on with {now}: last digits may differ", err=True)
@@ -118,26 +134,28 @@ def finish(playing: Playing, output: Output, again: str = "", end: str = "") -> 
     """Plays to the end, says what it was worth, and shows it. `again` is the command that goes on with it if it is
     interrupted, and `end` the one that settles it."""
     job, path = playing.job, playing.folder.path
-    again, end = again or f"bazaar resume {path}", end or f"bazaar close {path}"
+    again, end = again or f"bazaar run {path}", end or f"bazaar close {path}"
     with if_interrupted(f"`{again}` goes on with the run, `{end}` settles it here"):
         if not playing.folder.finished:
-            with output.progress(job.title, job.consumer.currency) as show:
-                playing.settle(show)
+            with output.progress(job.title, job.consumer.currency) as tell:
+                playing.settle(tell)
     with if_interrupted(f"the run is settled; `{again}` says what it was worth"):
         if job.can_be_judged:
             with console(stderr=True, quiet=not output.full).status("judging what it was worth"):
                 playing.judge()
-        _show(job.notes, playing.folder, playing.folder.report(), output)
+        show(playing.folder, output, job.notes)
 
 
 def close(folder: RunFolder, output: Output) -> None:
     """Settles a run where it stands, for the consumer who has had enough of it."""
     close_run(folder)
     with contextlib.suppress(typer.Exit):  # however the run went, it is closed as asked
-        _show(None, folder, folder.report(), output)
+        show(folder, output)
 
 
-def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, output: Output) -> None:
+def show(folder: RunFolder, output: Output, notes: dict[str, str] | None = None) -> None:
+    """Writes the report, and prints the outcome."""
+    report = folder.report()
     page = write_report(folder)
     if output.as_json:
         typer.echo(json.dumps(_outcome(folder, report)))
@@ -148,7 +166,7 @@ def _show(notes: dict[str, str] | None, folder: RunFolder, report: Report, outpu
         screen.print(payout_table(report, notes))
         if report.lines.many:
             screen.print(group_table(report))
-            say(f"bazaar statement {folder.path} --csv has {everybody_in_a_statement(report)}")
+            say(f"bazaar show {folder.path} statement --csv has {everybody_in_a_statement(report)}")
         if report.worth is not None:
             screen.print(worth_table(report.worth))
             for sentence in (report.worth.verdict, *report.worth.notes):

@@ -24,39 +24,36 @@ Kit = Annotated[Path, typer.Argument(help="Your kit: the folder with your key.",
 Data = Annotated[Path | None, typer.Option(help="Your CSV, TSV or Parquet file.", show_default=False)]
 
 
-@app.command(epilog=example("bazaar provider request harbour-bank.json --kit kit"))
+@app.command(
+    epilog=example(
+        "bazaar provider request harbour-bank.json --kit kit",
+        "bazaar provider request kit",
+        "bazaar provider request kit --new-key",
+    )
+)
 def request(
-    invitation: Annotated[Path, typer.Argument(help="What the operator sent you.", show_default=False)],
+    invitation: Annotated[
+        Path,
+        typer.Argument(help="What the operator sent you; or your kit, to renew its certificate.", show_default=False),
+    ],
     kit: Annotated[Path, typer.Option(help="A new folder for your key.")] = Path("kit"),
+    new_key: Annotated[bool, typer.Option("--new-key", help="Renew with a new key, used when you join again.")] = False,
 ) -> None:
-    """Makes your key, and the request to send back to the operator. The key never leaves the kit."""
+    """Makes your key, and the request to send back to the operator. The key never leaves the kit. For a kit that has a
+    certificate, requests a new one before it ends; you go on with the old one until then."""
     need_packages()
+    if invitation.is_dir():
+        _renew(invitation, new_key)
+        return
+    if new_key:
+        raise BazaarError("--new-key renews a kit's certificate: give the kit instead of an invitation")
     from databazaar.federation import onboarding
 
     path = onboarding.request(invitation, kit)
     typer.echo(f"{path}: send it to the operator, who runs `bazaar federation sign {path.name}`")
 
 
-@app.command(epilog=example("bazaar provider complete harbour-bank.json --kit kit"))
-def complete(
-    certificate: Annotated[Path, typer.Argument(help="What the operator sent back.", show_default=False)],
-    kit: Annotated[Path, typer.Option(help="The kit with your key.")] = Path("kit"),
-) -> None:
-    """Puts your certificate into the kit. Then it can connect."""
-    need_packages()
-    from databazaar.federation import onboarding
-
-    made = onboarding.complete(kit, certificate)
-    typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
-
-
-@app.command(epilog=example("bazaar provider renew kit", "bazaar provider renew kit --new-key"))
-def renew(
-    kit: Kit,
-    new_key: Annotated[bool, typer.Option("--new-key", help="For a new key, used when you join again.")] = False,
-) -> None:
-    """Makes a request for a new certificate, before the one you have ends. You go on with the old one until then."""
-    need_packages()
+def _renew(kit: Path, new_key: bool) -> None:
     from databazaar.federation import renewal
 
     path = renewal.renew(kit, new_key)
@@ -66,17 +63,29 @@ def renew(
     )
 
 
-@app.command(epilog=example("bazaar provider crl crl.pem --kit kit"))
-def crl(
-    revoked: Annotated[Path, typer.Argument(help="The market's revocation list.", show_default=False)],
+@app.command(
+    epilog=example("bazaar provider complete harbour-bank.json --kit kit", "bazaar provider complete crl.pem --kit kit")
+)
+def complete(
+    sent: Annotated[
+        Path,
+        typer.Argument(
+            help="What the operator sent: your certificate, or a revocation list (.pem).", show_default=False
+        ),
+    ],
     kit: Annotated[Path, typer.Option(help="The kit with your key.")] = Path("kit"),
 ) -> None:
-    """Takes the market's revocation list: a server whose key was stolen is not believed any more."""
+    """Puts your certificate into the kit, which then can connect. The market's revocation list says which servers are
+    not believed any more, because their key was stolen."""
     need_packages()
-    from databazaar.federation import renewal
+    from databazaar.federation import onboarding, renewal
 
-    renewal.take_list(kit, revoked)
-    typer.echo(f"{kit} has the list, and looks at it whenever it connects")
+    if sent.suffix == ".pem":
+        renewal.take_list(kit, sent)
+        typer.echo(f"{kit} has the list, and looks at it whenever it connects")
+        return
+    made = onboarding.complete(kit, sent)
+    typer.echo(f"{kit} is complete: `bazaar provider check {kit}` looks whether {made.market} can be reached")
 
 
 @app.command(
@@ -162,12 +171,12 @@ app.command(
         "bazaar provider schema kit --accept schema.json",
     )
 )(keeping.schema)
-app.command(epilog=example("bazaar provider accounts"))(keeping.accounts)
 
 
 @app.command(epilog=example("bazaar provider check kit", "bazaar provider check kit --data bank1.parquet"))
 def check(kit: Kit, data: Data = None) -> None:
-    """Looks at key, certificate, policy, name, connection, clock and data before anything is at stake."""
+    """Looks at key, certificate, policy, name, connection, clock and data before anything is at stake, and shows what
+    your privacy accounts have spent over all kits and markets."""
     need_packages()
     from databazaar.federation.check import check as look
     from databazaar.federation.check import check_data
@@ -177,6 +186,7 @@ def check(kit: Kit, data: Data = None) -> None:
         found.append(check_data(kit, data))
     for finding in found:
         say(f"{'ok  ' if finding.ok else 'BAD '} {finding.what:<12} {finding.says}")
+    keeping.say_accounts()
     if not all(finding.ok for finding in found):
         raise typer.Exit(BazaarError.exit_code)
 

@@ -1,48 +1,20 @@
-"""`bazaar receipts`: what a hub has signed for a provider, checked without the hub."""
+"""`bazaar audit --key`: the receipts that a hub has signed for a provider about its pay, checked without the hub."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from databazaar.cli.examples import example
 from databazaar.cli.screen import say
 from databazaar.errors import LedgerError, UncheckableError
 from databazaar.files import read_plain
 from databazaar.money import Currency
 
-app = typer.Typer(
-    help="Receipts of a hub: what it has signed for a provider about its pay.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
-
-@app.callback()
-def receipts() -> None:
-    """Receipts of a hub: what it has signed for a provider about its pay."""
-
-
-@app.command(
-    epilog=example(
-        "bazaar receipts check receipt-3f0c.json --key hub-key.json",
-        "bazaar receipts check receipt-*.json --key hub-key.json --journal journal.jsonl",
-    )
-)
-def check(
-    files: Annotated[list[Path], typer.Argument(help="Receipts, as downloaded under Earnings.", show_default=False)],
-    key: Annotated[
-        Path, typer.Option(help="The hub's public key, as you have kept it from /v1/key.", show_default=False)
-    ],
-    journal: Annotated[
-        Path | None, typer.Option(help="The journal's lines, exported from the hub now.", show_default=False)
-    ] = None,
-) -> None:
-    """Whether the hub has signed these receipts, and with --journal whether it has rewritten the books since. It asks
-    nobody. Exit code 1 where something is off."""
+def check(files: Sequence[Path], key: Path, journal: Path | None) -> None:
+    """Whether the hub has signed these receipts, and with a journal whether it has rewritten the books since."""
     from databazaar.client.journal import read_journal
     from databazaar.client.receipts import keys_of, rewritten, verify
 

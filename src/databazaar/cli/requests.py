@@ -13,12 +13,13 @@ import typer
 from databazaar.cli import connecting
 from databazaar.cli.screen import say
 from databazaar.display import listed, shown
+from databazaar.errors import BazaarError
 from databazaar.money import Currency
 
 if TYPE_CHECKING:
+    from databazaar.client import Hub
     from databazaar.client.answers import Contract
 
-ContractId = Annotated[str, typer.Argument(help="The contract's id.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 MODES = {
     "hosted": "hosted: the hub's arbiter gets your updates",
@@ -31,19 +32,47 @@ class Answer(StrEnum):
     REFUSE = "refuse"
 
 
-def show(as_json: AsJson = False) -> None:
-    """For a provider: who asks for your data, for what, and at which price. You decide each with `decide`."""
+def requests(
+    contract_id: Annotated[
+        str | None, typer.Argument(metavar="CONTRACT", help="One request, by its id. Default: all.", show_default=False)
+    ] = None,
+    answer: Annotated[Answer | None, typer.Argument(help="Your answer to it.", show_default=False)] = None,
+    reason: Annotated[str, typer.Option(help="Why; the consumer reads it.")] = "",
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="Write the schema by which your site will be asked to this file.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """For a provider: who asks for your data, for what, and at which price; and your yes or no."""
+    if contract_id is None and schema is not None:
+        raise BazaarError("--schema is of one request: give its id too")
+    if answer is None and reason:
+        raise BazaarError("--reason goes with an answer: give agree or refuse too")
     with connecting.connected() as hub:
-        found = list(hub.requests())
-        if as_json:
-            typer.echo(json.dumps(found))
-            return
-        market = hub.market()
-        for contract in found:
-            for line in told(contract, Currency(market["currency"], market["decimals"])):
-                say(line)
-        if not found:
-            say("no request waits for you")
+        if schema is not None:
+            path = hub.schema(contract_id or "", schema)
+            say(f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`")
+        if answer is not None:
+            decided = hub.decide(contract_id or "", answer is Answer.AGREE, reason)
+            say(f"{decided['id']}  {decided['state']}")
+        elif schema is None:
+            _show(hub, contract_id, as_json)
+
+
+def _show(hub: Hub, contract_id: str | None, as_json: bool) -> None:
+    found = [contract for contract in hub.requests() if contract_id in (None, contract["id"])]
+    if contract_id is not None and not found:
+        raise BazaarError(f"no request {contract_id} waits for you: `bazaar jobs requests` lists those that do")
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    market = hub.market()
+    for contract in found:
+        for line in told(contract, Currency(market["currency"], market["decimals"])):
+            say(line)
+    if not found:
+        say("no request waits for you")
 
 
 def told(contract: Contract, currency: Currency) -> Iterator[str]:
@@ -58,25 +87,4 @@ def told(contract: Contract, currency: Currency) -> Iterator[str]:
     yield f"  an ask goes through {work}; {MODES[contract['mode']]}"
     yield f"  defence {contract['defence']}"
     if contract["fingerprint"] is not None:
-        yield f"  schema {contract['fingerprint'][:12]}: bazaar jobs schema {contract['id']} --out schema.json"
-
-
-def schema(
-    contract_id: ContractId,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.json"),
-) -> None:
-    """For a provider with a site: the schema by which it will be asked, to look at and to accept."""
-    with connecting.connected() as hub:
-        path = hub.schema(contract_id, out)
-    say(f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`")
-
-
-def decide(
-    contract_id: ContractId,
-    answer: Annotated[Answer, typer.Argument(help="Your answer.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Why; the consumer reads it.")] = "",
-) -> None:
-    """For a provider: your yes or no to a request."""
-    with connecting.connected() as hub:
-        decided = hub.decide(contract_id, answer is Answer.AGREE, reason)
-    say(f"{decided['id']}  {decided['state']}")
+        yield f"  schema {contract['fingerprint'][:12]}: bazaar jobs requests {contract['id']} --schema schema.json"

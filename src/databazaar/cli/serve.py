@@ -153,11 +153,22 @@ def operator(
     home: Home = Path("hub"),
     database: Url = None,
 ) -> None:
-    """Makes the market, if there is none yet, and somebody who operates it. Prints a link that signs them in, once."""
+    """Makes the market, if there is none yet, and somebody who operates it. Prints a link that signs them in, once;
+    for somebody who takes part already, and cannot sign in any more, a new one."""
     with _at(home, database) as (_, opened):
-        from databazaar.service import members
-        from databazaar.service.errors import ConflictError, MissingError
+        from sqlalchemy import select
 
+        from databazaar.service import members
+        from databazaar.service.database.tables import Person
+        from databazaar.service.errors import ConflictError, MissingError
+        from databazaar.service.members.links import link_for
+
+        with opened.begin() as session:
+            person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
+            secret = None if person is None else link_for(session, person)
+        if secret is not None:
+            _say_link(email, address, secret)
+            return
         with opened.begin() as session:
             try:
                 members.market(session)
@@ -169,34 +180,10 @@ def operator(
                 invited = members.make_operator(session, name, slug, email)
             except ConflictError as taken:
                 raise BazaarError(
-                    f"{taken}, with --slug; a new link for somebody who is here makes `bazaar serve link EMAIL`, and "
-                    "colleagues are invited under Account"
+                    f"{taken}, with --slug; nobody here has the e-mail address {email}, and colleagues are invited "
+                    "under Account"
                 ) from None
         _say_link(email, address, invited.secret)
-
-
-@app.command(epilog=example("bazaar serve link ann@example.org"))
-def link(
-    email: Annotated[str, typer.Argument(help="Somebody's e-mail address.", show_default=False)],
-    address: Address = None,
-    home: Home = Path("hub"),
-    database: Url = None,
-) -> None:
-    """A new one-time link for somebody who takes part already: an operator who cannot sign in any more, say."""
-    need_packages()
-    _need_hub(home, database)
-    with _at(home, database) as (_, opened):
-        from sqlalchemy import select
-
-        from databazaar.service.database.tables import Person
-        from databazaar.service.members.links import link_for
-
-        with opened.begin() as session:
-            person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
-            if person is None:
-                raise BazaarError(f"nobody here has the e-mail address {email}: invite them")
-            secret = link_for(session, person)
-        _say_link(email, address, secret)
 
 
 @app.command("rotate-key", epilog=example("bazaar serve rotate-key"))

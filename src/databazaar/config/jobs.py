@@ -41,6 +41,7 @@ from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meanin
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
+from databazaar.runs.ledger_url import without_passwords
 from databazaar.samplers import Sampler, Thrifty
 from databazaar.settings import plain
 from databazaar.stops import Stop
@@ -308,7 +309,12 @@ def _from_recipe(recipe: dict[str, Any]) -> Job:
         if data.digests.get(name) != digest:
             raise BazaarError(f"{folder / name} has changed since the run began: put the old file back, or run anew")
     job = job_of(market, folder, data)
-    now = {**recipe, "market": plain(market)}  # with settings that came later
-    if json.loads(json.dumps(job.recipe)) != {k: v for k, v in now.items() if k not in ("id", "title", "began")}:
+    if not is_recipe_of(job, {**recipe, "market": plain(market)}):  # with settings that came later
         raise BazaarError("run.json does not describe this market any more: put the old one back, or run anew")
     return job
+
+
+def is_recipe_of(job: Job, recipe: dict[str, Any]) -> bool:
+    """Whether a run's folder has been made for this job, with the same settings and the same files."""
+    kept = {name: value for name, value in recipe.items() if name not in ("id", "title", "began")}
+    return bool(json.loads(json.dumps(without_passwords(job.recipe))) == kept)

@@ -19,8 +19,8 @@ from databazaar.federation.papers import HOST, NAME, RESERVED, Invitation, Marke
 from databazaar.files import alone
 
 _HOLDS = (
-    "{} already has a certificate: let it renew that one with `bazaar provider renew`, or revoke it and invite under a "
-    "new name"
+    "{} already has a certificate: let it renew that one with `bazaar provider request KIT`, or revoke it and invite "
+    "under a new name"
 )
 
 
@@ -198,7 +198,7 @@ def _check_renewal(market: OperatorFolder, sent: RequestFile, held: x509.Certifi
         raise BazaarError(f"the certificate of {provider} has ended: run `bazaar federation invite {provider}`")
     if not _may_renew(market, sent, held) and pki.read_request(sent.request, provider) != held.public_key():
         raise BazaarError(
-            f"the request was not made with {provider}'s present key: have it made with `bazaar provider renew`"
+            f"the request was not made with {provider}'s present key: have it made with `bazaar provider request`"
         )
 
 

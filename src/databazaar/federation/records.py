@@ -211,7 +211,7 @@ def _line(
         pay, pay_text = int(given_pay), str(statement["pay_text"])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise BazaarError(
-            "the statement cannot be read: ask the operator for `bazaar statement RUN --provider NAME --json`"
+            "the statement cannot be read: ask the operator for `bazaar show RUN statement --provider NAME --json`"
         ) from None
     paid = {round for round, amount in items if amount}
     by_receipts = [(one.round, one.draw, one.paid or 0) for receipt in receipts for one in receipt.accesses]

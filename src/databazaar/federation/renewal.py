@@ -55,7 +55,7 @@ def kit_certificate(folder: Path) -> x509.Certificate:
 
 def kit_warning(folder: Path) -> str:
     """What a provider is told before its certificate ends, or nothing."""
-    return _ending("the certificate", kit_certificate(folder), f"`bazaar provider renew {folder.name}`")
+    return _ending("the certificate", kit_certificate(folder), f"`bazaar provider request {folder.name}`")
 
 
 def renew_server(
@@ -105,21 +105,25 @@ def ready(folder: Path) -> None:
     """Refuse to start a server that no provider would take."""
     certificate, startup = server_certificate(folder), operator_folder(folder).server / "startup"
     if pki.ended(certificate):
-        raise BazaarError("the server's certificate has ended: run `bazaar federation renew`, then start it")
+        raise BazaarError("the server's certificate has ended: run `bazaar federation sign --server`, then start it")
     if pki.load_key(startup / "server.key").public_key() != certificate.public_key():
-        raise BazaarError("the server's key and certificate do not belong together: run `bazaar federation renew`")
+        raise BazaarError(
+            "the server's key and certificate do not belong together: run `bazaar federation sign --server`"
+        )
 
 
 def warnings(folder: Path) -> list[str]:
     """What the operator is told: certificates that end soon, and a revocation list that lacks somebody."""
     market = operator_folder(folder)
-    found = [_ending("the server's certificate", server_certificate(folder), "`bazaar federation renew`")]
+    found = [_ending("the server's certificate", server_certificate(folder), "`bazaar federation sign --server`")]
     found.append(_ending("the authority's certificate", certificate_of(market.folder), "a new market with new kits"))
     for name in members(folder):
         if (held := current(market.folder, name)) is not None:
-            found.append(_ending(f"the certificate of {name}", held, "its `bazaar provider renew`"))
+            found.append(_ending(f"the certificate of {name}", held, "its `bazaar provider request KIT`"))
     if not (market.folder / "ca" / REVOKED).exists():
-        found.append("the market has no revocation list: run `bazaar federation renew`, then restart the server")
+        found.append(
+            "the market has no revocation list: run `bazaar federation sign --server`, then restart the server"
+        )
     listed = revocations.in_force(market.folder / "ca" / REVOKED)
     for name in sorted(revoked(folder)):
         if {certificate.serial_number for certificate in issued(market.folder, name)} - listed:

@@ -66,7 +66,7 @@ class Database:
         try:
             with self._engine.connect() as connection:
                 if not refuse_other(connection):
-                    raise BazaarError("the database has no ledger's tables: `bazaar ledger init URL` makes them")
+                    raise BazaarError("the database has no ledger's tables: `bazaar ledger URL --init` makes them")
                 return list(connection.execute(sa.select(ENTRIES.c.run).distinct().order_by(ENTRIES.c.run)).scalars())
         except SQLAlchemyError as reason:
             raise self._unusable(reason) from None

@@ -113,7 +113,7 @@ def prepare(engine: sa.Engine) -> None:
             raise
         raise BazaarError(
             "the ledger's tables are not there, and this role may not make them: let their owner run "
-            "`bazaar ledger init URL`"
+            "`bazaar ledger URL --init`"
         ) from None
 
 

@@ -104,7 +104,7 @@ class SqlStore(Store):
             if self._committing and getattr(reason, "connection_invalidated", False):
                 raise LedgerError(
                     f"the ledger's database was lost while a step was being committed ({brief(reason)}): it is not "
-                    "known whether that was kept; `bazaar resume` finds out, and goes on from there"
+                    "known whether that was kept; `bazaar run` finds out, and goes on from there"
                 ) from None
             raise LedgerError(
                 f"the ledger cannot be written ({brief(reason)}): nothing of this step was kept"

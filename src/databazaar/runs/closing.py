@@ -35,7 +35,7 @@ def close_run(folder: str | Path | RunFolder) -> Report:
         if replayed.first_broken == NO_ENTRIES or (replayed.ok and not replayed.rounds):
             raise BazaarError(
                 f"{run.path} has no settled round yet, so nobody is paid and there is no model: "
-                f"`bazaar resume {run.path}` goes on with it, or remove the folder"
+                f"`bazaar run {run.path}` goes on with it, or remove the folder"
             )
         if not replayed.closed:  # else it was killed after its end, before the folder was finished
             _close(replayed, store)

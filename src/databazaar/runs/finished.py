@@ -47,7 +47,7 @@ def load_run(path: str | Path, model: nn.Module | None = None) -> FinishedRun:
     folder = RunFolder(Path(path))
     if not folder.finished:
         raise BazaarError(
-            f"{path} holds no finished run: `bazaar resume {path}` goes on with it, `bazaar close {path}` ends it"
+            f"{path} holds no finished run: `bazaar run {path}` goes on with it, `bazaar close {path}` ends it"
         )
     return FinishedRun(folder, _stored(folder), model)
 

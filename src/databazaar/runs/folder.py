@@ -59,7 +59,12 @@ PRIVATE = 0o600
 STATELESS = "the ledger has rounds, but not the state that they led to: it was removed"
 EMPTIED = "the ledger of {folder} is empty, though the run had begun: it was emptied, so put the old one back"
 
-__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "RUN", "SUMMARY", "RunFolder"]
+__all__ = ["LAST", "LAYOUT", "LEDGER", "MODEL", "RUN", "SUMMARY", "RunFolder", "is_unfinished"]
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a run was begun in this folder and is not finished."""
+    return os.path.lexists(path / RUN) and not os.path.lexists(path / SUMMARY)
 
 
 class RunFolder(Notes):
@@ -87,9 +92,9 @@ class RunFolder(Notes):
         """A new folder that holds the recipe, what the tables are like where that is known, and an empty ledger. It
         appears under its name only when complete. The recipe is its owner's alone to read, and keeps no password."""
         if os.path.lexists(path):
-            if (path / RUN).exists() and not (path / SUMMARY).exists():
+            if is_unfinished(path):
                 raise BazaarError(
-                    f"{path} exists already, with an unfinished run: `bazaar resume {path}` goes on with it, "
+                    f"{path} exists already, with an unfinished run: `bazaar run {path}` goes on with it, "
                     "or give another folder with --out"
                 )
             raise BazaarError(f"{path} exists already: give another folder with --out, or remove it")
@@ -248,12 +253,10 @@ class RunFolder(Notes):
             if not isinstance(summary, dict):
                 raise ValueError
         except FileNotFoundError:
-            raise BazaarError(
-                f"{self.path} holds no finished run: `bazaar resume {self.path}` goes on with it"
-            ) from None
+            raise BazaarError(f"{self.path} holds no finished run: `bazaar run {self.path}` goes on with it") from None
         except (OSError, ValueError, RecursionError):
             raise BazaarError(
-                f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar resume {self.path}` writes it again"
+                f"{self.path / SUMMARY} cannot be read: remove it, and `bazaar run {self.path}` writes it again"
             ) from None
         return summary
 
@@ -280,7 +283,7 @@ class RunFolder(Notes):
             yield reader
 
     def _no_ledger_yet(self) -> BazaarError:
-        return BazaarError(f"{self.path} has no ledger yet: `bazaar resume {self.path}` goes on with the run")
+        return BazaarError(f"{self.path} has no ledger yet: `bazaar run {self.path}` goes on with the run")
 
     def entries(self) -> Iterator[Entry]:
         """The ledger's entries, as they stand."""

@@ -54,14 +54,14 @@ def test_a_site_looks_at_the_schema_before_it_agrees(tmp_path: Path, make_url: C
             "  predicts 'late' (classification) by a logistic from distance, weight, vehicle",
             "  an ask goes through 32 rows; hosted: the hub's arbiter gets your updates",
             "  defence none",
-            f"  schema {request.fingerprint[:12]}: bazaar jobs schema {request.id} --out schema.json",
+            f"  schema {request.fingerprint[:12]}: bazaar jobs requests {request.id} --schema schema.json",
         ]
         assert [one["id"] for one in json.loads(shell("requests", "--json").output)] == [request.id]
         path = tmp_path / "schema.json"
-        got = shell("schema", request.id, "--out", str(path)).output
+        got = shell("requests", request.id, "--schema", str(path)).output
         assert got == f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`\n"
         assert fingerprint(read_schema(path)) == request.fingerprint
-        assert shell("decide", request.id, "refuse", "--reason", "not now").output == f"{request.id}  refused\n"
+        assert shell("requests", request.id, "refuse", "--reason", "not now").output == f"{request.id}  refused\n"
         assert shell("requests").output == "no request waits for you\n"
         with hub.database.read() as session:
             assert contracts.own_contract(session, south, request.id).reason == "not now"

@@ -148,7 +148,7 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
     with story.hub("buyer") as buyer, story.hub("south") as south, story.hub("operator") as operator:
         assert operator.set_fee(1000)["fee_basis_points"] == 1000
         assert [offer["slug"] for offer in buyer.offers()] == ["north-sales", "south-sales"]
-        made = story.shell("jobs", "new", str(story.folder / "market.toml"), "--json")
+        made = story.shell("jobs", "submit", str(story.folder / "market.toml"), "--json")
         job = json.loads(made.output)
         assert (job["state"], job["budget"]) == ("submitted", 40)
         (request,) = south.requests()
@@ -156,10 +156,10 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         _decided_from_the_shell(story, request)
         quote = buyer.quote(job["id"])
         assert (quote["escrow"], quote["most_fee"]) == (44, 4)
-        told = story.shell("jobs", "quote", job["id"]).output
+        told = story.shell("jobs", "show", job["id"], "--quote").output
         assert "into escrow: 0.44 EUR = budget 0.40 EUR + fee 0.04 EUR at the most (10.00 % of pay)" in told
         assert "accesses: about 8 " in told and "south-sales  0.05 EUR an access  open" in told
-        assert json.loads(story.shell("jobs", "quote", job["id"], "--json").output)["escrow"] == 44
+        assert json.loads(story.shell("jobs", "show", job["id"], "--quote", "--json").output)["escrow"] == 44
         with pytest.raises(HubError, match=r"deposit 0\.44 EUR more") as refused:
             buyer.fund(job["id"])
         assert (refused.value.status, refused.value.code) == (409, "conflict")
@@ -167,11 +167,14 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         buyer.deposit(100)
         funded = story.shell("jobs", "fund", job["id"])
         assert "queued" in funded.output, funded.output
-        seen = [json.loads(line) for line in story.shell("jobs", "watch", job["id"], "--json").output.splitlines()]
+        seen = [
+            json.loads(line)
+            for line in story.shell("jobs", "show", job["id"], "--follow", "--json").output.splitlines()
+        ]
         rounds = [one["round"] for one in seen if one["event"] == "round"]
         assert rounds == list(range(1, len(rounds) + 1)) and rounds
         assert seen[-1]["state"] == "settled"
-        lines = story.shell("jobs", "watch", job["id"]).output.splitlines()
+        lines = story.shell("jobs", "show", job["id"], "--follow").output.splitlines()
         assert lines[0].startswith("round 1  utility 0.") and lines[-1].startswith("settled")
         assert json.loads(story.shell("jobs", "show", job["id"], "--json").output)["contracts"][0]["paid"] is not None
         assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
@@ -206,9 +209,11 @@ def _decided_from_the_shell(story: Story, request: Any) -> None:
     assert "predicts 'late' (classification) by a logistic from distance, weight, vehicle" in told
     assert "rows; hosted: the hub's arbiter gets your updates" in told and "schema" not in told
     assert json.loads(story.shell("jobs", "requests", "--json", slug="south").output) == [request]
-    refused = story.shell("jobs", "schema", request["id"], "--out", str(story.folder / "schema.json"), slug="south")
+    refused = story.shell(
+        "jobs", "requests", request["id"], "--schema", str(story.folder / "schema.json"), slug="south"
+    )
     assert "no schema to look at" in str(refused.exception) and not (story.folder / "schema.json").exists()
-    assert "agreed" in story.shell("jobs", "decide", request["id"], "agree", slug="south").output
+    assert "agreed" in story.shell("jobs", "requests", request["id"], "agree", slug="south").output
     assert story.shell("jobs", "requests", slug="south").output == "no request waits for you\n"
 
 
@@ -227,18 +232,18 @@ def _holdout_goes(story: Story, buyer: Hub, job_id: str) -> None:
 
 
 def _checked_without_the_hub(story: Story, receipt: Any, key: str, lines: Path) -> None:
-    """`bazaar receipts check`, on files alone: what holds, what was changed, and what is none."""
+    """`bazaar audit --key`, on files alone: what holds, what was changed, and what is none."""
     kept, public, other = (story.folder / name for name in ("receipt.json", "key.json", "other.json"))
     kept.write_text(json.dumps(receipt))
     public.write_text(json.dumps({"key": key}))
-    check = ("receipts", "check", str(kept), "--key", str(public))
+    check = ("audit", str(kept), "--key", str(public))
     assert "with --journal" in story.shell(*check).output
     assert "south was paid" in story.shell(*check, "--journal", str(lines)).output
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
     assert "the journal ends before" in str(story.shell(*check, "--journal", str(lines)).exception)
     other.write_text(json.dumps({**receipt, "body": {**receipt["body"], "paid": 999}}))
-    assert "not signed with that key" in str(story.shell("receipts", "check", str(other), *check[3:]).exception)
-    assert "as JSON" in str(story.shell("receipts", "check", str(lines), *check[3:]).exception)
+    assert "not signed with that key" in str(story.shell("audit", str(other), *check[2:]).exception)
+    assert "as JSON" in str(story.shell("audit", str(lines), *check[2:]).exception)
 
 
 def test_the_walk_of_the_reference(story: Story) -> None:
@@ -299,19 +304,19 @@ def test_the_rest_of_what_one_does(story: Story) -> None:
         assert buyer.rounds(job["id"]) == [] and len(buyer.events(job["id"])) == 4
         (story.folder / "own.toml").write_text(MARKET.replace("south-sales", "north-spare"))
         own = json.loads(
-            story.shell("jobs", "new", str(story.folder / "own.toml"), "--own", "--draft", "--json").output
+            story.shell("jobs", "submit", str(story.folder / "own.toml"), "--own", "--draft", "--json").output
         )
         assert (own["mode"], own["state"], own["files"]) == ("own", "draft", {})
         (story.folder / "wrong.toml").write_text(MARKET.replace('"late"', '"later"'))
-        refused = str(story.shell("jobs", "new", str(story.folder / "wrong.toml")).exception)
+        refused = str(story.shell("jobs", "submit", str(story.folder / "wrong.toml")).exception)
         left = next(buyer.jobs())
         assert left["state"] == "draft" and "later" in refused and f"the draft {left['id']} is kept" in refused
         assert buyer.withdraw(left["id"])["state"] == "refunded"
-        assert "Renamed" in story.shell("jobs", "list").output
-        assert {one["id"] for one in json.loads(story.shell("jobs", "list", "--json").output)} == {
+        assert "Renamed" in story.shell("jobs", "show").output
+        assert {one["id"] for one in json.loads(story.shell("jobs", "show", "--json").output)} == {
             one["id"] for one in operator.jobs(everybodys=True)
         }
-        assert "no jobs yet" in story.shell("jobs", "list", slug="north").output
+        assert "no jobs yet" in story.shell("jobs", "show", slug="north").output
         assert north.withdraw_offer(offer["id"])["withdrawn_at"]
         hook = buyer.add_webhook("https://buyer.example/hook")["webhook"]
         assert buyer.deliveries(hook["id"]) == []
@@ -334,15 +339,15 @@ def test_a_shell_that_keeps_its_hub(story: Story, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv(connecting.ADDRESS, raising=False)
     monkeypatch.delenv(connecting.TOKEN, raising=False)
     shell = CliRunner()
-    assert "bazaar jobs connect" in str(shell.invoke(app, ["jobs", "list"]).exception)
+    assert "bazaar jobs connect" in str(shell.invoke(app, ["jobs", "show"]).exception)
     kept = shell.invoke(app, ["jobs", "connect", story.address], input=story.tokens["north"] + "\n")
     assert "you are North at Harbour" in kept.output and story.tokens["north"] not in kept.output
     assert connecting.config_file().stat().st_mode & 0o777 == 0o600
-    assert shell.invoke(app, ["jobs", "list"]).exit_code == 0
+    assert shell.invoke(app, ["jobs", "show"]).exit_code == 0
     other = {connecting.ADDRESS: "https://other.example"}
-    assert "not known which hub" in str(shell.invoke(app, ["jobs", "list"], env=other).exception)
+    assert "not known which hub" in str(shell.invoke(app, ["jobs", "show"], env=other).exception)
     connecting.config_file().chmod(0o644)
-    assert "chmod 600" in str(shell.invoke(app, ["jobs", "list"]).exception)
+    assert "chmod 600" in str(shell.invoke(app, ["jobs", "show"]).exception)
     connecting.config_file().write_text("no toml")
     connecting.config_file().chmod(0o600)
-    assert "cannot be read" in str(shell.invoke(app, ["jobs", "list"]).exception)
+    assert "cannot be read" in str(shell.invoke(app, ["jobs", "show"]).exception)
