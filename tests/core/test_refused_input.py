@@ -32,7 +32,10 @@ def data(x: Any, y: Any) -> Callable[[], object]:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "unknown utility": (lambda: consumer(utility="joy"), "utility kind 'joy' is unknown: use one of accuracy, auc, exp-loss"),
+    "unknown utility": (
+        lambda: consumer(utility="joy"),
+        "utility kind 'joy' is unknown: use one of accuracy, auc, exp-loss",
+    ),
     "unknown loss": (
         lambda: consumer(loss="hinge"),
         "loss 'hinge' is unknown: use one of cross-entropy, binary-cross-entropy, squared",
