@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from databazaar import registry
 from databazaar.aggregators import AGGREGATORS
 from databazaar.config.jobs import market_job
-from databazaar.config.market_file import parse_market
+from databazaar.config.market_file import parse_all, parse_market
 from databazaar.config.template import template
 from databazaar.models import MODELS
 from databazaar.oracles import ORACLES
@@ -138,10 +139,8 @@ def test_a_sampler_and_a_utility_of_one_file_each_run_in_a_market(
 @pytest.mark.parametrize("how", ["plugged_in", "built_in"])
 def test_their_settings_are_checked_by_what_they_declare(how: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(how)
-    from databazaar.config.market_file import parse_all
-
-    market = {"market": {"budget": 12}, "data": {"holdout": "h.csv", "target": "y"}}
-    market["providers"] = [{"id": "a", "file": "a.csv"}]  # type: ignore[assignment]
+    market: dict[str, Any] = {"market": {"budget": 12}, "data": {"holdout": "h.csv", "target": "y"}}
+    market["providers"] = [{"id": "a", "file": "a.csv"}]
     wrong = {"sampler": {"kind": "greedy", "share": 2}, "utility": {"kind": "recall", "off": 1}}
     assert parse_all({**market, **wrong})[1] == [
         "market.toml: utility.off is not a setting: did you mean `of`?",
