@@ -219,9 +219,10 @@ def read(section: type[Section], given: Any, place: str, faults: Faults) -> Sect
         return None
     found, values = Faults(), {}
     known = declared(section)
+    names = [one.name for one in known]
     for name in given:
-        if name not in {one.name for one in known}:
-            found.unknown(unknown_setting(inside(place, name), name, [one.name for one in known]))
+        if name not in names:
+            found.unknown(unknown_setting(inside(place, name), name, names))
     for one in known:
         where = inside(place, one.name)
         if one.name in given:
