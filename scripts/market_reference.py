@@ -61,7 +61,7 @@ def _row(one: Setting, kind: str = "") -> str:
 
 def _bounds(one: Setting) -> str:
     """The bounds that somebody could want to cross."""
-    near = {name: None for name in ("at_most", "below") if (getattr(one, name) or 0) >= FAR}
+    near: dict[str, Any] = {name: None for name in ("at_most", "below") if (getattr(one, name) or 0) >= FAR}
     return replace(one, **near).bounds
 
 
@@ -71,7 +71,8 @@ def _defence() -> str:
     for one in declared(Defence):
         values = (getattr(preset, one.name) for preset in PRESETS.values())
         shown = " | ".join(_code(False if value is None else value) for value in values)
-        rows.append(f"| `{one.name}` | {shown} | {one.help}{f' ({_bounds(one)})' if _bounds(one) else ''} |")
+        fixed = "" if one.in_files else "; goes with the name"
+        rows.append(f"| `{one.name}` | {shown} | {one.help}{fixed}{f' ({_bounds(one)})' if _bounds(one) else ''} |")
     return "\n".join([*rows, ""])
 
 
@@ -90,7 +91,8 @@ def reference(page: str) -> str:
         head = f"[[{section.name}]]" if section.name in ("stops", "providers") else f"[{section.name}]"
         before, found, after = page.partition(f"## {head}\n")
         assert found, f"the page has no section {head}"
-        after, count = TABLE.subn(lambda _, one=section: table(one), after + "\n", count=1)
+        made = table(section).replace("\\", r"\\")
+        after, count = TABLE.subn(made, after + "\n", count=1)
         assert count == 1, f"section {head} has no table"
         page = before + found + after.rstrip("\n") + "\n"
     return page

@@ -23,6 +23,7 @@ from databazaar.federation import pki
 from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
+from databazaar.utilities import UTILITIES
 from databazaar.valuation.method import METHODS
 from postgres import Server, running
 from processes import fork_the_forkserver
@@ -91,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _rules_of_one_test() -> Iterator[None]:
     """A rule that a test makes known to the process is forgotten after it."""
-    registries = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, METHODS, STACKS)
+    registries = (SAMPLERS, AGGREGATORS, PAYMENTS, STOPS, METHODS, STACKS, UTILITIES)
     before = [dict(registry._own) for registry in registries]
     yield
     for registry, known in zip(registries, before, strict=True):

@@ -108,8 +108,8 @@ def test_every_commented_choice_of_the_template_is_a_real_setting() -> None:
         elif section == "stops":
             parse_market(changed(("stops", [{"kind": "target-utility", "utility": settings["utility"]}])))
         elif section != "engine":
-            kind = {"kind": "standard"} if section == "defence" else {}
-            given = {**MINIMAL.get(section, {}), **kind, **settings}
+            preset = {"kind": "standard"} if section == "defence" else {}
+            given = {**MINIMAL.get(section, {}), **preset, **settings}
             given.pop("dates", None)
             parse_market(changed((section, given)))
     assert shown["consumer", ""]["train"] == TRAIN and shown["data", ""]["audit"] == AUDIT

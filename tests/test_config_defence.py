@@ -28,8 +28,8 @@ MARKET: dict[str, Any] = {
     "providers": [{"id": "north", "file": "north.csv"}, {"id": "south", "file": "south.csv"}],
 }
 DOCS = Path(__file__).parents[1] / "docs" / "reference" / "market-toml.md"
-SWITCHES = [one.name for one in declared(Defence) if one.type is bool]
-NUMBERS = {one.name: one for one in declared(Defence) if one.type is not bool}
+NUMBERS = {one.name: one for one in declared(Defence) if one.in_files}
+FIXED = [one.name for one in declared(Defence) if not one.in_files]
 
 
 def chosen(section: dict[str, Any]) -> Defence:
@@ -53,16 +53,13 @@ def numbers(rule: str) -> st.SearchStrategy[float]:
 @given(
     st.sampled_from(sorted(PRESETS)),
     st.fixed_dictionaries({}, optional={rule: st.just(False) | numbers(rule) for rule in NUMBERS}),
-    st.fixed_dictionaries({}, optional={rule: st.booleans() for rule in SWITCHES}),
 )
-def test_each_rule_by_itself(kind: str, given_numbers: dict[str, Any], switches: dict[str, bool]) -> None:
+def test_a_rule_by_itself(kind: str, given_numbers: dict[str, Any]) -> None:
     """What is set replaces what the kind has, `false` is off, and a run's folder keeps it."""
-    market = parse_market({**MARKET, "defence": {"kind": kind, **given_numbers, **switches}})
+    market = parse_market({**MARKET, "defence": {"kind": kind, **given_numbers}})
     for field in fields(Defence):
         value = getattr(market.defence.chosen, field.name)
-        if field.name in switches:
-            assert value is switches[field.name]
-        elif field.name in given_numbers:
+        if field.name in given_numbers:
             assert value == (given_numbers[field.name] or None)
         else:
             assert value == getattr(PRESETS[kind], field.name)
@@ -81,11 +78,11 @@ def test_each_rule_by_itself(kind: str, given_numbers: dict[str, Any], switches:
             ["defence.alike = 2 must be above 0 and at most 1: change it", "false switches it off"],
         ),
         ({"kind": "none", "alike": True}, ["defence.alike = True must be a number", "change it (from this cosine"]),
-        ({"kind": "none", "leak": 0}, ["defence.leak = 0 must be above 0 and at most 0.5"]),
+        ({"kind": "none", "cap": 0}, ["defence.cap = 0 must be above 0 and at most 1"]),
         ({"kind": "none", "cap": "a quarter"}, ["defence.cap = 'a quarter' must be a number"]),
-        ({"kind": "none", "clip": math.nan}, ["defence.clip = nan must be a finite number"]),
-        ({"kind": "none", "owners": 1}, ["defence.owners = 1 must be true or false: change it (whether the providers"]),
-        ({"kind": "none", "screens": 3.0}, ["defence.screens is not a setting: did you mean `screen`?"]),
+        ({"kind": "none", "cap": math.nan}, ["defence.cap = nan must be a finite number"]),
+        ({"kind": "none", "owners": True}, ["defence.owners goes with the name of the defence: leave it out"]),
+        ({"kind": "none", "caps": 3.0}, ["defence.caps is not a setting: did you mean `cap`?"]),
     ],
 )
 def test_a_mistake_gets_one_sentence(section: Any, words: list[str]) -> None:
@@ -95,9 +92,15 @@ def test_a_mistake_gets_one_sentence(section: Any, words: list[str]) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+@pytest.mark.parametrize("rule", FIXED)
+def test_the_figures_of_a_named_defence_are_fixed(rule: str) -> None:
+    (fault,) = parse_all({**MARKET, "defence": {"kind": "strict", rule: False}})[1]
+    assert fault.startswith(f"market.toml: defence.{rule} goes with the name of the defence: leave it out")
+
+
 def test_all_mistakes_at_once() -> None:
-    faults = parse_all({**MARKET, "defence": {"kind": "standard", "new": 1, "data": -1}})[1]
-    assert [fault.split(" = ")[0] for fault in faults] == ["market.toml: defence.new", "market.toml: defence.data"]
+    faults = parse_all({**MARKET, "defence": {"kind": "standard", "alike": 2, "cap": -1}})[1]
+    assert [fault.split(" = ")[0] for fault in faults] == ["market.toml: defence.alike", "market.toml: defence.cap"]
 
 
 def test_the_reference_has_what_each_set_sets() -> None:

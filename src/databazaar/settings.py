@@ -19,7 +19,7 @@ import dataclasses
 import difflib
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
@@ -62,7 +62,7 @@ class Setting:
     """One declaration. Bounds are those of the number, or of each number of a list; `entries` are a list's fewest and
     most. `check` may say what is wrong with a value before its type is looked at. `reader` reads a value by itself.
     `example` is a value as a file shows it, and `without` what holds where there is none. What is `secret` is not
-    repeated; what is `derived` follows from the market, and no file sets it."""
+    repeated; what is not `in_files` is set in Python alone, or follows from the market."""
 
     name: str = ""
     type: Any = Any
@@ -78,7 +78,7 @@ class Setting:
     example: Any = None
     without: str = ""
     secret: bool = False
-    derived: bool = False
+    in_files: bool = True
 
     @property
     def required(self) -> bool:
@@ -179,9 +179,15 @@ def setting(default: Any = REQUIRED, help: str = "", **more: Any) -> Any:
     return dataclasses.field(default=MISSING if default is REQUIRED else default, metadata={_KEY: said})
 
 
-@cache
 def declared(section: type[Any]) -> tuple[Setting, ...]:
     """The settings of a class, in order. A field that says nothing of itself takes any plain value of its type."""
+    hashable: Any = section
+    return _declared(hashable)
+
+
+@cache
+def _declared(section: Hashable) -> tuple[Setting, ...]:
+    assert isinstance(section, type)
     try:
         hints = get_type_hints(section)
     except (NameError, TypeError):  # of somebody else's class, whose annotations name what is not there
@@ -213,9 +219,10 @@ def read(section: type[Section], given: Any, place: str, faults: Faults) -> Sect
         return None
     found, values = Faults(), {}
     known = declared(section)
+    names = [one.name for one in known]
     for name in given:
-        if name not in {one.name for one in known}:
-            found.unknown(unknown_setting(inside(place, name), name, [one.name for one in known]))
+        if name not in names:
+            found.unknown(unknown_setting(inside(place, name), name, names))
     for one in known:
         where = inside(place, one.name)
         if one.name in given:

@@ -28,12 +28,8 @@ VALID: dict[str, Any] = {
     "consumer": {"name": "bank", "train": 0.5},
     "defence": {
         "kind": "strict",
-        "owners": True,
         "alike": False,
-        "clip": 2,
-        "screen": 3.0,
-        "leak": 0.01,
-        "doubt": False,
+        "cap": 0.5,
     },
     "federation": {"folder": "federation", "deadline": 30.0, "wait": 60.0},
     "ledger": {"url": "postgresql+psycopg://host/name"},

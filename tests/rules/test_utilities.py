@@ -128,7 +128,9 @@ def test_the_ledger_says_which_it_was_and_the_report_reads_it_there(
     providers = [Provider(name, (x, y), LocalSGD()) for name in ("a", "b")]
     arbiter = Arbiter(consumer, providers, engine="loop")
     report = arbiter.run(tmp_path / "run")
-    held = RunFolder(tmp_path / "run").need_rules().rules["utility"]
+    terms = RunFolder(tmp_path / "run").need_rules()
+    assert terms is not None
+    held = terms.rules["utility"]
     assert {name: value for name, value in held.items() if name != "from"} == settings
     assert report.rules["utility"] == held and meaning(report).startswith(words)
     assert RunFolder(tmp_path / "run").audit().ok

@@ -30,7 +30,9 @@ class CentredClipping:
     Karimireddy, He, Jaggi: Learning from history for Byzantine robust optimization, ICML 2021.
     """
 
-    radius: float = setting(1.0, "how far an update counts, in medians of the recent distances", above=0)
+    radius: float = setting(
+        1.0, "how far an update counts, in medians of the recent distances", above=0, in_files=False
+    )
     kind: ClassVar[str] = "centred-clipping"
 
     def __post_init__(self) -> None:

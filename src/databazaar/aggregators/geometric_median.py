@@ -29,7 +29,7 @@ class GeometricMedian:
     Pillutla, Kakade, Harchaoui: Robust aggregation for federated learning, IEEE Transactions on Signal Processing 2022.
     """
 
-    iterations: int = setting(8, "the steps of Weiszfeld's algorithm", at_least=1, at_most=1000)
+    iterations: int = setting(8, "the steps of Weiszfeld's algorithm", at_least=1, at_most=1000, in_files=False)
     kind: ClassVar[str] = "geometric-median"
 
     def __post_init__(self) -> None:

@@ -26,9 +26,7 @@ class Krum:
     """
 
     share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5)
-    keep: int | None = setting(
-        None, "how many updates are averaged; 1 is Krum itself", at_least=1, example=1, without="all but that share"
-    )
+    keep: int | None = setting(None, "how many updates are averaged; 1 is Krum itself", at_least=1, in_files=False)
     kind: ClassVar[str] = "krum"
 
     def __post_init__(self) -> None:

@@ -101,7 +101,8 @@ def read_chosen(
     refused: Mapping[str, str] | None = None,
 ) -> Chosen | None:
     if not isinstance(given, Mapping):
-        return Setting().blame(given, place, "must be a section", faults)
+        Setting().blame(given, place, "must be a section", faults)
+        return None
     kind, where = given.get("kind", default), f"{place}.kind"
     if kind is None:
         faults.add(missing(where, Setting()))
@@ -125,7 +126,7 @@ def read_chosen(
 def _settings(
     registry: Registry, rule: type[Any], given: Mapping[str, Any], place: str, faults: Faults
 ) -> dict[str, Any]:
-    known = {one.name: one for one in declared(rule) if not one.derived}
+    known = {one.name: one for one in declared(rule) if one.in_files}
     for name in given:
         if name != "kind" and name not in known:
             faults.unknown(_unknown(registry, rule.kind, inside(place, name), name, ["kind", *known]))
@@ -139,13 +140,15 @@ def _settings(
 
 
 def _defaults(rule: type[Any]) -> dict[str, Any]:
-    return {one.name: one.default for one in declared(rule) if not one.required}
+    return {one.name: one.default for one in declared(rule) if one.in_files and not one.required}
 
 
 def _unknown(registry: Registry, kind: str, place: str, name: str, known: list[str]) -> str:
     """A setting that this kind does not have, and perhaps another of ours has."""
     ours = [one for one in registry.kinds() if registry.is_bundled(one)]
-    others = [one for one in ours if name in {setting.name for setting in declared(registry.find(one))}]
+    others = [
+        one for one in ours if name in {setting.name for setting in declared(registry.find(one)) if setting.in_files}
+    ]
     if not others:
         return unknown_setting(place, name, known)
     wanted, section = " or ".join(f'"{one}"' for one in others), place.removesuffix(f".{name}")
@@ -170,13 +173,13 @@ def utility_of(market: MarketFile) -> Utility:
 
 def oracle_of(market: MarketFile) -> Oracle:
     """How providers answer whose data are here."""
-    oracle: Oracle = market.oracle.build(market.facts())
-    every = market.training.halve_every
-    if not every or not hasattr(oracle, "step"):
-        return oracle
-    from databazaar.learning.task import Halving
+    settings, every = dict(market.oracle.settings), market.training.halve_every
+    if every and "step" in settings:
+        from databazaar.learning.task import Halving
 
-    return replace(oracle, step=Halving(oracle.step, every))
+        settings["step"] = Halving(settings["step"], every)
+    oracle: Oracle = replace(market.oracle, settings=settings).build(market.facts())
+    return oracle
 
 
 def oracle_settings(market: MarketFile) -> dict[str, Any]:

@@ -23,8 +23,7 @@ class DefenceSettings:
     @property
     def chosen(self) -> Defence:
         """The set of rules by its name, with what is set beside it."""
-        switches = {one.name for one in declared(Defence) if one.type is bool}
-        off = {name: None for name, value in self.given.items() if value is False and name not in switches}
+        off = {name: None for name, value in self.given.items() if value is False}
         return replace(Defence.named(self.kind), **{**self.given, **off})
 
     def plain(self) -> dict[str, Any]:
@@ -33,10 +32,16 @@ class DefenceSettings:
 
 def read_defence(given: Any, place: str, faults: Faults) -> DefenceSettings | None:
     if not isinstance(given, Mapping):
-        return KIND.blame(given, place, "must be a section", faults)
-    known = {one.name: one for one in declared(Defence)}
-    for name in given:
-        if name != "kind" and name not in known:
+        KIND.blame(given, place, "must be a section", faults)
+        return None
+    known = {one.name: one for one in declared(Defence) if one.in_files}
+    fixed = {one.name for one in declared(Defence)} - set(known)
+    for name in set(given) - {"kind", *known}:
+        if name in fixed:
+            faults.unknown(
+                f"{place}.{name} goes with the name of the defence: leave it out, or use Defence(…) in Python"
+            )
+        else:
             faults.unknown(unknown_setting(inside(place, name), name, ["kind", *known]))
     kind = given.get("kind")
     if kind is None:
@@ -46,8 +51,7 @@ def read_defence(given: Any, place: str, faults: Faults) -> DefenceSettings | No
     values = {}
     for name, one in known.items():
         value = given.get(name)
-        off = value is False and one.type is not bool
         if value is not None:
-            told = one if one.type is bool else replace(one, help=f"{one.help}; false switches it off")
-            values[name] = False if off else told.take(value, inside(place, name), faults)
+            told = replace(one, help=f"{one.help}; false switches it off")
+            values[name] = False if value is False else told.take(value, inside(place, name), faults)
     return DefenceSettings(str(kind), values)

@@ -55,7 +55,7 @@ def kinds_of(registry: Registry) -> list[str]:
 
 def in_files(rule: type[Any]) -> list[Setting]:
     """The settings of a rule that a file may set."""
-    return [one for one in declared(rule) if not one.derived]
+    return [one for one in declared(rule) if one.in_files]
 
 
 def summary(rule: type[Any]) -> str:
@@ -110,7 +110,7 @@ def _chosen(default: Chosen) -> list[Line]:
 def _defence() -> list[Line]:
     lines = [_line("kind", "standard", 'or "strict", or "none", which is the paper\'s market')]
     standard = PRESETS["standard"]
-    return lines + [_line(one.name, getattr(standard, one.name), one.help, False) for one in declared(Defence)]
+    return lines + [_line(one.name, getattr(standard, one.name), one.help, False) for one in in_files(Defence)]
 
 
 def _provider(id: str, full: bool) -> list[Line]:

@@ -34,8 +34,7 @@ class Descent:
     @classmethod
     def of(cls, oracle: Oracle) -> Descent:
         """What moves the parameters of one ask."""
-        plain = not isinstance(oracle, LocalSGD)
-        return cls() if plain else cls(oracle.optimizer, oracle.momentum, oracle.weight_decay)
+        return cls(oracle.optimizer, oracle.momentum, oracle.weight_decay) if isinstance(oracle, LocalSGD) else cls()
 
     @torch.no_grad()
     def __call__(self, w: dict[str, Tensor], gradients: Sequence[Tensor], rate: float | Tensor) -> None:

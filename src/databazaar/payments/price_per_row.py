@@ -27,7 +27,7 @@ class PricePerRow:
     [400, 250]
     """
 
-    rows: tuple[int, ...] = setting(help="those of each provider, in the market's order", at_least=1, derived=True)
+    rows: tuple[int, ...] = setting(help="those of each provider, in the market's order", at_least=1, in_files=False)
     kind: ClassVar[str] = "price-per-row"
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ class F1(Utility):
         answers, targets = judged.answers.flatten(1), judged.targets.flatten()
         two = judged.single or judged.seen.shape[-1] == 2
         scores = []
-        for one in [1] if two else targets.unique().tolist():
+        for one in [1] if two else torch.unique(targets).tolist():
             said, so = answers == one, targets == one
             found = (said & so).sum(1).double()
             scores.append(2 * found / (said.sum(1) + so.sum()).clamp(min=1))

@@ -55,10 +55,8 @@ class Judged:
 
     def where_finite(self, scores: Tensor) -> Scored:
         """The scores [models] of those whose outputs are all finite; others have none."""
-        import torch
-
-        finite = torch.isfinite(self.seen).flatten(1).all(1)
-        found: Scored = torch.where(finite, scores.double(), torch.nan).cpu().numpy()
+        finite = self.seen.isfinite().flatten(1).all(1)
+        found: Scored = scores.double().where(finite, np.nan).cpu().numpy()
         return found
 
 

@@ -6,28 +6,26 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from databazaar.learning.kinds import MODEL_KINDS
+from databazaar.config.sections import DataSettings
+from databazaar.config.template import kinds_of, summary
+from databazaar.defence.settings import PRESETS
+from databazaar.models import MODELS
 from databazaar.money import Currency
 from databazaar.service import files, jobs
 from databazaar.service.errors import InvalidError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Visit
+from databazaar.settings import declared
 
 ROLES = ("holdout", "train", "audit")
-TASKS = ("classification", "regression")
-DEFENCES = ("standard", "strict", "none")
+TASKS = next(one.choices for one in declared(DataSettings) if one.name == "task")
+DEFENCES = tuple(sorted(PRESETS, key=lambda name: name != "standard"))
 MODES = ("hosted", "own")
 ENDS = ("no-progress", "budget")
 PER_ROUND = 10
 """So many accesses has a round, or as many as there are offers."""
 MOST_TOML = 2**20
-WORDS_OF_MODELS = {
-    "mlp": "mlp: a small neural network",
-    "logistic": "logistic regression, for classes",
-    "linear": "linear regression, for numbers",
-    "cnn": "cnn: a small network for images",
-}
-MODELS = [(kind, words) for kind, words in WORDS_OF_MODELS.items() if kind in MODEL_KINDS]
+MODEL_CHOICES = [(kind, f"{kind}: {summary(MODELS.find(kind))}") for kind in kinds_of(MODELS)]
 PLACES = {
     "name": "name must",
     "budget": "market.budget",
@@ -59,7 +57,7 @@ def read_spec(form: Form, currency: Currency) -> dict[str, Any]:
             "target": form.needed("target", "write the name of the column"),
             "task": form.choice("task", TASKS),
         },
-        "model": {"kind": form.choice("model", [kind for kind, _ in MODELS])},
+        "model": {"kind": form.choice("model", [kind for kind, _ in MODEL_CHOICES])},
         "defence": {"kind": form.choice("defence", DEFENCES)},
     }
     wanted = form.number("target_utility")

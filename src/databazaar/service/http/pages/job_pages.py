@@ -14,7 +14,7 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.errors import ConflictError
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.job_form import (
-    MODELS,
+    MODEL_CHOICES,
     MODES,
     PLACES,
     ROLES,
@@ -69,7 +69,7 @@ def _new(
         file_form=file_form,
         offers=choices,
         chosen=chosen,
-        models=MODELS,
+        models=MODEL_CHOICES,
         job=job,
     )
 
