@@ -21,7 +21,7 @@ from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.terms import ABOUT
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs
+from databazaar.service import jobs, specification
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
@@ -95,7 +95,7 @@ class Notaries:
         with self._run(job, begin=not self._begun(job)) as run:
             self._refuse_ended(job)
             if not run.entries:
-                _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
+                _refuse_other_terms(entries, expected_terms(specification.market_of(job)))
             run.take(entries)
             standing, closing = _standing(run), run.notary.audit.closing
         stopped = closing is not None and closing["stop"] == BY_CONSUMER.body()
