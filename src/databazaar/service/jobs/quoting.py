@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service import specification
 from databazaar.service.caller import Caller
 from databazaar.service.errors import ConflictError
@@ -44,10 +46,9 @@ class JobQuote:
     escrow: int
     wait: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        own = {name: value for name, value in vars(self).items() if name != "quote"}
-        return {**own, "quote": self.quote.to_dict()}
+    def shown(self) -> shapes.Quote:
+        """As programs see it."""
+        return from_row(shapes.Quote, self, quote=self.quote.to_dict())
 
 
 def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> JobQuote:
