@@ -8,7 +8,9 @@ import stat
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
@@ -29,6 +31,13 @@ def connected() -> Hub:
     from databazaar.client import Hub
 
     return Hub(*named_hub())
+
+
+def print_json(answer: Any) -> None:
+    """What the hub has answered, as it was sent."""
+    from databazaar.client.conversion import to_json
+
+    typer.echo(to_json(answer))
 
 
 def named_hub() -> tuple[str, str]:

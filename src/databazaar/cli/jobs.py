@@ -19,7 +19,7 @@ from databazaar.money import Currency
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
-    from databazaar.client.answers import JobSummary, Quote
+    from databazaar.client.shapes import JobSummary, Quote
 
 app = typer.Typer(
     help="Jobs at a hub, a market that somebody operates. The hub and your token are read from $BAZAAR_HUB and "
@@ -39,22 +39,24 @@ class What(StrEnum):
 
 
 def _tell(job: JobSummary, hub: Hub, as_json: bool) -> None:
-    say_job = json.dumps(job) if as_json else line(job, _currency(hub))
-    typer.echo(say_job) if as_json else say(say_job)
+    if as_json:
+        connecting.print_json(job)
+    else:
+        say(line(job, _currency(hub)))
 
 
 def _currency(hub: Hub) -> Currency:
     market = hub.market()
-    return Currency(market["currency"], market["decimals"])
+    return Currency(market.currency, market.decimals)
 
 
 def line(job: JobSummary, currency: Currency) -> str:
     """One job on one line."""
-    parts = [job["id"], job["state"], f"budget {currency.format(job['budget'])}", job["name"]]
-    if job["paid"] is not None:
-        parts.insert(3, f"paid {currency.format(job['paid'])}, refunded {currency.format(job['refunded'] or 0)}")
-    stopping = f"the {job['stopped_by']} has stopped it: it ends after the round under way"
-    reason = stopping if job["stopped_by"] and job["paid"] is None else job["reason"]
+    parts = [job.id, job.state, f"budget {currency.format(job.budget)}", job.name]
+    if job.paid is not None:
+        parts.insert(3, f"paid {currency.format(job.paid)}, refunded {currency.format(job.refunded or 0)}")
+    stopping = f"the {job.stopped_by} has stopped it: it ends after the round under way"
+    reason = stopping if job.stopped_by and job.paid is None else job.reason
     return "  ".join([*parts, *([f"({reason})"] if reason else [])])
 
 
@@ -67,7 +69,7 @@ def connect(address: Annotated[str, typer.Argument(help="The hub's address.", sh
     with Hub(address, token) as hub:
         me = hub.me()
     path = connecting.keep_config(address, token)
-    say(f"{path} is kept: you are {me['organisation']['name']} at {me['market']['name']}")
+    say(f"{path} is kept: you are {me.organisation.name} at {me.market.name}")
 
 
 @app.command(
@@ -108,7 +110,7 @@ def show(
 def _list(hub: Hub, as_json: bool) -> None:
     found = list(hub.jobs())
     if as_json:
-        typer.echo(json.dumps(found))
+        connecting.print_json(found)
         return
     currency = _currency(hub)
     for job in found:
@@ -121,20 +123,16 @@ def _show(hub: Hub, job_id: str, as_json: bool) -> None:
     job = hub.job(job_id)
     events, contracts = hub.events(job_id), list(hub.contracts(job_id))
     if as_json:
-        typer.echo(json.dumps({"job": job, "events": events, "contracts": contracts}))
+        connecting.print_json({"job": job, "events": events, "contracts": contracts})
         return
     currency = _currency(hub)
     say(line(job, currency))
     for contract in contracts:
-        reason = f": {contract['reason']}" if contract["reason"] else ""
-        paid = (
-            ""
-            if contract["paid"] is None
-            else f"  {contract['accesses']} accesses, {currency.format(contract['paid'])}"
-        )
-        say(f"  {contract['offer']}  {currency.format(contract['price'])}  {contract['state']}{reason}{paid}")
+        reason = f": {contract.reason}" if contract.reason else ""
+        paid = "" if contract.paid is None else f"  {contract.accesses} accesses, {currency.format(contract.paid)}"
+        say(f"  {contract.offer}  {currency.format(contract.price)}  {contract.state}{reason}{paid}")
     for event in events:
-        say(f"  {event['at'][:19]}  {event['state']}  {event['detail']}".rstrip())
+        say(f"  {event.at:%Y-%m-%dT%H:%M:%S}  {event.state}  {event.detail}".rstrip())
 
 
 @app.command(
@@ -164,7 +162,7 @@ def submit(
             return
         job: JobSummary = hub.draft_from_market(path, "own" if own else "hosted")
         if not draft:
-            job = _submitted(hub, job["id"])
+            job = _submitted(hub, job.id)
         _tell(job, hub, as_json)
 
 
@@ -181,7 +179,7 @@ def _submitted(hub: Hub, job_id: str) -> JobSummary:
 def _quote(hub: Hub, job_id: str, as_json: bool) -> None:
     found = hub.quote(job_id)
     if as_json:
-        typer.echo(json.dumps(found))
+        connecting.print_json(found)
         return
     for told in quoted(found, _currency(hub)):
         say(told)
@@ -189,16 +187,16 @@ def _quote(hub: Hub, job_id: str, as_json: bool) -> None:
 
 def quoted(found: Quote, currency: Currency) -> Iterator[str]:
     """A quote, line by line."""
-    money, run = currency.format, found["quote"]
-    fee = f"fee {money(found['most_fee'])} at the most ({found['fee_basis_points'] / 100:.2f} % of pay)"
-    yield f"into escrow: {money(found['escrow'])} = budget {money(found['budget'])} + {fee}"
+    money, run = currency.format, found.quote
+    fee = f"fee {money(found.most_fee)} at the most ({found.fee_basis_points / 100:.2f} % of pay)"
+    yield f"into escrow: {money(found.escrow)} = budget {money(found.budget)} + {fee}"
     yield "what is not spent comes back"
     for name in ("accesses", "rounds"):
         simulated = run[name]
         ends = f"{simulated['low']:,} to {simulated['high']:,} in simulated runs"
         yield f"{name}: about {simulated['median']:,} ({ends})"
     yield f"a round has {run['per_round']} accesses or fewer"
-    wait = "not known yet" if found["wait"] is None else f"about {found['wait']:.0f} s"
+    wait = "not known yet" if found.wait is None else f"about {found.wait:.0f} s"
     yield f"wait before it starts: {wait}"
     for provider in run["providers"]:
         yield f"  {provider['id']}  {money(provider['price'])} an access  {provider['status']}"
@@ -240,7 +238,7 @@ def _state(told: dict[str, Any]) -> str:
 def stop(job_id: JobId, as_json: AsJson = False) -> None:
     """Ends a job after the round under way; the rest of the money comes back. One that is not funded is withdrawn."""
     with connecting.connected() as hub:
-        funded = hub.job(job_id)["state"] not in ("draft", "submitted", "agreed")
+        funded = hub.job(job_id).state not in ("draft", "submitted", "agreed")
         _tell(hub.stop(job_id) if funded else hub.withdraw(job_id), hub, as_json)
 
 

@@ -41,14 +41,14 @@ def playing_own(notary: Notary, out: Path, files: Mapping[str, Path]) -> Iterato
         _refuse_others(kept, files)
         terms, job = kept.need_rules(), from_recipe(kept.recipe)
         begun_in = {} if terms is None else terms.environment
-        with resumed(job, kept, begun_in, _engine(notary, job, told["consumer"])) as playing:
+        with resumed(job, kept, begun_in, _engine(notary, job, told.consumer)) as playing:
             yield _without_notes(playing)
         return
     if "holdout" not in files:
         raise BazaarError("the hold-out is missing: name its file with --holdout, it stays on this machine")
     folder = files["holdout"].resolve().parent
-    job = job_of(parse_market(_with_files(told["market"], folder, files), "the job's market"), folder)
-    with begun(job, out, id=notary.job, engine=_engine(notary, job, told["consumer"])) as playing:
+    job = job_of(parse_market(_with_files(told.market, folder, files), "the job's market"), folder)
+    with begun(job, out, id=notary.job, engine=_engine(notary, job, told.consumer)) as playing:
         yield _without_notes(playing)
 
 

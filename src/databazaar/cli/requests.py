@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +17,7 @@ from databazaar.money import Currency
 
 if TYPE_CHECKING:
     from databazaar.client import Hub
-    from databazaar.client.answers import Contract
+    from databazaar.client.shapes import Contract
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 MODES = {
@@ -55,21 +54,21 @@ def requests(
             say(f"{path}: your site takes it with `bazaar provider schema kit --accept {path}`")
         if answer is not None:
             decided = hub.decide(contract_id or "", answer is Answer.AGREE, reason)
-            say(f"{decided['id']}  {decided['state']}")
+            say(f"{decided.id}  {decided.state}")
         elif schema is None:
             _show(hub, contract_id, as_json)
 
 
 def _show(hub: Hub, contract_id: str | None, as_json: bool) -> None:
-    found = [contract for contract in hub.requests() if contract_id in (None, contract["id"])]
+    found = [contract for contract in hub.requests() if contract_id in (None, contract.id)]
     if contract_id is not None and not found:
         raise BazaarError(f"no request {contract_id} waits for you: `bazaar jobs requests` lists those that do")
     if as_json:
-        typer.echo(json.dumps(found))
+        connecting.print_json(found)
         return
     market = hub.market()
     for contract in found:
-        for line in told(contract, Currency(market["currency"], market["decimals"])):
+        for line in told(contract, Currency(market.currency, market.decimals)):
             say(line)
     if not found:
         say("no request waits for you")
@@ -77,14 +76,14 @@ def _show(hub: Hub, contract_id: str | None, as_json: bool) -> None:
 
 def told(contract: Contract, currency: Currency) -> Iterator[str]:
     """A request, line by line."""
-    price = f"{currency.format(contract['price'])} an access"
-    asks = f"{contract['consumer']} asks for {contract['offer']}"
-    yield f"{contract['id']}  {asks} (version {contract['version']}), {price}"
-    names = contract["columns"]
+    price = f"{currency.format(contract.price)} an access"
+    asks = f"{contract.consumer} asks for {contract.offer}"
+    yield f"{contract.id}  {asks} (version {contract.version}), {price}"
+    names = contract.columns
     columns = "columns that its first ask names" if names is None else listed(names, 12)
-    yield f"  predicts {shown(contract['target'], 60)!r} ({contract['task']}) by a {contract['model']} from {columns}"
-    work = "as many rows as it says then" if contract["rows"] is None else f"{contract['rows']:,} rows"
-    yield f"  an ask goes through {work}; {MODES[contract['mode']]}"
-    yield f"  defence {contract['defence']}"
-    if contract["fingerprint"] is not None:
-        yield f"  schema {contract['fingerprint'][:12]}: bazaar jobs requests {contract['id']} --schema schema.json"
+    yield f"  predicts {shown(contract.target, 60)!r} ({contract.task}) by a {contract.model} from {columns}"
+    work = "as many rows as it says then" if contract.rows is None else f"{contract.rows:,} rows"
+    yield f"  an ask goes through {work}; {MODES[contract.mode]}"
+    yield f"  defence {contract.defence}"
+    if contract.fingerprint is not None:
+        yield f"  schema {contract.fingerprint[:12]}: bazaar jobs requests {contract.id} --schema schema.json"

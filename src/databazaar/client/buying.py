@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from databazaar.client import answers
+from databazaar.client import shapes
 from databazaar.client.providing import opened
-from databazaar.client.sending import Files, place
+from databazaar.client.sending import Files, place, read
 from databazaar.client.watching import Watching
 from databazaar.errors import BazaarError
 
@@ -18,20 +18,20 @@ Download = Literal["model", "statement.json", "statement.csv", "report.html"]
 
 
 class Buying(Watching):
-    def offers(self) -> Iterator[answers.Offer]:
+    def offers(self) -> Iterator[shapes.Offer]:
         """The open offers that one could choose: columns, price and terms, never data."""
-        return self._items("/v1/offers")
+        return self._items(shapes.Offer, "/v1/offers")
 
-    def offer(self, offer_id: str) -> answers.Offer:
+    def offer(self, offer_id: str) -> shapes.Offer:
         """By its id or its slug."""
-        return cast(answers.Offer, self._get(place("offers", offer_id)))
+        return read(shapes.Offer, self._get(place("offers", offer_id)))
 
-    def jobs(self, everybodys: bool = False) -> Iterator[answers.JobSummary]:
+    def jobs(self, everybodys: bool = False) -> Iterator[shapes.JobSummary]:
         """One's own, the newest first; for the operator everybody's, if it asks for them."""
-        return self._items("/v1/jobs", everybodys=everybodys or None)
+        return self._items(shapes.JobSummary, "/v1/jobs", everybodys=everybodys or None)
 
-    def job(self, job_id: str) -> answers.Job:
-        return cast(answers.Job, self._get(place("jobs", job_id)))
+    def job(self, job_id: str) -> shapes.Job:
+        return read(shapes.Job, self._get(place("jobs", job_id)))
 
     def draft(
         self,
@@ -40,18 +40,18 @@ class Buying(Watching):
         offers: Sequence[str],
         files: Mapping[str, str] | None = None,
         mode: str = "hosted",
-    ) -> answers.Job:
+    ) -> shapes.Job:
         """A new job, which costs nothing yet. `files` are ids of uploaded files by role, such as holdout."""
         asked = {"name": name, "spec": spec, "offers": list(offers), "files": dict(files or {}), "mode": mode}
-        return cast(answers.Job, self._post("/v1/jobs", asked))
+        return read(shapes.Job, self._post("/v1/jobs", asked))
 
-    def draft_from_market(self, market: Path, mode: str = "hosted") -> answers.Job:
+    def draft_from_market(self, market: Path, mode: str = "hosted") -> shapes.Job:
         """A new job from a market.toml, whose providers name offers by slug, with the files that it names."""
         text, settings = read_market(market)
         paths = named_files(settings) if mode == "hosted" else []
         with ExitStack() as stack:
             sent: Files = [("file", (path.name, stack.enter_context(opened(market.parent / path)))) for path in paths]
-            return cast(answers.Job, self._send("/v1/jobs/from-market", {"market": text, "mode": mode}, sent))
+            return read(shapes.Job, self._send("/v1/jobs/from-market", {"market": text, "mode": mode}, sent))
 
     def change(
         self,
@@ -61,31 +61,32 @@ class Buying(Watching):
         spec: Mapping[str, Any] | None = None,
         offers: Sequence[str] | None = None,
         files: Mapping[str, str] | None = None,
-    ) -> answers.Job:
+    ) -> shapes.Job:
         """Changes a draft; what is not given stays."""
         given = {"name": name, "spec": spec, "offers": None if offers is None else list(offers), "files": files}
         asked = {key: value for key, value in given.items() if value is not None}
-        return cast(answers.Job, self._post(place("jobs", job_id, "change"), asked))
+        return read(shapes.Job, self._post(place("jobs", job_id, "change"), asked))
 
-    def submit(self, job_id: str) -> answers.Job:
-        return cast(answers.Job, self._post(place("jobs", job_id, "submit")))
+    def submit(self, job_id: str) -> shapes.Job:
+        return read(shapes.Job, self._post(place("jobs", job_id, "submit")))
 
-    def quote(self, job_id: str) -> answers.Quote:
-        return cast(answers.Quote, self._get(place("jobs", job_id, "quote")))
+    def quote(self, job_id: str) -> shapes.Quote:
+        return read(shapes.Quote, self._get(place("jobs", job_id, "quote")))
 
-    def fund(self, job_id: str) -> answers.Job:
-        return cast(answers.Job, self._post(place("jobs", job_id, "fund")))
+    def fund(self, job_id: str) -> shapes.Job:
+        return read(shapes.Job, self._post(place("jobs", job_id, "fund")))
 
-    def stop(self, job_id: str) -> answers.Job:
+    def stop(self, job_id: str) -> shapes.Job:
         """Ends it after the round under way; the rest of the money comes back."""
-        return cast(answers.Job, self._post(place("jobs", job_id, "stop")))
+        return read(shapes.Job, self._post(place("jobs", job_id, "stop")))
 
-    def withdraw(self, job_id: str) -> answers.Job:
+    def withdraw(self, job_id: str) -> shapes.Job:
         """Gives up a job that is not funded yet."""
-        return cast(answers.Job, self._post(place("jobs", job_id, "withdraw")))
+        return read(shapes.Job, self._post(place("jobs", job_id, "withdraw")))
 
-    def events(self, job_id: str, after: int = 0) -> list[answers.Event]:
-        return cast(list[answers.Event], self._get(place("jobs", job_id, "events"), after=after)["items"])
+    def events(self, job_id: str, after: int = 0) -> list[shapes.Event]:
+        found = self._get(place("jobs", job_id, "events"), after=after)["items"]
+        return [read(shapes.Event, one) for one in found]
 
     def rounds(self, job_id: str, after: int = 0, most: int = 1000) -> list[dict[str, Any]]:
         found = self._get(place("jobs", job_id, "rounds"), after=after, limit=most)["items"]

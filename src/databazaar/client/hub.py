@@ -12,5 +12,5 @@ class Hub(Operating, Providing, Buying, Money):
     """One hub, by its address and an API token; what it refuses is a HubError with its own sentence.
 
     Every POST is repeated where the line fails, under one Idempotency-Key, so nothing is done twice. Answers are
-    dictionaries, described in `databazaar.client.answers`; amounts are in minor units of the market's currency.
+    objects of `databazaar.client.shapes`; amounts are in minor units of the market's currency.
     """

@@ -4,79 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
-from databazaar.client import answers
+from databazaar.client import shapes
 from databazaar.client.receipts import keys_of
-from databazaar.client.sending import Sender, place
+from databazaar.client.sending import Sender, place, read
 
 
 class Operating(Sender):
-    def me(self) -> answers.Caller:
+    def me(self) -> shapes.Caller:
         """Who the token is, what it may do, and at which market."""
-        return cast(answers.Caller, self._get("/v1/me"))
+        return read(shapes.Caller, self._get("/v1/me"))
 
-    def market(self) -> answers.Market:
-        return cast(answers.Market, self._get("/v1/market"))
+    def market(self) -> shapes.Market:
+        return read(shapes.Market, self._get("/v1/market"))
 
-    def set_fee(self, basis_points: int) -> answers.Market:
+    def set_fee(self, basis_points: int) -> shapes.Market:
         """For jobs that are funded from now on; 100 basis points are 1 %."""
-        return cast(answers.Market, self._post("/v1/market/fee", {"basis_points": basis_points}))
+        return read(shapes.Market, self._post("/v1/market/fee", {"basis_points": basis_points}))
 
-    def organisations(self) -> Iterator[answers.Organisation]:
-        return self._items("/v1/organisations")
+    def organisations(self) -> Iterator[shapes.Organisation]:
+        return self._items(shapes.Organisation, "/v1/organisations")
 
     def invite(
         self, name: str, slug: str, email: str, *, consumes: bool = False, provides: bool = False
-    ) -> answers.Invitation:
+    ) -> shapes.Invitation:
         """Invites an organisation; its `link` signs its first person in, once."""
         asked = {"name": name, "slug": slug, "email": email, "consumes": consumes, "provides": provides}
-        return cast(answers.Invitation, self._post("/v1/organisations", asked))
+        return read(shapes.Invitation, self._post("/v1/organisations", asked))
 
-    def suspend(self, organisation_id: str) -> answers.Organisation:
-        return cast(answers.Organisation, self._post(place("organisations", organisation_id, "suspend")))
+    def suspend(self, organisation_id: str) -> shapes.Organisation:
+        return read(shapes.Organisation, self._post(place("organisations", organisation_id, "suspend")))
 
-    def restore(self, organisation_id: str) -> answers.Organisation:
-        return cast(answers.Organisation, self._post(place("organisations", organisation_id, "restore")))
+    def restore(self, organisation_id: str) -> shapes.Organisation:
+        return read(shapes.Organisation, self._post(place("organisations", organisation_id, "restore")))
 
-    def people(self, organisation_id: str | None = None) -> Iterator[answers.Person]:
-        return self._items("/v1/people", organisation_id=organisation_id)
+    def people(self, organisation_id: str | None = None) -> Iterator[shapes.Person]:
+        return self._items(shapes.Person, "/v1/people", organisation_id=organisation_id)
 
-    def disable_person(self, person_id: str) -> answers.Person:
-        return cast(answers.Person, self._post(place("people", person_id, "disable")))
+    def disable_person(self, person_id: str) -> shapes.Person:
+        return read(shapes.Person, self._post(place("people", person_id, "disable")))
 
-    def tokens(self) -> Iterator[answers.Token]:
-        return self._items("/v1/tokens")
+    def tokens(self) -> Iterator[shapes.Token]:
+        return self._items(shapes.Token, "/v1/tokens")
 
     def issue_token(
         self, label: str, scopes: Sequence[str], days: int = 90, organisation_id: str | None = None
-    ) -> answers.IssuedToken:
+    ) -> shapes.IssuedToken:
         """Only a person who has signed in may: with a token, the hub refuses it."""
         asked = {"label": label, "scopes": list(scopes), "days": days, "organisation_id": organisation_id}
-        return cast(answers.IssuedToken, self._post("/v1/tokens", asked))
+        return read(shapes.IssuedToken, self._post("/v1/tokens", asked))
 
-    def revoke_token(self, token_id: str) -> answers.Token:
-        return cast(answers.Token, self._post(place("tokens", token_id, "revoke")))
+    def revoke_token(self, token_id: str) -> shapes.Token:
+        return read(shapes.Token, self._post(place("tokens", token_id, "revoke")))
 
-    def webhooks(self) -> Iterator[answers.Webhook]:
-        return self._items("/v1/webhooks")
+    def webhooks(self) -> Iterator[shapes.Webhook]:
+        return self._items(shapes.Webhook, "/v1/webhooks")
 
-    def add_webhook(self, url: str) -> answers.NewWebhook:
-        return cast(answers.NewWebhook, self._post("/v1/webhooks", {"url": url}))
+    def add_webhook(self, url: str) -> shapes.NewWebhook:
+        return read(shapes.NewWebhook, self._post("/v1/webhooks", {"url": url}))
 
-    def deliveries(self, webhook_id: str) -> list[answers.Delivery]:
+    def deliveries(self, webhook_id: str) -> list[shapes.Delivery]:
         """What a webhook was told last, or is yet to be told; the newest first."""
-        return cast(list[answers.Delivery], self._get(place("webhooks", webhook_id, "deliveries"))["items"])
+        found = self._get(place("webhooks", webhook_id, "deliveries"))["items"]
+        return [read(shapes.Delivery, one) for one in found]
 
-    def remove_webhook(self, webhook_id: str) -> answers.Webhook:
-        return cast(answers.Webhook, self._post(place("webhooks", webhook_id, "remove")))
+    def remove_webhook(self, webhook_id: str) -> shapes.Webhook:
+        return read(shapes.Webhook, self._post(place("webhooks", webhook_id, "remove")))
 
-    def journal(self) -> Iterator[answers.Entry]:
+    def journal(self) -> Iterator[shapes.Entry]:
         """The whole journal, the newest entry first. For the operator."""
-        return self._items("/v1/journal")
+        return self._items(shapes.Entry, "/v1/journal")
 
-    def audit_journal(self) -> answers.Audit:
-        return cast(answers.Audit, self._get("/v1/journal/audit"))
+    def audit_journal(self) -> shapes.Audit:
+        return read(shapes.Audit, self._get("/v1/journal/audit"))
 
     def export_journal(self, target: Path) -> Path:
         """Lines of JSON, which `databazaar.client.journal` checks without the hub."""

@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from databazaar.client.sending import HubError, Sender, place
+from databazaar.client import shapes
+from databazaar.client.sending import HubError, Sender, place, read
 from databazaar.errors import BazaarError
 from databazaar.federation.bundles import decode_bundle
 from databazaar.federation.engine import FederatedEngine
@@ -37,15 +38,13 @@ class Notary(Sender):
         super().__init__(address, token, **{"attempts": 9, **how})
         self.job = job
 
-    def market(self) -> dict[str, Any]:
+    def market(self) -> shapes.OwnMarket:
         """What was agreed, as market.toml says it, and as whom the arbiter asks."""
-        found: dict[str, Any] = self._get(place("jobs", self.job, "market"))
-        return found
+        return read(shapes.OwnMarket, self._get(place("jobs", self.job, "market")))
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> shapes.Standing:
         """How many entries the hub has, and the hash of the last."""
-        found: dict[str, Any] = self._get(place("jobs", self.job, "entries"))
-        return found
+        return read(shapes.Standing, self._get(place("jobs", self.job, "entries")))
 
     def report(self, entries: Sequence[Entry]) -> None:
         """Sends entries, in order; those that the hub has already do no harm. They go in steps as the ledger made
@@ -131,8 +130,8 @@ class HubEngine(FederatedEngine):
     def _first(self, entries: Sequence[Entry]) -> int:
         """How many the hub has, which must be the beginning of what is here."""
         standing = self._notary.standing()
-        known = int(standing["entries"])
-        if known > len(entries) or (known and entries[known - 1].hash != standing["head"]):
+        known = standing.entries
+        if known > len(entries) or (known and entries[known - 1].hash != standing.head):
             raise BazaarError(
                 "the hub has other entries of this job than this folder: it has closed the run because nothing was "
                 "heard of it, or the run was reported from another folder; look at the job, and go on from there"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
+from databazaar.client.conversion import Shape, from_json
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ class Sender:
         fields: Files = [(name, (None, io.BytesIO(value.encode()))) for name, value in data.items()]
         return told(self._answer("POST", path, files=[*fields, *files], headers=_named(key)))
 
-    def _items(self, path: str, **params: Any) -> Iterator[Any]:
+    def _items(self, shape: type[Shape], path: str, **params: Any) -> Iterator[Shape]:
         """All of a list, page by page."""
         cursor = "before" if path in ("/v1/statement", "/v1/journal") else "after"
         while True:
             page = self._get(path, **params)
-            yield from page["items"]
+            yield from (read(shape, one) for one in page["items"])
             if page["next"] is None:
                 return
             params[cursor] = page["next"]
@@ -164,6 +165,14 @@ def told(response: httpx.Response) -> Any:
         return response.json()
     except ValueError:
         raise no_hub(response) from None
+
+
+def read(shape: type[Shape], answer: Any) -> Shape:
+    """One of the hub's objects, as it has answered."""
+    try:
+        return from_json(shape, answer)
+    except (KeyError, TypeError, ValueError):
+        raise HubError("the hub's answer cannot be read: is it of another version?") from None
 
 
 def no_hub(response: httpx.Response) -> HubError:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from databazaar.client.shapes import Queue
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
 from databazaar.service.states import ContractState, JobState
 
 _STARTED = {JobState.RUNNING: "running", JobState.SETTLING: "running"}
-
-
-@dataclass(frozen=True)
-class Queue:
-    """Jobs of one offer by how far they are: `requested` of its provider, `agreed` and not funded, `waiting` for a
-    place to run, `running`."""
-
-    offer_id: str
-    offer: str
-    provider: str
-    requested: int
-    agreed: int
-    waiting: int
-    running: int
 
 
 def queues(session: Session, caller: Caller) -> list[Queue]:

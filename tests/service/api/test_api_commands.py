@@ -248,12 +248,22 @@ def says(status: int, body: str, **headers: str) -> Answer:
 
 def test_a_post_is_repeated_under_one_key(badly: Callable[..., tuple[str, list[Any]]]) -> None:
     busy = says(503, '{"error": "busy", "code": "unavailable"}', retry_after="0")
-    address, asked = badly(hang_up, busy, says(201, '{"id": "one"}'))
+    address, asked = badly(
+        hang_up, busy, says(201, '{"name": "Harbour", "currency": "EUR", "decimals": 2, "fee_basis_points": 0}')
+    )
     with Hub(address, "token") as hub:
-        assert hub.deposit(5)["id"] == "one"
+        assert hub.set_fee(0).name == "Harbour"
         assert repr(hub) == f"Hub({address!r})"
     keys = {one["idempotency-key"] for one in asked}
     assert len(asked) == 3 and len(keys) == 1 and len(keys.pop()) == 32
+
+
+def test_an_answer_of_another_kind_is_refused(badly: Callable[..., tuple[str, list[Any]]]) -> None:
+    address, _ = badly(says(200, '{"name": "Harbour"}'), says(200, "[1]"))
+    with Hub(address, "token") as hub:
+        for _ in range(2):
+            with pytest.raises(HubError, match="is it of another version"):
+                hub.market()
 
 
 def test_a_download_begins_again_and_is_whole_or_not_there(

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 from databazaar.cli import connecting
 from databazaar.cli.app import app
 from databazaar.client import Hub, HubError
+from databazaar.client.conversion import to_json
 from databazaar.client.receipts import verify
 from databazaar.service import members
 from databazaar.service.database.connection import Database
@@ -141,21 +142,21 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         path.write_bytes(table(place))
         with story.hub(slug) as provider:
             policy = {"price": 5, "approval": "by hand" if slug == "south" else "automatic"}
-            offer = provider.make_file_offer(f"Sales of {slug}", "sales", policy, provider.upload(path)["id"])
-            assert offer["slug"] == f"{slug}-sales" and [one["id"] for one in provider.own_offers()] == [offer["id"]]
+            offer = provider.make_file_offer(f"Sales of {slug}", "sales", policy, provider.upload(path).id)
+            assert offer.slug == f"{slug}-sales" and [one.id for one in provider.own_offers()] == [offer.id]
     (story.folder / "holdout.csv").write_bytes(table(9))
     (story.folder / "market.toml").write_text(MARKET)
     with story.hub("buyer") as buyer, story.hub("south") as south, story.hub("operator") as operator:
-        assert operator.set_fee(1000)["fee_basis_points"] == 1000
-        assert [offer["slug"] for offer in buyer.offers()] == ["north-sales", "south-sales"]
+        assert operator.set_fee(1000).fee_basis_points == 1000
+        assert [offer.slug for offer in buyer.offers()] == ["north-sales", "south-sales"]
         made = story.shell("jobs", "submit", str(story.folder / "market.toml"), "--json")
         job = json.loads(made.output)
         assert (job["state"], job["budget"]) == ("submitted", 40)
         (request,) = south.requests()
-        assert request["consumer"] == "buyer" and request["model"] == "logistic" and "budget" not in request
+        assert request.consumer == "buyer" and request.model == "logistic" and not hasattr(request, "budget")
         _decided_from_the_shell(story, request)
         quote = buyer.quote(job["id"])
-        assert (quote["escrow"], quote["most_fee"]) == (44, 4)
+        assert (quote.escrow, quote.most_fee) == (44, 4)
         told = story.shell("jobs", "show", job["id"], "--quote").output
         assert "into escrow: 0.44 EUR = budget 0.40 EUR + fee 0.04 EUR at the most (10.00 % of pay)" in told
         assert "accesses: about 8 " in told and "south-sales  0.05 EUR an access  open" in told
@@ -180,14 +181,14 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
         assert list(buyer.watch(job["id"]))[-1].data["state"] == "settled"
         assert list(buyer.watch(job["id"], since=rounds[-1])) == []
         over = buyer.job(job["id"])
-        assert (over["paid"], over["fee"], over["refunded"]) == (40, 4, 0)
+        assert (over.paid, over.fee, over.refunded) == (40, 4, 0)
         assert buyer.balances()["cash:buyer"] == 56
         (receipt,) = south.receipts()
-        assert verify(receipt, operator.public_keys()) and receipt["body"]["job"] == job["id"]
-        assert sum(one["paid"] or 0 for one in south.earnings()) == south.balances()["earned:south"]
+        assert verify(vars(receipt), operator.public_keys()) and receipt.body["job"] == job["id"]
+        assert sum(one.paid or 0 for one in south.earnings()) == south.balances()["earned:south"]
         audit = operator.audit_journal()
-        assert audit["ok"] and audit["entries"] == len(list(operator.journal()))
-        assert {one["running"] + one["waiting"] for one in operator.queues()} == {0}
+        assert audit.ok and audit.entries == len(list(operator.journal()))
+        assert {one.running + one.waiting for one in operator.queues()} == {0}
         told = story.shell("jobs", "show", job["id"]).output
         assert "settled" in told and re.search(r"south-sales  0.05 EUR  ended  \d accesses", told)
         assert "paid 0.40 EUR" in told
@@ -205,27 +206,25 @@ def test_a_market_from_its_offers_to_its_receipts(story: Story) -> None:
 def _decided_from_the_shell(story: Story, request: Any) -> None:
     """By a provider whose file is at the hub: it is told what is predicted, and sees no schema."""
     told = story.shell("jobs", "requests", slug="south").output
-    assert f"{request['id']}  buyer asks for south-sales (version 1), 0.05 EUR an access" in told
+    assert f"{request.id}  buyer asks for south-sales (version 1), 0.05 EUR an access" in told
     assert "predicts 'late' (classification) by a logistic from distance, weight, vehicle" in told
     assert "rows; hosted: the hub's arbiter gets your updates" in told and "schema" not in told
-    assert json.loads(story.shell("jobs", "requests", "--json", slug="south").output) == [request]
-    refused = story.shell(
-        "jobs", "requests", request["id"], "--schema", str(story.folder / "schema.json"), slug="south"
-    )
+    assert json.loads(story.shell("jobs", "requests", "--json", slug="south").output) == json.loads(to_json([request]))
+    refused = story.shell("jobs", "requests", request.id, "--schema", str(story.folder / "schema.json"), slug="south")
     assert "no schema to look at" in str(refused.exception) and not (story.folder / "schema.json").exists()
-    assert "agreed" in story.shell("jobs", "requests", request["id"], "agree", slug="south").output
+    assert "agreed" in story.shell("jobs", "requests", request.id, "agree", slug="south").output
     assert story.shell("jobs", "requests", slug="south").output == "no request waits for you\n"
 
 
 def _holdout_goes(story: Story, buyer: Hub, job_id: str) -> None:
     """Once the job is over, and what was agreed and delivered stays."""
     (holdout,) = buyer.files()
-    assert [(use["id"], use["needed"]) for use in holdout["uses"]] == [(job_id, False)]
-    assert buyer.delete_file(holdout["id"])["digest"] == holdout["digest"] and not list(buyer.files())
+    assert [(use.id, use.needed) for use in holdout.uses] == [(job_id, False)]
+    assert buyer.delete_file(holdout.id).digest == holdout.digest and not list(buyer.files())
     with pytest.raises(HubError, match="there is no file"):
-        buyer.delete_file(holdout["id"])
+        buyer.delete_file(holdout.id)
     home = story.folder / "hub"
-    assert holdout["digest"] not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in home.rglob("*.csv")}
+    assert holdout.digest not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in home.rglob("*.csv")}
     audited = CliRunner().invoke(app, ["audit", str(home / "jobs" / job_id / "run")])
     assert audited.exit_code == 0, audited.output
     assert buyer.download(job_id, "report.html", story.folder / "later.html").stat().st_size
@@ -234,14 +233,14 @@ def _holdout_goes(story: Story, buyer: Hub, job_id: str) -> None:
 def _checked_without_the_hub(story: Story, receipt: Any, key: str, lines: Path) -> None:
     """`bazaar audit --key`, on files alone: what holds, what was changed, and what is none."""
     kept, public, other = (story.folder / name for name in ("receipt.json", "key.json", "other.json"))
-    kept.write_text(json.dumps(receipt))
+    kept.write_text(to_json(receipt))
     public.write_text(json.dumps({"key": key}))
     check = ("audit", str(kept), "--key", str(public))
     assert "with --journal" in story.shell(*check).output
     assert "south was paid" in story.shell(*check, "--journal", str(lines)).output
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
     assert "the journal ends before" in str(story.shell(*check, "--journal", str(lines)).exception)
-    other.write_text(json.dumps({**receipt, "body": {**receipt["body"], "paid": 999}}))
+    other.write_text(to_json(replace(receipt, body={**receipt.body, "paid": 999})))
     assert "not signed with that key" in str(story.shell("audit", str(other), *check[2:]).exception)
     assert "as JSON" in str(story.shell("audit", str(lines), *check[2:]).exception)
 
@@ -277,31 +276,31 @@ def test_the_rest_of_what_one_does(story: Story) -> None:
     """Each method of the client that the market above has no use for."""
     with story.hub("operator") as operator, story.hub("buyer") as buyer, story.hub("north") as north:
         east = operator.invite("East", "east", "ann@east.example", provides=True)
-        assert re.fullmatch(rf"{re.escape(story.address)}/join#[\w-]{{43}}", east["link"])
-        assert operator.suspend(east["organisation"]["id"])["suspended_at"]
-        assert operator.restore(east["organisation"]["id"])["suspended_at"] is None
-        (ann,) = operator.people(east["organisation"]["id"])
-        assert ann["email"] == "ann@east.example" and operator.disable_person(ann["id"])["disabled_at"]
-        assert {one["slug"] for one in operator.organisations()} >= {"north", "east"}
+        assert re.fullmatch(rf"{re.escape(story.address)}/join#[\w-]{{43}}", east.link)
+        assert operator.suspend(east.organisation.id).suspended_at
+        assert operator.restore(east.organisation.id).suspended_at is None
+        (ann,) = operator.people(east.organisation.id)
+        assert ann.email == "ann@east.example" and operator.disable_person(ann.id).disabled_at
+        assert {one.slug for one in operator.organisations()} >= {"north", "east"}
         with pytest.raises(HubError, match="signed in"):
             operator.issue_token("more", ["read"])
         file = north.upload(story.folder / "holdout.csv")
-        assert north.file(file["id"])["rows"] == 60
+        assert north.file(file.id).rows == 60
         policy = {"price": 7, "approval": "automatic"}
-        offer = north.make_file_offer("Spare", "spare", policy, file["id"])
-        assert north.new_version(offer["id"], file["id"])["number"] == 2
-        assert north.change_policy(offer["id"], {**policy, "price": 8})["policy"]["price"] == 8
-        assert buyer.offer("north-spare")["price"] == 8
+        offer = north.make_file_offer("Spare", "spare", policy, file.id)
+        assert north.new_version(offer.id, file.id).number == 2
+        assert north.change_policy(offer.id, {**policy, "price": 8}).policy["price"] == 8
+        assert buyer.offer("north-spare").price == 8
         with pytest.raises(HubError, match="federation"):
             north.make_site_offer("Site", "site", policy, "north-site", [{"name": "late", "kind": "number"}])
-        holdout = buyer.upload(story.folder / "holdout.csv")["id"]
+        holdout = buyer.upload(story.folder / "holdout.csv").id
         spec = {"market": {"budget": "0.40", "per_round": 2}, "data": {"target": "late"}, "model": {"kind": "logistic"}}
         job = buyer.draft("Second", spec, ["north-spare"], {"holdout": holdout})
-        assert buyer.change(job["id"], name="Renamed")["name"] == "Renamed"
-        assert "agreed" in story.shell("jobs", "submit", job["id"]).output
-        assert buyer.contract(next(buyer.contracts(job["id"]))["id"])["price"] == 8
-        assert "refunded" in story.shell("jobs", "stop", job["id"]).output
-        assert buyer.rounds(job["id"]) == [] and len(buyer.events(job["id"])) == 4
+        assert buyer.change(job.id, name="Renamed").name == "Renamed"
+        assert "agreed" in story.shell("jobs", "submit", job.id).output
+        assert buyer.contract(next(buyer.contracts(job.id)).id).price == 8
+        assert "refunded" in story.shell("jobs", "stop", job.id).output
+        assert buyer.rounds(job.id) == [] and len(buyer.events(job.id)) == 4
         (story.folder / "own.toml").write_text(MARKET.replace("south-sales", "north-spare"))
         own = json.loads(
             story.shell("jobs", "submit", str(story.folder / "own.toml"), "--own", "--draft", "--json").output
@@ -310,26 +309,26 @@ def test_the_rest_of_what_one_does(story: Story) -> None:
         (story.folder / "wrong.toml").write_text(MARKET.replace('"late"', '"later"'))
         refused = str(story.shell("jobs", "submit", str(story.folder / "wrong.toml")).exception)
         left = next(buyer.jobs())
-        assert left["state"] == "draft" and "later" in refused and f"the draft {left['id']} is kept" in refused
-        assert buyer.withdraw(left["id"])["state"] == "refunded"
+        assert left.state == "draft" and "later" in refused and f"the draft {left.id} is kept" in refused
+        assert buyer.withdraw(left.id).state == "refunded"
         assert "Renamed" in story.shell("jobs", "show").output
         assert {one["id"] for one in json.loads(story.shell("jobs", "show", "--json").output)} == {
-            one["id"] for one in operator.jobs(everybodys=True)
+            one.id for one in operator.jobs(everybodys=True)
         }
         assert "no jobs yet" in story.shell("jobs", "show", slug="north").output
-        assert north.withdraw_offer(offer["id"])["withdrawn_at"]
-        hook = buyer.add_webhook("https://buyer.example/hook")["webhook"]
-        assert buyer.deliveries(hook["id"]) == []
-        assert [one["id"] for one in buyer.webhooks()] == [buyer.remove_webhook(hook["id"])["id"]]
-        assert north.payout(1)["state"] == buyer.withdraw_cash(1)["state"] == "done"
-        done = [one["id"] for one in operator.cash("done")]
-        assert operator.confirm(done[0])["state"] == "done"
+        assert north.withdraw_offer(offer.id).withdrawn_at
+        hook = buyer.add_webhook("https://buyer.example/hook").webhook
+        assert buyer.deliveries(hook.id) == []
+        assert [one.id for one in buyer.webhooks()] == [buyer.remove_webhook(hook.id).id]
+        assert north.payout(1).state == buyer.withdraw_cash(1).state == "done"
+        done = [one.id for one in operator.cash("done")]
+        assert operator.confirm(done[0]).state == "done"
         with pytest.raises(HubError, match="confirmed"):
             operator.refuse(done[0], "too late")
-        assert next(buyer.statement())["kind"] == "withdraw" and buyer.market()["currency"] == "EUR"
+        assert next(buyer.statement()).kind == "withdraw" and buyer.market().currency == "EUR"
         assert len(operator.export_journal(story.folder / "journal.jsonl").read_text().splitlines()) >= 4
-        spare = [one["id"] for one in buyer.tokens()]
-        assert buyer.revoke_token(spare[0])["revoked_at"]
+        spare = [one.id for one in buyer.tokens()]
+        assert buyer.revoke_token(spare[0]).revoked_at
         with pytest.raises(HubError, match="revoked"):
             buyer.me()
 

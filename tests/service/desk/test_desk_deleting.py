@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from databazaar.service import contracts, files, jobs, offers
+from databazaar.service import contracts, files, jobs, offers, specification
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, OfferVersion
 from databazaar.service.errors import ConflictError, MissingError
@@ -84,7 +84,7 @@ def test_what_is_needed_stays_and_goes_when_it_is_not(market: DeskMarket) -> Non
         assert version.digest and version.rows == 60 and len(version.columns) == 4
         assert session.get_one(File, session.get_one(Job, job_id).files["holdout"]).digest == gone.digest
         assert files.own_files(session, market["buyer"]) == []
-        assert jobs.market_of(session, market.settings, session.get_one(Job, job_id)).links
+        assert specification.market_of(session.get_one(Job, job_id)).providers[0].id == "north-sales"
         for ask in (files.own_file, files.delete):
             with pytest.raises(MissingError):
                 ask(session, market["buyer"], holdout)

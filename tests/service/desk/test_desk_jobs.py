@@ -261,7 +261,7 @@ def test_a_quote_says_what_is_locked_and_how_long_it_waits(small: DeskMarket) ->
         quote = jobs.quote(session, buyer, hub, job.id)
         assert (quote.budget, quote.most_fee, quote.escrow, quote.wait) == (40, 1, 41, 0.0)
         assert {outlook.id: outlook.price for outlook in quote.quote.providers} == {"north-sales": 7, "south-sales": 5}
-        assert quote.to_dict()["quote"]["rounds"]["high"] == quote.quote.rounds.high <= 8 + 1
+        assert quote.shown().quote["rounds"]["high"] == quote.quote.rounds.high <= 8 + 1
         assert jobs.quote(session, buyer, hub, job.id).quote is quote.quote  # simulated once
         jobs.submit(session, buyer, hub, job.id)
         (asked,) = contracts.requests(session, small["south"])

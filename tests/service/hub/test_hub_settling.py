@@ -165,7 +165,7 @@ def test_a_run_of_the_consumers_own_arbiter_needs_no_model(market: HubMarket) ->
     for name in ("summary.json", "worth.json"):
         (run / name).unlink(missing_ok=True)
     shutil.rmtree(run / "model")
-    found = outcome_of(run, own=True)
+    found = outcome_of(RunFolder(run), own=True)
     assert found.audit is not None and found.audit.closed and found.by_itself and sum(found.pay.values()) > 0
 
 

@@ -24,7 +24,7 @@ from databazaar.federation.transport import FlareTransport, LocalTransport
 from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
-from databazaar.service.jobs.own_mode import expected_terms, for_own_arbiter
+from databazaar.service.jobs.own_mode import expected_terms
 from databazaar.service.notary.answering import Answering, serve
 from databazaar.vectors import hash_array
 from desk_market import SPEC, table
@@ -37,10 +37,11 @@ NOW: dict[str, Any] = {"no_update": "", "round": 0, "model": hash_array(np.zeros
 
 
 def settings_of(names: list[str], **more: Any) -> dict[str, Any]:
-    providers = [{"id": name, "owner": name, "price": "0.05", "file": f"/hub/{name}.csv"} for name in names]
+    providers = [{"id": name, "owner": name, "price": "0.05"} for name in names]
     money = {"currency": "EUR", "decimals": 2, "name": "Own"}
     spec = {**SPEC, "market": {**SPEC["market"], **money}, "data": {**SPEC["data"], "holdout": "holdout.csv"}}
-    return for_own_arbiter({**spec, "consumer": {"name": "Buyer"}, "providers": providers, **more})
+    engine = {"engine": {"kind": "federated"}, "federation": {"folder": "."}}
+    return {**spec, "consumer": {"name": "Buyer"}, **engine, **more, "providers": providers}
 
 
 @pytest.fixture(scope="module")
@@ -216,11 +217,11 @@ def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job
 
 def test_the_terms_are_those_that_the_arbiter_writes(place: Path, job: Job) -> None:
     opening = job.arbiter(engine=_NoEngine()).terms().body()
-    expected = expected_terms(settings_of(NAMES))
+    expected = expected_terms(parse_market(settings_of(NAMES)))
     own = {"initial_model", "data", "layout"}
     assert {**expected, **{name: opening[name] for name in own}} == opening
     with pytest.raises(BazaarError, match="cannot be checked without its hold-out"):
-        expected_terms(settings_of(NAMES, defence={"kind": "standard"}))
+        expected_terms(parse_market(settings_of(NAMES, defence={"kind": "standard"})))
 
 
 class _NoEngine(LoopEngine):

@@ -44,7 +44,7 @@ def test_nothing_to_tell_is_not_told(own: OwnMarket, begun: tuple[str, Arbiter, 
     job, arbiter, entries = begun
     engine_of(arbiter).witness([])
     with own.notary(job, attempts=1) as notary:
-        assert int(notary.standing()["entries"]) == len(entries)
+        assert notary.standing().entries == len(entries)
 
 
 def test_questions_that_were_not_agreed_are_refused(own: OwnMarket, begun: tuple[str, Arbiter, list[Entry]]) -> None:
@@ -101,7 +101,7 @@ def test_a_question_again_gets_the_same_answers_and_another_none(
         asked(own, job, arbiter, names, params=arbiter.consumer.initial_parameters() + 0.5)
     with own.notary(job, attempts=1) as notary:
         assert notary.connected() == ["north-sales", "south-sales"]
-        assert notary.standing()["entries"] == len(entries)
+        assert notary.standing().entries == len(entries)
 
 
 def test_a_run_goes_on_from_its_own_folder_alone(
@@ -145,7 +145,7 @@ def test_the_opening_says_what_the_job_says(own: OwnMarket, begun: tuple[str, Ar
         for wrong in (odd, opening._replace(kind="close").sealed("0" * 64), opening._replace(draw=1).sealed("0" * 64)):
             with pytest.raises(HubError):
                 notary.report([wrong])
-        assert notary.standing()["entries"] == 0
+        assert notary.standing().entries == 0
         notary.report([opening])
         assert own.found(job).state == JobState.RUNNING
 

@@ -46,7 +46,7 @@ def test_who_stops_pays_for_what_was_passed_on(own: OwnMarket, tmp_path: Path) -
     with pytest.raises(HubError, match="the job is settled"), own.playing(job, tmp_path) as playing:
         playing.settle()
     with own.notary(job, attempts=1) as notary:
-        assert notary.standing()["closed"] and notary.standing()["head"] == own.found(job).run_head
+        assert notary.standing().closed and notary.standing().head == own.found(job).run_head
 
 
 def test_nothing_is_passed_on_unpaid_while_a_job_is_stopped(

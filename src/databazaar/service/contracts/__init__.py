@@ -2,11 +2,10 @@
 
 from databazaar.service.contracts.asking import Needs, conclude, request
 from databazaar.service.contracts.deciding import decide, expire_due
-from databazaar.service.contracts.looking import ContractView, earnings, own_contract, own_contracts, requests
+from databazaar.service.contracts.looking import earnings, own_contract, own_contracts, requests
 from databazaar.service.contracts.schemas import keep_schema, schema_of
 
 __all__ = [
-    "ContractView",
     "Needs",
     "conclude",
     "decide",

@@ -6,10 +6,12 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.codes import Code
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
+from databazaar.service import specification
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Contract, Job, Offer, Organisation
 from databazaar.service.lives import contracts_of, enter, enter_contract, tell_parties
@@ -92,8 +94,12 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
 
 
 def conclude(session: Session, job: Job) -> None:
-    """Once nobody is still to decide, the job is agreed, or has failed where nobody agreed. The job is locked."""
+    """Takes those who have refused out of the job's market. Once nobody is still to decide, the job is agreed, or has
+    failed where nobody agreed. The job is locked."""
     contracts = contracts_of(session, job)
+    others = {c.offer_id for c in contracts if c.state in (ContractState.REFUSED, ContractState.EXPIRED)}
+    if others:
+        specification.leave_out(job, list(session.scalars(select(Offer.slug).where(Offer.id.in_(others)))))
     if job.state != JobState.SUBMITTED or any(c.state == ContractState.REQUESTED for c in contracts):
         return
     agreed = sum(contract.state == ContractState.AGREED for contract in contracts)

@@ -2,65 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import dataclass
-from typing import Any
-
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service.caller import Caller
 from databazaar.service.contracts.asking import Needs
 from databazaar.service.database.tables import Contract, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import MissingError
 
 
-@dataclass(frozen=True)
-class ContractView:
-    """A contract as its two parties see it: of the consumer its name, and of the job its name and what it asks for.
-
-    `kind` is the offer's, file or site. `mode` is hosted or own: then the updates go to the consumer. It helps to
-    predict `target`, by a `task` of classification or regression, from `columns`, null where they are not known before
-    the first ask; `rows` pass through the model in one ask. `defence` is none, standard or strict: the rules by which
-    the job holds pay back. `fingerprint` is the schema's, for a site. `accesses`, `paid` and `epsilon` are there once
-    the job is settled.
-    """
-
-    id: str
-    state: str
-    reason: str
-    job_id: str
-    job_name: str
-    model: str
-    mode: str
-    target: str
-    task: str
-    columns: list[str] | None
-    rows: int | None
-    defence: str
-    fingerprint: str | None
-    consumer: str
-    consumer_name: str
-    provider: str
-    provider_name: str
-    offer_id: str
-    offer: str
-    offer_name: str
-    kind: str
-    version: int
-    digest: str | None
-    price: int
-    terms: dict[str, Any]
-    accesses: int | None
-    paid: int | None
-    epsilon: float | None
-    requested_at: dt.datetime
-    expires_at: dt.datetime
-    decided_at: dt.datetime | None
-    ended_at: dt.datetime | None
-
-
-def requests(session: Session, caller: Caller, state: str | None = "requested") -> list[ContractView]:
+def requests(session: Session, caller: Caller, state: str | None = "requested") -> list[shapes.Contract]:
     """What a provider was asked for, the oldest first: what it is to decide, or all where `state` is None."""
     caller.require("read")
     query = _views().where(Contract.provider_id == caller.organisation_id)
@@ -68,7 +21,7 @@ def requests(session: Session, caller: Caller, state: str | None = "requested") 
     return [_view(caller, *row) for row in session.execute(query)]
 
 
-def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -> list[ContractView]:
+def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -> list[shapes.Contract]:
     """Those that the caller has made, as a consumer or as a provider, the oldest first."""
     caller.require("read")
     own = caller.organisation_id
@@ -77,7 +30,7 @@ def own_contracts(session: Session, caller: Caller, job_id: str | None = None) -
     return [_view(caller, *row) for row in session.execute(query)]
 
 
-def own_contract(session: Session, caller: Caller, contract_id: str) -> ContractView:
+def own_contract(session: Session, caller: Caller, contract_id: str) -> shapes.Contract:
     caller.require("read")
     row = session.execute(_views().where(Contract.id == contract_id)).first()
     if row is None or caller.organisation_id not in (row[0].consumer_id, row[0].provider_id):
@@ -85,7 +38,7 @@ def own_contract(session: Session, caller: Caller, contract_id: str) -> Contract
     return _view(caller, *row)
 
 
-def earnings(session: Session, caller: Caller) -> list[ContractView]:
+def earnings(session: Session, caller: Caller) -> list[shapes.Contract]:
     """What a provider's contracts came to, the newest first: accesses, pay and ε of those that have ended."""
     return [view for view in reversed(requests(session, caller, None)) if view.paid is not None]
 
@@ -111,13 +64,11 @@ def _view(
     version: OfferVersion,
     consumer: Organisation,
     provider: Organisation,
-) -> ContractView:
+) -> shapes.Contract:
     theirs, needs = caller.organisation_id == contract.provider_id, Needs(**job.needs)
-    return ContractView(
-        id=contract.id,
-        state=contract.state,
-        reason=contract.reason,
-        job_id=job.id,
+    return from_row(
+        shapes.Contract,
+        contract,
         job_name=job.name,
         model=needs.model,
         mode=needs.mode,
@@ -131,19 +82,10 @@ def _view(
         consumer_name=consumer.name,
         provider=provider.slug,
         provider_name=provider.name,
-        offer_id=offer.id,
         offer=offer.slug,
         offer_name=offer.name,
         kind=offer.kind,
         version=version.number,
         digest=version.digest if theirs else None,
-        price=contract.price,
         terms={name: value for name, value in contract.terms.items() if theirs or name != "consumers"},
-        accesses=contract.accesses,
-        paid=contract.paid,
-        epsilon=contract.epsilon,
-        requested_at=contract.requested_at,
-        expires_at=contract.expires_at,
-        decided_at=contract.decided_at,
-        ended_at=contract.ended_at,
     )

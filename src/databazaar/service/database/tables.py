@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from databazaar.service.database.columns import Moment, new_id, now
@@ -136,7 +136,8 @@ class OfferVersion(Table):
 
 class Job(Table):
     """One purchase. Its id is the run's id. `spec` is market.toml without providers; `files` maps roles to file ids,
-    and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted.
+    and `offers` are the ids of those that were chosen. `needs` is what providers are told of it once it is submitted,
+    and `market` the whole market.toml from then on, with its SHA-256 (service/specification.py).
 
     `mode` is hosted or own (the consumer runs its arbiter). `stopped_by` says who has asked to stop it: consumer,
     operator, or nobody. `reason` is a sentence for people, and `reason_code` its code (codes.py). `lease_*` and
@@ -156,6 +157,8 @@ class Job(Table):
     files: Mapped[dict[str, Any]]
     offers: Mapped[list[Any]]
     needs: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    market: Mapped[str] = mapped_column(Text, default="")
+    market_hash: Mapped[str | None] = mapped_column(HASH)
     budget: Mapped[int]
     fee_basis_points: Mapped[int] = mapped_column(default=0)
     escrow: Mapped[int] = mapped_column(default=0)

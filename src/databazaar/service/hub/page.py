@@ -6,17 +6,12 @@ rows of a hold-out are in it.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from databazaar.runs.folder import RunFolder
 
 
-def write_page(run_folder: Path) -> None:
-    """Writes the report, the statement and the figures into the run's folder."""
+def write_page(run: RunFolder) -> None:
+    """Writes the report, the statement and the figures into the run's folder. What the folder has replayed is not
+    replayed again."""
     from databazaar.reports.written import write_report
-    from databazaar.runs.folder import RunFolder
 
-    write_report(RunFolder(run_folder), others_tables=False)
-
-
-if __name__ == "__main__":
-    write_page(Path(sys.argv[1]))
+    write_report(run, others_tables=False)

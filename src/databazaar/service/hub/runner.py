@@ -3,6 +3,10 @@
 A runner knows the job's folder and nothing else: no database, no money. It may be killed at any moment, and the next
 one goes on to the same model and ledger. It ends with its hub. Its exit code is 0 when the run has come to its end, or
 was closed because its consumer asked for it; else the folder says why.
+
+A job's ledger is replayed twice in all. The runner replays it once, when the run ends: the summary, the judgement and
+the report come from that. The settler (hub/settling.py) replays it again and pays by what it finds itself, because it
+does not trust a process that has run the job's work.
 """
 
 from __future__ import annotations
@@ -122,6 +126,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
         _refuse_few_labels(job)
         with begun(job, run_folder, job_id) as playing, closing(Teller(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP, played)
+            folder = playing.folder
     else:
         folder = RunFolder(run_folder)
         terms, job = folder.need_rules(), from_recipe(folder.recipe)
@@ -133,7 +138,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
                 closing(_teller_of(job_folder, folder, begun=terms is not None)) as teller,
             ):
                 _finish(playing, teller, job_folder / STOP, played)
-    write_page(run_folder)
+    write_page(folder)
 
 
 def _refuse_few_labels(job: Job) -> None:
@@ -163,7 +168,7 @@ def _finish(playing: Playing, teller: Teller, stop: Path, played: Callable[[], N
         if not playing.folder.finished:
             playing.settle(tell)
     except _StoppedError:
-        close_run(playing.folder.path)  # not judged: who stops wants to have the rest back
+        close_run(playing.folder)  # not judged: who stops wants to have the rest back
         return
     if played is not None:
         played()

@@ -7,12 +7,13 @@ import sys
 import traceback
 
 from databazaar.files import alone
+from databazaar.runs.folder import RunFolder
 from databazaar.runs.names import PAGE
 from databazaar.service.database.connection import Database
 from databazaar.service.hub.folders import LOCK
 from databazaar.service.hub.page import write_page
 from databazaar.service.hub.runner import OUR_FAULT, become_a_child
-from databazaar.service.hub.settling import UnsoundError, outcome_of, settle
+from databazaar.service.hub.settling import UnsoundError, settle
 from databazaar.service.settings import Settings
 
 BEHIND = 5
@@ -36,8 +37,7 @@ def attempt(settings: Settings, job_id: str) -> int:
     """Settles the job; the exit code."""
     database = Database(settings.database_url, pool=1)
     try:
-        _report(settings, job_id)
-        settle(database, settings, job_id)
+        settle(database, settings, job_id, _report)
     except UnsoundError as broken:
         print(broken, file=sys.stderr, flush=True)  # noqa: T201
         return broken.exit_code
@@ -49,11 +49,10 @@ def attempt(settings: Settings, job_id: str) -> int:
     return 0
 
 
-def _report(settings: Settings, job_id: str) -> None:
+def _report(run: RunFolder) -> None:
     """The page of a run that no runner has finished. Money does not wait for it where it cannot be made."""
-    run_folder = settings.run_folder(job_id)
     try:
-        if run_folder.exists() and not (run_folder / PAGE).exists() and outcome_of(run_folder).audit is not None:
-            write_page(run_folder)
+        if not (run.path / PAGE).exists():
+            write_page(run)
     except Exception:
         traceback.print_exc()

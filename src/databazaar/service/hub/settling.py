@@ -1,14 +1,15 @@
 """Settling a job: its run is closed and audited, and then paid, refunded and signed for in one transaction.
 
 A crash anywhere in it leaves the job settling, and it is done again until it is done; the journal's key `close:JOB` and
-the job's state let it happen once. What is paid comes from the replayed ledger, never from a summary.
+the job's state let it happen once. What is paid comes from the ledger, which is replayed here once more although its
+runner has replayed it: never from a summary, or from what a runner says.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -85,18 +86,20 @@ class Outcome:
         return end_of(Stopped.read(audit.closing["stop"]), audit.book, audit.terms.currency)
 
 
-def settle(database: Database, settings: Settings, job_id: str) -> JobState:
+def settle(
+    database: Database, settings: Settings, job_id: str, report: Callable[[RunFolder], None] | None = None
+) -> JobState:
     """Brings a job that is settling to its end, or finds that it has come to it. The state that it is in then.
 
     Nobody else may be at work in the job's folder. A ledger that does not hold, or cannot be read, raises an
-    UnsoundError, and the job says so: it stays settling.
+    UnsoundError, and the job says so: it stays settling. `report` gets a run that was played before anybody is paid.
     """
     with database.read() as session:
         job = session.get_one(Job, job_id)
         if job.state != JobState.SETTLING:
             return JobState(job.state)
     try:
-        outcome = _outcome(database, settings, job)
+        outcome = _outcome(database, settings, job, report)
         with database.begin() as session:
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
@@ -105,34 +108,39 @@ def settle(database: Database, settings: Settings, job_id: str) -> JobState:
         raise
 
 
-def _outcome(database: Database, settings: Settings, job: Job) -> Outcome:
+def _outcome(database: Database, settings: Settings, job: Job, report: Callable[[RunFolder], None] | None) -> Outcome:
     """What the job's run came to: nothing only where it is known that it never began."""
     try:
         with database.read() as session:
             begun = has_begun(session, settings, job)
-        return outcome_of(settings.run_folder(job.id), own=job.mode == "own") if begun else Outcome()
+        if not begun:
+            return Outcome()
+        run = RunFolder(settings.run_folder(job.id))
+        outcome = outcome_of(run, own=job.mode == "own")
     except (BazaarError, OSError) as broken:
         raise UnsoundError(without_places(settings, job.id, broken)) from None
+    if report is not None and outcome.audit is not None:
+        report(run)
+    return outcome
 
 
-def outcome_of(run_folder: Path, own: bool = False) -> Outcome:
+def outcome_of(folder: RunFolder, own: bool = False) -> Outcome:
     """Closes a run that is open, and audits it. A run without a round has come to nothing; one whose ledger cannot be
     read, or does not hold, is an error.
 
     Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
     """
-    folder = RunFolder(run_folder)
     own = own or is_notarised(folder)
     if not folder.finished:
         found = folder.replay(record=False) if _has_entries(folder) else None
         if found is not None and found.ok and own and not found.closed:  # the hub ended before its notary had closed it
-            close_notarised(run_folder)
+            close_notarised(folder.path)
             found = folder.replay(record=False)
         if found is None or (found.ok and not found.rounds):
             return Outcome()
         if found.ok and not own:
             close_run(folder)
-    found = folder.replay(record=False) if own else RunFolder(run_folder).audit()
+    found = folder.replay(record=False) if own else folder.audit()
     if not found.ok or not found.closed:
         raise LedgerError(found.message)
     epsilon = {who: spent for who, (spent, _) in folder.privacy().items()}

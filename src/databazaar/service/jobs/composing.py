@@ -1,6 +1,7 @@
-"""The market.toml of a job: what the consumer has specified, what providers have agreed to, and what the hub decides.
+"""The market.toml of a draft: what the consumer has specified, what offers say now, and what the hub decides.
 
-It is parsed as any other is, so that its faults are told in market.toml's own words.
+It is parsed as any other is, so that its faults are told in market.toml's own words. Once the job is submitted it is
+not composed again: service/specification.py keeps it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.config.market_file import MarketFile, parse_market
+from databazaar.config.sections import DataSettings
 from databazaar.errors import BazaarError
 from databazaar.money import Currency
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
 from databazaar.service.errors import InvalidError
 from databazaar.service.jobs.bounds import refuse_out_of_bounds
-from databazaar.service.lives import contracts_of
 from databazaar.service.members import currency_of
+from databazaar.service.offers import current_version
 from databazaar.service.settings import Settings
-from databazaar.service.states import ContractState
+from databazaar.settings import Faults, read
 
 ROLES = ("holdout", "train", "audit")
 """Of a consumer's files: `data.holdout`, `consumer.train` and `data.audit`."""
@@ -32,17 +33,17 @@ LINES = {"compression"}
 """That is this of the section `federation`."""
 PLACEHOLDER = "holdout.csv"
 """A hold-out that stays with the consumer has this name here."""
+HERE = "."
+"""Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
 
 @dataclass(frozen=True)
 class Seller:
-    """One of the market's providers: an offer at the terms of now, or of a contract."""
+    """One of the market's providers: an offer at the terms of now."""
 
     offer: Offer
     version: OfferVersion
     owner: str
-    price: int
-    most_accesses: int | None
     file: File | None
 
 
@@ -57,68 +58,71 @@ class MarketOf:
 
 
 def market_of(session: Session, settings: Settings, job: Job) -> MarketOf:
-    """The market of a job as it stands: by its contracts if it has any that hold, else by what the offers say now."""
-    contracts = contracts_of(session, job)
-    live = [c for c in contracts if c.state in (ContractState.AGREED, ContractState.ACTIVE, ContractState.ENDED)]
-    asked = [c for c in contracts if c.state == ContractState.REQUESTED]
-    if contracts:
-        pinned = {c.offer_id: (c.version_id, c.price, c.terms["most_accesses"]) for c in [*live, *asked]}
-        sellers = _sellers(session, [offer for offer in job.offers if offer in pinned], pinned)
-    else:
-        sellers = _sellers(session, job.offers, {})
-    return composed(session, settings, job, sellers)
+    """The market of a draft by what its offers say now, or an InvalidError in market.toml's words.
 
-
-def _sellers(session: Session, ids: Sequence[str], pinned: Mapping[str, tuple[str, int, int | None]]) -> list[Seller]:
-    found = []
-    for id in ids:
-        offer = session.get_one(Offer, id)
-        current = select(OfferVersion).where(OfferVersion.offer_id == id, OfferVersion.number == offer.version)
-        if id in pinned:
-            version_id, price, most = pinned[id]
-            version = session.get_one(OfferVersion, version_id)
-        else:
-            version, price, most = session.scalars(current).one(), offer.policy["price"], offer.policy["most_accesses"]
-        owner = session.get_one(Organisation, offer.organisation_id).slug
-        file = session.get_one(File, version.file_id) if version.file_id else None
-        found.append(Seller(offer, version, owner, price, most, file))
-    return found
-
-
-def composed(session: Session, settings: Settings, job: Job, sellers: Sequence[Seller]) -> MarketOf:
-    """The market of a job over these sellers, or an InvalidError in market.toml's words."""
+    In mode "own" it is the market as the consumer's arbiter plays it: nothing of where the hub has its files.
+    """
+    sellers, own = _sellers(session, job.offers), job.mode == "own"
     spec, currency = _spec(job.spec), currency_of(session)
     kinds = {seller.offer.kind for seller in sellers}
     if len(kinds) > 1:
         raise InvalidError("a job takes offers at the hub or sites of the federation, not both: choose one kind")
     if kinds == {"site"} and settings.federation is None:
         raise InvalidError("this market has no federation any more: choose offers at the hub")
-    links = {}
-    for role, id in job.files.items():
-        file = session.get_one(File, id)
-        links[f"data/{role}{file.suffix}"] = file
-    names = {role: f"data/{role}{session.get_one(File, id).suffix}" for role, id in job.files.items()}
+    links = consumer_files(session, job)
     providers = []
     for seller in sellers:
         entry: dict[str, Any] = {"id": seller.offer.slug}
         if seller.file is not None:
-            entry["file"] = f"data/{seller.offer.slug}{seller.file.suffix}"
-            links[entry["file"]] = seller.file
-        entry |= {"owner": seller.owner, "price": currency.amount(seller.price), "most_accesses": seller.most_accesses}
+            links[name_of(seller.offer.slug, seller.file)] = seller.file
+            entry |= {} if own else {"file": name_of(seller.offer.slug, seller.file)}
+        policy = seller.offer.policy
+        entry |= {"owner": seller.owner, "price": currency.amount(policy["price"])}
+        entry |= {} if policy["most_accesses"] is None else {"most_accesses": policy["most_accesses"]}
         providers.append(entry)
     buyer = session.get_one(Organisation, job.organisation_id)
     lines = spec.pop("federation", {})
     if lines and kinds == {"file"}:
         raise InvalidError("federation.compression is for sites, and these offers are at the hub: leave it out")
+    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
     whole = _whole(spec, job.name, buyer.name, currency, names)
-    if kinds == {"site"}:
+    if kinds == {"site"} or own:
         whole["engine"] = {"kind": "federated"}
-        folder = str(Path(settings.federation or "").resolve())
-        whole["federation"] = {**lines, "folder": folder, "consumer": buyer.slug, "contract": job.id}
+        folder = HERE if own else str(Path(settings.federation or "").resolve())
+        named = {"consumer": buyer.slug, "contract": job.id} if kinds == {"site"} else {}
+        whole["federation"] = {**lines, **named, "folder": folder}
     whole["providers"] = providers
     parsed = _parsed(whole)
     refuse_out_of_bounds(parsed, {one.offer.slug: one.version.rows for one in sellers}, settings.most_visits)
     return MarketOf(parsed, whole, links, tuple(sellers))
+
+
+def name_of(name: str, file: File) -> str:
+    """What a file is called in a job's folder: by its role, or by its offer."""
+    return f"data/{name}{file.suffix}"
+
+
+def consumer_files(session: Session, job: Job) -> dict[str, File]:
+    """The consumer's files by their names in the job's folder."""
+    files = ((role, session.get_one(File, id)) for role, id in job.files.items())
+    return {name_of(role, file): file for role, file in files}
+
+
+def data_of(session: Session, job: Job) -> DataSettings | None:
+    """How the tables of a draft are to be read; None where its settings do not say it."""
+    names = {role: name_of(role, session.get_one(File, id)) for role, id in job.files.items()}
+    return read(DataSettings, _data_section(job.spec.get("data", {}), names), "data", Faults())
+
+
+def _sellers(session: Session, ids: Sequence[str]) -> list[Seller]:
+    found = []
+    for id in ids:
+        offer = session.get_one(Offer, id)
+        version = current_version(session, offer)
+        owner = session.get_one(Organisation, offer.organisation_id).slug
+        file = session.get_one(File, version.file_id) if version.file_id else None
+        found.append(Seller(offer, version, owner, file))
+    return found
 
 
 def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,18 +170,18 @@ def _whole(spec: dict[str, Any], name: str, buyer: str, currency: Currency, file
             raise InvalidError(f"market.{setting} = {market[setting]!r} is {value!r} in this market: leave it out")
     market = {"name": name, **market, **own}
     consumer = {**consumer, "name": buyer, **({"train": files["train"]} if "train" in files else {})}
-    data = {**data, "holdout": files.get("holdout", PLACEHOLDER)}
-    data |= {"audit": files["audit"]} if "audit" in files else {}
+    data = _data_section(data, files)
     rest = {section: value for section, value in spec.items() if section not in ("market", "consumer", "data")}
     return {"market": market, "consumer": consumer, "data": data, **rest}
 
 
+def _data_section(data: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    audit = {"audit": files["audit"]} if "audit" in files else {}
+    return {**data, "holdout": files.get("holdout", PLACEHOLDER), **audit}
+
+
 def _parsed(settings: dict[str, Any]) -> MarketFile:
-    given = {
-        name: [{k: v for k, v in entry.items() if v is not None} for entry in value] if name == "providers" else value
-        for name, value in settings.items()
-    }
     try:
-        return parse_market(given, "job")
+        return parse_market(settings, "job")
     except BazaarError as fault:
         raise InvalidError(str(fault)) from None

@@ -11,6 +11,7 @@ from typing import Any
 from databazaar.config.sections import DataSettings
 from databazaar.errors import BazaarError
 from databazaar.service import files
+from databazaar.service.database.tables import File
 from databazaar.service.errors import InvalidError
 from databazaar.service.jobs.composing import MarketOf
 from databazaar.service.reading import EndedError, read_apart
@@ -32,17 +33,11 @@ class Fitted:
 def check_tables(settings: Settings, market: MarketOf) -> Fitted | None:
     """Refuses a hold-out that cannot be used, and offers that lack a column which it has. What it gives, or None where
     it is not looked at here."""
-    name = market.parsed.data.holdout.as_posix()
-    file = market.links.get(name)
-    if file is None or file.size > MOST_BYTES:
+    data = market.parsed.data
+    fitted = fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
+    if fitted is None:
         return None
-    path, data = files.path_of(settings, file), market.parsed.data
-    as_json = json.dumps(plain(data))
-    holdout = _Holdout(path, _state(path), file.digest, file.name, file.organisation_id, as_json, data)
-    fitted = _fit(holdout, settings)
-    if isinstance(fitted, InvalidError):
-        raise fitted
-    wanted = [*fitted.columns, market.parsed.data.target]
+    wanted = [*fitted.columns, data.target]
     for seller in market.sellers:
         there = {column["name"] for column in seller.version.columns}
         lacking = [column for column in wanted if column not in there]
@@ -51,6 +46,19 @@ def check_tables(settings: Settings, market: MarketOf) -> Fitted | None:
                 f"the offer {seller.offer.slug} has no column {lacking[0]!r}, which the hold-out has: leave the offer "
                 "out, or name the columns to use in data.features"
             )
+    return fitted
+
+
+def fit_holdout(settings: Settings, data: DataSettings, file: File | None) -> Fitted | None:
+    """What a hold-out gives, which is read once for all who ask; None where it is not looked at here."""
+    if file is None or file.size > MOST_BYTES:
+        return None
+    path = files.path_of(settings, file)
+    as_json = json.dumps(plain(data))
+    holdout = _Holdout(path, _state(path), file.digest, file.name, file.organisation_id, as_json, data)
+    fitted = _fit(holdout, settings)
+    if isinstance(fitted, InvalidError):
+        raise fitted
     return fitted
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from databazaar.codes import Code
-from databazaar.config.market_file import MarketFile, parse_market
+from databazaar.config.market_file import MarketFile
 from databazaar.service.errors import InvalidError
-
-HERE = "."
-"""Where the federation of an own arbiter is said to be: it is reached through the hub."""
 
 UNOPENED = Code("arbiter-never-opened")
 """Why a job that was funded and never begun is refunded."""
@@ -26,20 +22,7 @@ def refuse_unverifiable(market: MarketFile) -> None:
         )
 
 
-def for_own_arbiter(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's market as its consumer's arbiter plays it: nothing of where the hub has its files."""
-    providers = [{k: v for k, v in one.items() if k != "file"} for one in settings.get("providers", ())]
-    kept = {name: value for name, value in settings.items() if name not in ("engine", "federation", "ledger")}
-    federation = {name: value for name, value in (settings.get("federation") or {}).items() if name != "folder"}
-    return {
-        **kept,
-        "providers": providers,
-        "engine": {"kind": "federated"},
-        "federation": {**federation, "folder": HERE},
-    }
-
-
-def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
+def expected_terms(market: MarketFile) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
     from databazaar.config.chosen_rules import sampler_of, stops_of, utility_of
     from databazaar.ledger import Terms
@@ -49,7 +32,6 @@ def expected_terms(settings: Mapping[str, Any]) -> dict[str, Any]:
     from databazaar.stops import Budget, Patience
     from databazaar.utilities import UTILITIES
 
-    market = parse_market(settings, "the job's market")
     refuse_unverifiable(market)
     offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
     stops = (Patience(market.patience), *stops_of(market), Budget())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
+from databazaar.service import specification
 from databazaar.service.caller import Caller
 from databazaar.service.errors import ConflictError
 from databazaar.service.jobs.composing import market_of
@@ -17,6 +20,7 @@ from databazaar.service.jobs.waiting import expected_wait
 from databazaar.service.members import market as the_market
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
+from databazaar.settings import plain
 
 if TYPE_CHECKING:
     from databazaar.market.quoting import Quote
@@ -42,25 +46,24 @@ class JobQuote:
     escrow: int
     wait: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        own = {name: value for name, value in vars(self).items() if name != "quote"}
-        return {**own, "quote": self.quote.to_dict()}
+    def shown(self) -> shapes.Quote:
+        """As programs see it."""
+        return from_row(shapes.Quote, self, quote=self.quote.to_dict())
 
 
 def quote(session: Session, caller: Caller, settings: Settings, job_id: str) -> JobQuote:
-    """For a job that is not funded yet: over the offers as they are now, or the contracts once it is submitted."""
+    """For a job that is not funded yet: over the offers as they are now, or what was kept once it is submitted."""
     from databazaar.config.quote import quote_of
 
     job = own_job(session, caller, job_id)
     if job.state not in (JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED):
         raise ConflictError(f"the job is {job.state}: a quote is for one that is not funded yet")
-    market = market_of(session, settings, job)
-    asked = json.dumps([market.settings, [seller.version.id for seller in market.sellers]], default=str)
+    market = market_of(session, settings, job).parsed if job.state == JobState.DRAFT else specification.market_of(job)
+    asked = json.dumps(plain(market))
     if LATEST.get(job.id, ("",))[0] != asked:
         if len(LATEST) >= MOST_LATEST:
             LATEST.clear()
-        LATEST[job.id] = asked, quote_of(market.parsed, settings.job_folder(job.id), "job")
+        LATEST[job.id] = asked, quote_of(market, settings.job_folder(job.id), "job")
     quoted = LATEST[job.id][1]
     rate = the_market(session).fee_basis_points
     escrow = escrow_of(job.budget, rate)

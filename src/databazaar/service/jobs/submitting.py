@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 from databazaar.config.chosen_rules import oracle_settings
 from databazaar.config.market_file import MarketFile
 from databazaar.data.schema_message import SchemaMessage
-from databazaar.service import contracts
+from databazaar.service import contracts, specification
 from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
-from databazaar.service.database.tables import Job, Organisation
+from databazaar.service.database.tables import File, Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError, TooManyError
-from databazaar.service.jobs.composing import MarketOf, market_of
-from databazaar.service.jobs.fitting import Fitted, check_tables
+from databazaar.service.jobs.composing import MarketOf, data_of, market_of
+from databazaar.service.jobs.fitting import Fitted, check_tables, fit_holdout
 from databazaar.service.jobs.looking import held_job, job_to_change
 from databazaar.service.jobs.own_mode import refuse_unverifiable
 from databazaar.service.lives import enter
@@ -32,7 +32,9 @@ def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> N
     job = job_to_change(session, caller, job_id)
     if job.state == JobState.DRAFT:
         try:
-            check(session, settings, job)
+            data, holdout = data_of(session, job), job.files.get("holdout")
+            if data is not None and holdout is not None:
+                fit_holdout(settings, data, session.get_one(File, holdout))
         except (EndedError, TooManyError):  # `submit` would read it again, while others wait
             raise
         except ServiceError:
@@ -40,13 +42,15 @@ def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> N
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
-    """Asks all providers at once. Where all of them decide by policy, the job is agreed when this returns."""
+    """Composes the job's market and keeps it, then asks all providers at once. Where all of them decide by policy, the
+    job is agreed when this returns."""
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
     market, fitted = _checked(session, settings, job)
     uploads.hold(session, [file.id for file in market.links.values()])
     job.budget = market.parsed.budget_minor
+    specification.keep(job, market.settings)
     enter(session, job, JobState.SUBMITTED)
     consumer, needs = session.get_one(Organisation, caller.organisation_id), needs_of(market.parsed, job.mode)
     if fitted is not None:

@@ -8,7 +8,6 @@ from databazaar.service.journal.auditing import JournalAudit, audit
 from databazaar.service.journal.exporting import export, lines
 from databazaar.service.journal.posting import JournalError, Transfer, lock, post, post_all
 from databazaar.service.journal.reading import (
-    Movement,
     Page,
     accounts_of,
     balance,
@@ -22,7 +21,6 @@ from databazaar.service.journal.reading import (
 __all__ = [
     "JournalAudit",
     "JournalError",
-    "Movement",
     "Page",
     "Transfer",
     "accounts_of",

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
+from databazaar.client.shapes import Movement
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Account, JournalEntry, Posting
-
-
-@dataclass(frozen=True)
-class Movement:
-    """What one entry did to one account; all that its owner sees of it. `hash` is the journal's head at that entry."""
-
-    seq: int
-    kind: str
-    at: dt.datetime
-    account: str
-    amount: int
-    job_id: str | None
-    hash: str
 
 
 @dataclass(frozen=True)

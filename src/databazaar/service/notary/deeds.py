@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
 
+from databazaar.client.shapes import OwnMarket, Standing
 from databazaar.codes import Code
 from databazaar.federation.bundles import encode_bundle
 from databazaar.ledger import Entry
@@ -21,7 +21,7 @@ from databazaar.ledger.ledger import differing
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.terms import ABOUT
 from databazaar.runs.folder import RunFolder
-from databazaar.service import jobs
+from databazaar.service import jobs, specification
 from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job
@@ -46,17 +46,6 @@ SILENT = Code("arbiter-silent")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How far a run has come at the hub, and what must come next."""
-
-    entries: int = 0
-    head: str = ""
-    round: int = 0
-    asked: tuple[str, ...] = ()
-    closed: bool = False
-
-
 class Notaries:
     """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
     them. Those of different jobs do not wait for each other."""
@@ -71,13 +60,13 @@ class Notaries:
         self._sweeper: threading.Thread | None = None
         self._answerers = Answerers(max(1, settings.runners), settings.most_upload)
 
-    def market(self, caller: Caller, job_id: str) -> dict[str, Any]:
+    def market(self, caller: Caller, job_id: str) -> OwnMarket:
         """The job's market, as the consumer's arbiter plays it, and the name by which providers know the consumer."""
         job = self._own(caller, job_id)
         if job.state in (JobState.DRAFT, JobState.SUBMITTED):
             raise ConflictError(f"the job is {job.state}: its market is there once its providers have agreed")
         about = self._about(job)
-        return {name: about[name] for name in ("market", "consumer")}
+        return OwnMarket(about["market"], about["consumer"])
 
     def standing(self, caller: Caller, job_id: str) -> Standing:
         job = self._own(caller, job_id)
@@ -95,7 +84,7 @@ class Notaries:
         with self._run(job, begin=not self._begun(job)) as run:
             self._refuse_ended(job)
             if not run.entries:
-                _refuse_other_terms(entries, expected_terms(self._about(job)["market"]))
+                _refuse_other_terms(entries, expected_terms(specification.market_of(job)))
             run.take(entries)
             standing, closing = _standing(run), run.notary.audit.closing
         stopped = closing is not None and closing["stop"] == BY_CONSUMER.body()

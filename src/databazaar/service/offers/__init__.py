@@ -3,7 +3,7 @@
 What is shown of the data is the names and kinds of columns and how many rows there are; never a value.
 """
 
-from databazaar.service.offers.catalogue import Listing, browse, current_version, listing, own_offers
+from databazaar.service.offers.catalogue import browse, current_version, listing, own_offers
 from databazaar.service.offers.joining import join_command
 from databazaar.service.offers.making import (
     change_policy,
@@ -15,7 +15,6 @@ from databazaar.service.offers.making import (
 )
 
 __all__ = [
-    "Listing",
     "browse",
     "change_policy",
     "current_version",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import dataclass
-from typing import Any
-
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Offer, OfferVersion, Organisation
 from databazaar.service.errors import MissingError
@@ -16,34 +14,14 @@ from databazaar.service.errors import MissingError
 NO_OFFER = "there is no such offer: look at the list of offers"
 
 
-@dataclass(frozen=True)
-class Listing:
-    """An offer as consumers see it: columns and terms, never data. `terms` are the policy but for other consumers'
-    names."""
-
-    id: str
-    slug: str
-    name: str
-    description: str
-    kind: str
-    provider: str
-    provider_name: str
-    price: int
-    terms: dict[str, Any]
-    version: int
-    rows: int | None
-    columns: list[dict[str, Any]]
-    created_at: dt.datetime
-
-
-def browse(session: Session, caller: Caller) -> list[Listing]:
+def browse(session: Session, caller: Caller) -> list[shapes.Offer]:
     """The open offers that the caller could choose; for the operator all that are open."""
     caller.require("read")
     rows = session.execute(_listed().order_by(Offer.slug))
     return [_listing(*row) for row in rows if _shown_to(caller, row[0])]
 
 
-def listing(session: Session, caller: Caller, offer_id: str) -> Listing:
+def listing(session: Session, caller: Caller, offer_id: str) -> shapes.Offer:
     """One offer as `browse` shows it, by its id or its slug."""
     caller.require("read")
     row = session.execute(_listed().where((Offer.id == offer_id) | (Offer.slug == offer_id))).first()
@@ -80,13 +58,10 @@ def _shown_to(caller: Caller, offer: Offer) -> bool:
     return caller.consumes and (allowed is None or caller.slug in allowed)
 
 
-def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> Listing:
-    return Listing(
-        id=offer.id,
-        slug=offer.slug,
-        name=offer.name,
-        description=offer.description,
-        kind=offer.kind,
+def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> shapes.Offer:
+    return from_row(
+        shapes.Offer,
+        offer,
         provider=provider.slug,
         provider_name=provider.name,
         price=offer.policy["price"],
@@ -94,5 +69,4 @@ def _listing(offer: Offer, version: OfferVersion, provider: Organisation) -> Lis
         version=version.number,
         rows=version.rows,
         columns=version.columns,
-        created_at=offer.created_at,
     )

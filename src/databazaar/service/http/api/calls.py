@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
-from pydantic import BaseModel
+from pydantic_core import to_json
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
+from databazaar.client.conversion import Shape
 from databazaar.errors import BazaarError
 from databazaar.service.caller import Caller
 from databazaar.service.errors import InvalidError, ServiceError
 from databazaar.service.http.api import answering
+from databazaar.service.http.api.shapes import shown
 from databazaar.service.http.context import InWeb, Web
 from databazaar.service.http.errors import refusal
 from databazaar.service.http.security_callers import CallerOf, Credentials, credentials_of
@@ -61,13 +63,15 @@ class Call:
 
     def do(
         self,
-        deed: Callable[[Session], BaseModel],
+        shape: type[Shape],
+        deed: Callable[[Session], object],
         status: int = 200,
         *,
         secret: bool = False,
         late: bool = False,
     ) -> Response:
-        """Does the deed and keeps its answer, both in one transaction; or gives the answer of the first time.
+        """Does the deed and keeps what it gives, in this shape, both in one transaction; or gives the answer of the
+        first time.
 
         With `secret`, the answer is kept so that this caller alone can read it. With `late` the deed works long before
         it touches the database, and its key is claimed after that: nobody waits for it meanwhile.
@@ -76,7 +80,7 @@ class Call:
             with self.web.database.begin() as session:
                 if not late:
                     self._claim(session)
-                response = answered(deed(session), status)
+                response = answered(shown(shape, deed(session)), status)
                 if late:
                     self._claim(session)
                 if self.key:
@@ -116,8 +120,8 @@ class _Repeated(Exception):  # noqa: N818
         self.response = response
 
 
-def answered(shown: BaseModel, status: int) -> Response:
-    return Response(shown.model_dump_json().encode(), status, media_type="application/json")
+def answered(answer: object, status: int) -> Response:
+    return Response(to_json(answer), status, media_type="application/json")
 
 
 async def _asking(request: Request, web: InWeb, caller: CallerOf) -> Call:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 from fastapi import APIRouter, Response
 
+from databazaar.client import shapes
 from databazaar.service import contracts
 from databazaar.service.http.api.calls import Asking, Doing
-from databazaar.service.http.api.shapes import After, Asked, Limit, Page, Reason, Shown, paged
+from databazaar.service.http.api.shapes import After, Asked, Limit, Page, Reason, paged
 from databazaar.service.states import ContractState
 
 router = APIRouter(prefix="/v1", tags=["contracts"])
-
-
-class Decided(Shown):
-    id: str
-    job_id: str
-    state: str
-    reason: str
-    decided_at: dt.datetime | None
 
 
 class Decision(Asked):
@@ -27,28 +18,28 @@ class Decision(Asked):
     reason: Reason = ""
 
 
-@router.get("/contracts", response_model=Page[contracts.ContractView])
+@router.get("/contracts", response_model=Page[shapes.Contract])
 def own_contracts(
     call: Asking, job_id: str | None = None, after: After = None, limit: Limit = 100
-) -> Page[contracts.ContractView]:
+) -> Page[shapes.Contract]:
     """The contracts that the caller has made, as a consumer or as a provider."""
     with call.read() as session:
         found = contracts.own_contracts(session, call.caller, job_id)
-        return paged(found, after, limit, lambda view: view, lambda row: row.id)
+        return paged(shapes.Contract, found, after, limit)
 
 
-@router.get("/contracts/requests", response_model=Page[contracts.ContractView])
+@router.get("/contracts/requests", response_model=Page[shapes.Contract])
 def contract_requests(
     call: Asking, state: ContractState | None = ContractState.REQUESTED, after: After = None, limit: Limit = 100
-) -> Page[contracts.ContractView]:
+) -> Page[shapes.Contract]:
     """What a provider was asked for, by state: without one, what it is to decide."""
     with call.read() as session:
         found = contracts.requests(session, call.caller, state)
-        return paged(found, after, limit, lambda view: view, lambda row: row.id)
+        return paged(shapes.Contract, found, after, limit)
 
 
-@router.get("/contracts/{contract_id}", response_model=contracts.ContractView)
-def contract(contract_id: str, call: Asking) -> contracts.ContractView:
+@router.get("/contracts/{contract_id}", response_model=shapes.Contract)
+def contract(contract_id: str, call: Asking) -> shapes.Contract:
     """One contract of the caller's."""
     with call.read() as session:
         return contracts.own_contract(session, call.caller, contract_id)
@@ -64,19 +55,17 @@ def contract_schema(contract_id: str, call: Asking) -> Response:
     return Response(schema, media_type="application/json", headers={"Content-Disposition": named})
 
 
-@router.post("/contracts/{contract_id}/decide", response_model=Decided)
+@router.post("/contracts/{contract_id}/decide", response_model=shapes.Decided)
 def decide_contract(contract_id: str, asked: Decision, call: Doing) -> Response:
     """The provider's yes or no."""
     return call.do(
-        lambda session: Decided.model_validate(
-            contracts.decide(session, call.caller, contract_id, asked.agree, asked.reason)
-        )
+        shapes.Decided, lambda session: contracts.decide(session, call.caller, contract_id, asked.agree, asked.reason)
     )
 
 
-@router.get("/earnings", response_model=Page[contracts.ContractView])
-def earnings(call: Asking, after: After = None, limit: Limit = 100) -> Page[contracts.ContractView]:
+@router.get("/earnings", response_model=Page[shapes.Contract])
+def earnings(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Contract]:
     """What a provider's contracts came to: accesses, pay and ε of those that have ended."""
     with call.read() as session:
         found = contracts.earnings(session, call.caller)
-        return paged(found, after, limit, lambda view: view, lambda row: row.id)
+        return paged(shapes.Contract, found, after, limit)

@@ -9,20 +9,13 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData, UploadFile
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service import files, jobs
 from databazaar.service.database.tables import Job
 from databazaar.service.errors import InvalidError
 from databazaar.service.http.api.calls import Asking, Call, Doing, Sending, text_of
-from databazaar.service.http.api.job_shapes import (
-    ChangeJob,
-    DraftJob,
-    Events,
-    EventShown,
-    JobDetail,
-    JobShown,
-    QuoteShown,
-    Rounds,
-)
+from databazaar.service.http.api.job_shapes import ChangeJob, DraftJob, Events, Rounds
 from databazaar.service.http.api.shapes import After, Limit, Page, paged
 from databazaar.service.http.security_bodies import takes_uploads
 from databazaar.service.hub import progress
@@ -53,26 +46,26 @@ MARKET_FORM = {
 }
 
 
-@router.get("/jobs", response_model=Page[JobShown])
+@router.get("/jobs", response_model=Page[shapes.JobSummary])
 def own_jobs(
     call: Asking,
     everybodys: Annotated[bool, Query(description="All of the market, for the operator.")] = False,
     after: After = None,
     limit: Limit = 100,
-) -> Page[JobShown]:
+) -> Page[shapes.JobSummary]:
     """The caller's jobs, the newest first."""
     with call.read() as session:
         found = (jobs.all_jobs if everybodys else jobs.own_jobs)(session, call.caller)
-        return paged(found, after, limit, JobShown.model_validate, lambda row: row.id)
+        return paged(shapes.JobSummary, found, after, limit)
 
 
-@router.post("/jobs", response_model=JobDetail, status_code=201)
+@router.post("/jobs", response_model=shapes.Job, status_code=201)
 def draft_job(asked: DraftJob, call: Doing) -> Response:
     """A new job, which costs nothing yet."""
     return _done(call, lambda session: jobs.draft(session, call.caller, call.settings, **dict(asked)), 201)
 
 
-@router.post("/jobs/from-market", response_model=JobDetail, status_code=201, openapi_extra=MARKET_FORM)
+@router.post("/jobs/from-market", response_model=shapes.Job, status_code=201, openapi_extra=MARKET_FORM)
 @takes_uploads
 def draft_from_market(call: Sending) -> Response:
     """A new job from a market.toml, whose providers name offers by their slugs, and the files that it names."""
@@ -95,20 +88,20 @@ def draft_from_market(call: Sending) -> Response:
     return _done(call, deed, 201, late=True)
 
 
-@router.get("/jobs/{job_id}", response_model=JobDetail)
-def job(job_id: str, call: Asking) -> JobDetail:
+@router.get("/jobs/{job_id}", response_model=shapes.Job)
+def job(job_id: str, call: Asking) -> shapes.Job:
     """One job, with what was asked for."""
     with call.read() as session:
-        return JobDetail.model_validate(jobs.own_job(session, call.caller, job_id))
+        return from_row(shapes.Job, jobs.own_job(session, call.caller, job_id))
 
 
-@router.post("/jobs/{job_id}/change", response_model=JobDetail)
+@router.post("/jobs/{job_id}/change", response_model=shapes.Job)
 def change_job(job_id: str, asked: ChangeJob, call: Doing) -> Response:
     """Changes a draft."""
     return _done(call, lambda session: jobs.change(session, call.caller, call.settings, job_id, **dict(asked)))
 
 
-@router.post("/jobs/{job_id}/submit", response_model=JobDetail)
+@router.post("/jobs/{job_id}/submit", response_model=shapes.Job)
 def submit_job(job_id: str, call: Doing) -> Response:
     """Asks every chosen offer's provider for a contract."""
     with call.read() as session:
@@ -116,14 +109,14 @@ def submit_job(job_id: str, call: Doing) -> Response:
     return _done(call, lambda session: jobs.submit(session, call.caller, call.settings, job_id))
 
 
-@router.get("/jobs/{job_id}/quote", response_model=QuoteShown)
-def quote_job(job_id: str, call: Asking) -> QuoteShown:
+@router.get("/jobs/{job_id}/quote", response_model=shapes.Quote)
+def quote_job(job_id: str, call: Asking) -> shapes.Quote:
     """What the job will cost, how many rounds it can have, who can be asked, how long it will wait."""
     with call.read() as session:
-        return QuoteShown.model_validate(jobs.quote(session, call.caller, call.settings, job_id).to_dict())
+        return jobs.quote(session, call.caller, call.settings, job_id).shown()
 
 
-@router.post("/jobs/{job_id}/fund", response_model=JobDetail)
+@router.post("/jobs/{job_id}/fund", response_model=shapes.Job)
 def fund_job(job_id: str, call: Doing) -> Response:
     """Locks the budget and the fee on it. A hosted job is queued at once."""
     response = _done(call, lambda session: jobs.fund(session, call.caller, job_id))
@@ -131,7 +124,7 @@ def fund_job(job_id: str, call: Doing) -> Response:
     return response
 
 
-@router.post("/jobs/{job_id}/stop", response_model=JobDetail)
+@router.post("/jobs/{job_id}/stop", response_model=shapes.Job)
 def stop_job(job_id: str, call: Doing) -> Response:
     """Ends the job after the round under way; the rest of the money comes back."""
     response = _done(call, lambda session: jobs.stop(session, call.caller, call.settings, job_id))
@@ -139,7 +132,7 @@ def stop_job(job_id: str, call: Doing) -> Response:
     return response
 
 
-@router.post("/jobs/{job_id}/withdraw", response_model=JobDetail)
+@router.post("/jobs/{job_id}/withdraw", response_model=shapes.Job)
 def withdraw_job(job_id: str, call: Doing) -> Response:
     """Gives up a job that is not funded yet."""
     return _done(call, lambda session: jobs.withdraw(session, call.caller, job_id))
@@ -150,7 +143,7 @@ def job_events(job_id: str, call: Asking, after: Annotated[int, Query(ge=0)] = 0
     """What has happened to the job, from the event after number `after` on."""
     with call.read() as session:
         found = jobs.events_of(session, call.caller, job_id, after)
-        return Events(items=[EventShown.model_validate(one) for one in found])
+        return Events(items=[from_row(shapes.Event, one) for one in found])
 
 
 @router.get("/jobs/{job_id}/rounds", response_model=Rounds)
@@ -167,7 +160,7 @@ def job_rounds(
 
 
 def _done(call: Call, deed: Callable[[Session], Job], status: int = 200, **how: Any) -> Response:
-    return call.do(lambda session: JobDetail.model_validate(deed(session)), status, **how)
+    return call.do(shapes.Job, deed, status, **how)
 
 
 def _kept(session: Session, call: Call, wanted: dict[str, str]) -> dict[str, str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service import journal
 from databazaar.service.http.api.calls import Asking
-from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
+from databazaar.service.http.api.shapes import After, Limit, Page, paged
 from databazaar.service.http.context import InWeb
 from databazaar.service.journal import keys
 from databazaar.service.journal import receipts as signing
@@ -22,60 +23,11 @@ Before = Annotated[int | None, Query(ge=0, description="The `next` of the page b
 LINES = 500
 
 
-class AccountShown(Shown):
-    """`cash:…` is money at the market, `escrow:…` what is locked for a job, `earned:…` a provider's pay."""
-
-    name: str
-    balance: int = Field(description="In minor units of the market's currency.")
+class Balances(BaseModel):
+    accounts: list[shapes.Account]
 
 
-class Balances(Shown):
-    accounts: list[AccountShown]
-
-
-class MovementShown(Shown):
-    """One entry of the journal on one account. `hash` is the journal's head at that entry."""
-
-    seq: int
-    kind: str
-    at: dt.datetime
-    account: str
-    amount: int
-    job_id: str | None
-    hash: str
-
-
-class EntryShown(Shown):
-    seq: int
-    kind: str
-    key: str
-    job_id: str | None
-    at: dt.datetime
-    body: dict[str, Any]
-    hash: str
-    postings: dict[str, int]
-
-
-class AuditShown(Shown):
-    """Whether every entry, sum and balance of the journal is as recorded."""
-
-    ok: bool
-    entries: int
-    head: str
-    message: str
-
-
-class ReceiptShown(Shown):
-    """`signature` is the hub's, by Ed25519 over the canonical JSON of `body`."""
-
-    id: str
-    contract_id: str
-    body: dict[str, Any]
-    signature: str
-    created_at: dt.datetime
-
-
-class FormerKey(Shown):
+class FormerKey(BaseModel):
     """A key that another one took the place of; `signature` is its own, for the next."""
 
     key: str
@@ -84,7 +36,7 @@ class FormerKey(Shown):
     signature: str
 
 
-class PublicKey(Shown):
+class PublicKey(BaseModel):
     """64 hexadecimal digits, to verify receipts with; a receipt names the one that signed it. Keep it: with it and your
     receipts you prove what was paid."""
 
@@ -97,42 +49,36 @@ def balances(call: Asking) -> Balances:
     """One's own accounts; for the operator also the fees and the world outside."""
     with call.read() as session:
         found = journal.accounts_of(session, call.caller)
-        return Balances(accounts=[AccountShown.model_validate(one) for one in found])
+        return Balances(accounts=[from_row(shapes.Account, one) for one in found])
 
 
-@router.get("/statement", response_model=Page[MovementShown])
-def statement(call: Asking, before: Before = None, limit: Limit = 100) -> Page[MovementShown]:
+@router.get("/statement", response_model=Page[shapes.Movement])
+def statement(call: Asking, before: Before = None, limit: Limit = 100) -> Page[shapes.Movement]:
     """What happened on one's own accounts, the newest first; the next page is `before` the `next` of this one."""
     with call.read() as session:
         found = journal.statement(session, call.caller, before=before, most=limit)
         whole = [one for one in found if len(found) < limit or one.seq > found[-1].seq] or found
-        return Page[MovementShown](
-            items=[MovementShown.model_validate(one) for one in whole],
+        return Page[shapes.Movement](
+            items=whole,
             next=str(whole[-1].seq) if len(found) == limit else None,
         )
 
 
-@router.get("/journal", response_model=Page[EntryShown])
-def journal_entries(call: Asking, before: Before = None, limit: Limit = 100) -> Page[EntryShown]:
+@router.get("/journal", response_model=Page[shapes.Entry])
+def journal_entries(call: Asking, before: Before = None, limit: Limit = 100) -> Page[shapes.Entry]:
     """The whole journal, the newest first. For the operator."""
     with call.read() as session:
         found = journal.entries(session, call.caller, before=before, most=limit)
-        items = [
-            EntryShown(
-                postings=page.postings,
-                **{name: getattr(page.entry, name) for name in EntryShown.model_fields if name != "postings"},
-            )
-            for page in found
-        ]
-        return Page[EntryShown](items=items, next=str(items[-1].seq) if len(items) == limit else None)
+        items = [from_row(shapes.Entry, page.entry, postings=page.postings) for page in found]
+        return Page[shapes.Entry](items=items, next=str(items[-1].seq) if len(items) == limit else None)
 
 
-@router.get("/journal/audit", response_model=AuditShown)
-def audit_journal(call: Asking) -> AuditShown:
+@router.get("/journal/audit", response_model=shapes.Audit)
+def audit_journal(call: Asking) -> shapes.Audit:
     """Replays the whole journal. For the operator."""
     call.caller.require_operator()
     with call.read() as session:
-        return AuditShown.model_validate(journal.audit(session))
+        return from_row(shapes.Audit, journal.audit(session))
 
 
 @router.get("/journal/export", responses={200: {"content": {"application/x-ndjson": {}}}})
@@ -154,14 +100,14 @@ def export_journal(call: Asking) -> StreamingResponse:
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers=named)
 
 
-@router.get("/receipts", response_model=Page[ReceiptShown])
+@router.get("/receipts", response_model=Page[shapes.Receipt])
 def receipts(
     call: Asking, contract_id: str | None = None, after: After = None, limit: Limit = 100
-) -> Page[ReceiptShown]:
+) -> Page[shapes.Receipt]:
     """The receipts that the hub has signed for the caller."""
     with call.read() as session:
         found = signing.receipts_of(session, call.caller, contract_id)
-        return paged(found, after, limit, ReceiptShown.model_validate, lambda row: row.id)
+        return paged(shapes.Receipt, found, after, limit)
 
 
 @router.get("/key", response_model=PublicKey)

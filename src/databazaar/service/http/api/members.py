@@ -2,86 +2,25 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
+from databazaar.client.conversion import from_row
 from databazaar.service import members
 from databazaar.service.caller import Scope
 from databazaar.service.http.api.calls import Asking, Call, Doing
-from databazaar.service.http.api.shapes import After, Asked, Limit, Name, Page, Shown, paged
+from databazaar.service.http.api.shapes import After, Asked, Limit, Name, Page, paged
 
 router = APIRouter(prefix="/v1", tags=["members"])
 Email = Annotated[str, Field(min_length=3, max_length=254)]
 
 
-class MarketShown(Shown):
-    """One market has one currency; a fee of 100 basis points is 1 % of what providers are paid, on top."""
-
-    name: str
-    currency: str
-    decimals: int
-    fee_basis_points: int
-
-
-class OrganisationShown(Shown):
-    id: str
-    slug: str
-    name: str
-    operates: bool
-    consumes: bool
-    provides: bool
-    suspended_at: dt.datetime | None
-    created_at: dt.datetime
-
-
-class PersonShown(Shown):
-    id: str
-    organisation_id: str
-    email: str
-    name: str
-    disabled_at: dt.datetime | None
-    created_at: dt.datetime
-
-
-class TokenShown(Shown):
-    id: str
-    label: str
-    scopes: list[str]
-    created_at: dt.datetime
-    expires_at: dt.datetime
-    revoked_at: dt.datetime | None
-
-
-class CallerShown(Shown):
-    """Who the token or the session is, and what it may do."""
-
-    organisation: OrganisationShown
-    scopes: list[str]
-    person_id: str | None
-    market: MarketShown
-
-
-class InvitationShown(Shown):
-    """`link` signs the person in, once. The part after # reaches no server and no log: pass it on in private."""
-
-    organisation: OrganisationShown
-    person: PersonShown
+class LinkShown(BaseModel):
     link: str
-
-
-class LinkShown(Shown):
-    link: str
-
-
-class IssuedToken(Shown):
-    """`secret` is shown this once."""
-
-    token: TokenShown
-    secret: str
 
 
 class Fee(Asked):
@@ -115,82 +54,80 @@ def link_of(call: Call, secret: str) -> str:
     return f"{call.settings.address}/join#{secret}"
 
 
-@router.get("/me", response_model=CallerShown)
-def me(call: Asking) -> CallerShown:
+@router.get("/me", response_model=shapes.Caller)
+def me(call: Asking) -> shapes.Caller:
     """Who asks, and what they may do."""
     call.caller.require("read")
     with call.read() as session:
         own = next(one for one in members.organisations(session, call.caller) if one.id == call.caller.organisation_id)
-        return CallerShown(
-            organisation=OrganisationShown.model_validate(own),
+        return shapes.Caller(
+            organisation=from_row(shapes.Organisation, own),
             scopes=sorted(call.caller.scopes),
             person_id=call.caller.person_id,
-            market=MarketShown.model_validate(members.market(session)),
+            market=from_row(shapes.Market, members.market(session)),
         )
 
 
-@router.get("/market", response_model=MarketShown)
-def market(call: Asking) -> MarketShown:
+@router.get("/market", response_model=shapes.Market)
+def market(call: Asking) -> shapes.Market:
     """The market's name, currency and fee."""
     call.caller.require("read")
     with call.read() as session:
-        return MarketShown.model_validate(members.market(session))
+        return from_row(shapes.Market, members.market(session))
 
 
-@router.post("/market/fee", response_model=MarketShown)
+@router.post("/market/fee", response_model=shapes.Market)
 def set_fee(asked: Fee, call: Doing) -> Response:
     """Sets the fee for jobs that are funded from now on. For the operator."""
-    return call.do(
-        lambda session: MarketShown.model_validate(members.set_fee(session, call.caller, asked.basis_points))
-    )
+    return call.do(shapes.Market, lambda session: members.set_fee(session, call.caller, asked.basis_points))
 
 
-@router.get("/organisations", response_model=Page[OrganisationShown])
-def organisations(call: Asking, after: After = None, limit: Limit = 100) -> Page[OrganisationShown]:
+@router.get("/organisations", response_model=Page[shapes.Organisation])
+def organisations(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Organisation]:
     """All organisations for the operator; anybody else sees their own."""
     with call.read() as session:
         found = members.organisations(session, call.caller)
-        return paged(found, after, limit, OrganisationShown.model_validate, lambda row: row.id)
+        return paged(shapes.Organisation, found, after, limit)
 
 
-@router.post("/organisations", response_model=InvitationShown, status_code=201)
+@router.post("/organisations", response_model=shapes.Invitation, status_code=201)
 def invite_organisation(asked: InviteOrganisation, call: Doing) -> Response:
     """Invites an organisation with its first person, by a one-time link. For the operator."""
     return call.do(
-        lambda session: _invitation(call, members.invite(session, call.caller, **asked.model_dump())), 201, secret=True
+        shapes.Invitation,
+        lambda session: _invitation(call, members.invite(session, call.caller, **asked.model_dump())),
+        201,
+        secret=True,
     )
 
 
-@router.post("/organisations/{organisation_id}/suspend", response_model=OrganisationShown)
+@router.post("/organisations/{organisation_id}/suspend", response_model=shapes.Organisation)
 def suspend_organisation(organisation_id: str, call: Doing) -> Response:
     """Shuts an organisation out at once, with all its tokens. For the operator."""
-    return call.do(
-        lambda session: OrganisationShown.model_validate(members.suspend(session, call.caller, organisation_id))
-    )
+    return call.do(shapes.Organisation, lambda session: members.suspend(session, call.caller, organisation_id))
 
 
-@router.post("/organisations/{organisation_id}/restore", response_model=OrganisationShown)
+@router.post("/organisations/{organisation_id}/restore", response_model=shapes.Organisation)
 def restore_organisation(organisation_id: str, call: Doing) -> Response:
     """Lets a suspended organisation in again. For the operator."""
-    return call.do(
-        lambda session: OrganisationShown.model_validate(members.restore(session, call.caller, organisation_id))
-    )
+    return call.do(shapes.Organisation, lambda session: members.restore(session, call.caller, organisation_id))
 
 
-@router.get("/people", response_model=Page[PersonShown])
+@router.get("/people", response_model=Page[shapes.Person])
 def people(
     call: Asking, organisation_id: str | None = None, after: After = None, limit: Limit = 100
-) -> Page[PersonShown]:
+) -> Page[shapes.Person]:
     """The people of one's own organisation, or of any for the operator."""
     with call.read() as session:
         found = members.people(session, call.caller, organisation_id)
-        return paged(found, after, limit, PersonShown.model_validate, lambda row: row.id)
+        return paged(shapes.Person, found, after, limit)
 
 
-@router.post("/people", response_model=InvitationShown, status_code=201)
+@router.post("/people", response_model=shapes.Invitation, status_code=201)
 def invite_person(asked: InvitePerson, call: Doing) -> Response:
     """Invites a colleague by a one-time link, or by the operator anybody's. It takes a person who has signed in."""
     return call.do(
+        shapes.Invitation,
         lambda session: _invitation(call, members.invite_person(session, call.caller, **asked.model_dump())),
         201,
         secret=True,
@@ -201,46 +138,47 @@ def invite_person(asked: InvitePerson, call: Doing) -> Response:
 def issue_link(person_id: str, call: Doing) -> Response:
     """A new one-time link for somebody; earlier ones of theirs hold no longer. It takes a person who has signed in."""
     return call.do(
+        LinkShown,
         lambda session: LinkShown(link=link_of(call, members.issue_link(session, call.caller, person_id))),
         201,
         secret=True,
     )
 
 
-@router.post("/people/{person_id}/disable", response_model=PersonShown)
+@router.post("/people/{person_id}/disable", response_model=shapes.Person)
 def disable_person(person_id: str, call: Doing) -> Response:
     """Shuts one person out, with all their tokens."""
-    return call.do(lambda session: PersonShown.model_validate(members.disable_person(session, call.caller, person_id)))
+    return call.do(shapes.Person, lambda session: members.disable_person(session, call.caller, person_id))
 
 
-@router.get("/tokens", response_model=Page[TokenShown])
-def tokens(call: Asking, after: After = None, limit: Limit = 100) -> Page[TokenShown]:
+@router.get("/tokens", response_model=Page[shapes.Token])
+def tokens(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Token]:
     """The organisation's API tokens; never their secrets."""
     with call.read() as session:
         found = members.tokens(session, call.caller)
-        return paged(found, after, limit, TokenShown.model_validate, lambda row: row.id)
+        return paged(shapes.Token, found, after, limit)
 
 
-@router.post("/tokens", response_model=IssuedToken, status_code=201)
+@router.post("/tokens", response_model=shapes.IssuedToken, status_code=201)
 def issue_token(asked: IssueToken, call: Doing) -> Response:
     """A new API token. Only a person who has signed in may issue one."""
 
-    def deed(session: Session) -> IssuedToken:
+    def deed(session: Session) -> shapes.IssuedToken:
         token, secret = members.issue_token(session, call.caller, **asked.model_dump())
-        return IssuedToken(token=TokenShown.model_validate(token), secret=secret)
+        return shapes.IssuedToken(token=from_row(shapes.Token, token), secret=secret)
 
-    return call.do(deed, 201, secret=True)
+    return call.do(shapes.IssuedToken, deed, 201, secret=True)
 
 
-@router.post("/tokens/{token_id}/revoke", response_model=TokenShown)
+@router.post("/tokens/{token_id}/revoke", response_model=shapes.Token)
 def revoke_token(token_id: str, call: Doing) -> Response:
     """Ends a token at once."""
-    return call.do(lambda session: TokenShown.model_validate(members.revoke_token(session, call.caller, token_id)))
+    return call.do(shapes.Token, lambda session: members.revoke_token(session, call.caller, token_id))
 
 
-def _invitation(call: Call, made: members.Invitation) -> InvitationShown:
-    return InvitationShown(
-        organisation=OrganisationShown.model_validate(made.organisation),
-        person=PersonShown.model_validate(made.person),
+def _invitation(call: Call, made: members.Invitation) -> shapes.Invitation:
+    return shapes.Invitation(
+        organisation=from_row(shapes.Organisation, made.organisation),
+        person=from_row(shapes.Person, made.person),
         link=link_of(call, made.secret),
     )

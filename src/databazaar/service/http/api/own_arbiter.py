@@ -5,18 +5,19 @@ What is sent here is its own key: the same entries or the same question again do
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from databazaar.client import shapes
 from databazaar.service.errors import ServiceError
 from databazaar.service.http.api.calls import Asking, Call
-from databazaar.service.http.api.shapes import Asked, Shown
+from databazaar.service.http.api.shapes import Asked
 from databazaar.service.http.security_bodies import takes_messages
-from databazaar.service.notary.deeds import Notaries, Standing
+from databazaar.service.notary.deeds import Notaries
 from databazaar.service.notary.lines import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
 
@@ -33,22 +34,7 @@ class SendEntries(Asked):
     entries: list[Line] = Field(min_length=1, max_length=MOST_ENTRIES)
 
 
-class StandingShown(Shown):
-    """How far the run has come at the hub, and whom its next round must ask."""
-
-    entries: int
-    head: str
-    round: int
-    asked: list[str]
-    closed: bool
-
-
-class OwnMarket(Shown):
-    market: dict[str, Any] = Field(description="The job's market.toml, as its arbiter plays it.")
-    consumer: str = Field(description="The name by which providers know the consumer.")
-
-
-class Connected(Shown):
+class Connected(BaseModel):
     connected: list[str]
 
 
@@ -67,16 +53,16 @@ def _notaries(call: Call) -> Notaries:
     return call.web.notaries
 
 
-@router.get("/jobs/{job_id}/market", response_model=OwnMarket)
-def own_market(job_id: str, call: Asking) -> OwnMarket:
+@router.get("/jobs/{job_id}/market", response_model=shapes.OwnMarket)
+def own_market(job_id: str, call: Asking) -> shapes.OwnMarket:
     """What was agreed for the job."""
-    return OwnMarket.model_validate(_notaries(call).market(call.caller, job_id))
+    return _notaries(call).market(call.caller, job_id)
 
 
-@router.get("/jobs/{job_id}/entries", response_model=StandingShown)
-def standing(job_id: str, call: Asking) -> StandingShown:
+@router.get("/jobs/{job_id}/entries", response_model=shapes.Standing)
+def standing(job_id: str, call: Asking) -> shapes.Standing:
     """What the hub has of the run."""
-    return _shown(_notaries(call).standing(call.caller, job_id))
+    return _notaries(call).standing(call.caller, job_id)
 
 
 async def _sent(request: Request, call: Asking) -> SendEntries:
@@ -87,15 +73,15 @@ async def _sent(request: Request, call: Asking) -> SendEntries:
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in fault.errors()]) from None
 
 
-@router.post("/jobs/{job_id}/entries", response_model=StandingShown, openapi_extra=ENTRIES)
+@router.post("/jobs/{job_id}/entries", response_model=shapes.Standing, openapi_extra=ENTRIES)
 @takes_messages
-def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> StandingShown:
+def send_entries(job_id: str, asked: Annotated[SendEntries, Depends(_sent)], call: Asking) -> shapes.Standing:
     """Reports what the run's ledger has written; it is kept for good once this is answered. What does not follow from
     what is there is refused with 422, and a gap or another history with 409."""
     found = _notaries(call).take(call.caller, job_id, entries_of(asked.entries))
     if found.closed:
         call.web.wake()
-    return _shown(found)
+    return found
 
 
 @router.post("/jobs/{job_id}/ask", response_class=Response, openapi_extra=BYTES)
@@ -117,9 +103,3 @@ async def ask(
 def connected(job_id: str, call: Asking) -> Connected:
     """Which of the job's providers could be asked now."""
     return Connected(connected=_notaries(call).connected(call.caller, job_id))
-
-
-def _shown(found: Standing) -> StandingShown:
-    return StandingShown(
-        entries=found.entries, head=found.head, round=found.round, asked=list(found.asked), closed=found.closed
-    )

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from databazaar.client import shapes
 from databazaar.service import queues
 from databazaar.service.http.api.calls import Asking
-from databazaar.service.http.api.shapes import After, Limit, Page, Shown, paged
+from databazaar.service.http.api.shapes import After, Limit, Page, paged
 
 router = APIRouter(prefix="/v1", tags=["offers"])
 
 
-class QueueShown(Shown):
-    """Jobs of one offer by how far they are: `requested` of its provider, `agreed` and not funded, `waiting` for a
-    place to run, `running`."""
-
-    offer_id: str
-    offer: str
-    provider: str
-    requested: int
-    agreed: int
-    waiting: int
-    running: int
-
-
-@router.get("/queues", response_model=Page[QueueShown])
-def offer_queues(call: Asking, after: After = None, limit: Limit = 100) -> Page[QueueShown]:
+@router.get("/queues", response_model=Page[shapes.Queue])
+def offer_queues(call: Asking, after: After = None, limit: Limit = 100) -> Page[shapes.Queue]:
     """The queues of a provider's own offers; of all for the operator."""
     with call.read() as session:
         found = queues.queues(session, call.caller)
-        return paged(found, after, limit, QueueShown.model_validate, lambda row: row.offer_id)
+        return paged(shapes.Queue, found, after, limit, "offer_id")

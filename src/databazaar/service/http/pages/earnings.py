@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from sqlalchemy import select
 
+from databazaar.client import shapes
 from databazaar.service import contracts, journal, offers
 from databazaar.service.database.tables import Receipt
 from databazaar.service.errors import MissingError
@@ -37,7 +38,7 @@ def earnings_page(visit: Visiting) -> Response:
     )
 
 
-def _budget(offer: Any, lines: list[contracts.ContractView]) -> dict[str, Any]:
+def _budget(offer: Any, lines: list[shapes.Contract]) -> dict[str, Any]:
     spent = sum(one.epsilon or 0.0 for one in lines if one.offer_id == offer.id)
     whole = offer.policy["epsilon"]
     return {"name": offer.name, "spent": spent, "whole": whole, "left": max(0.0, whole - spent)}

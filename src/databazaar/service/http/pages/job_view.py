@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from databazaar.client import shapes
 from databazaar.reports.wording import count
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.worth import Worth
@@ -79,9 +80,7 @@ def told_of(job: Job) -> str:
     return job.reason if JobState(job.state) in OVER or job.attempts > 1 or held or stuck(job) else ""
 
 
-def _of_state(
-    visit: Visit, session: Session, job: Job, state: JobState, made: list[contracts.ContractView]
-) -> dict[str, Any]:
+def _of_state(visit: Visit, session: Session, job: Job, state: JobState, made: list[shapes.Contract]) -> dict[str, Any]:
     if state == JobState.DRAFT:
         return {"draft": _drafted(session, job)}
     if state == JobState.SUBMITTED:
@@ -119,7 +118,7 @@ def _drafted(session: Session, job: Job) -> dict[str, Any]:
     }
 
 
-def _quoted(visit: Visit, session: Session, job: Job, made: list[contracts.ContractView]) -> dict[str, Any]:
+def _quoted(visit: Visit, session: Session, job: Job, made: list[shapes.Contract]) -> dict[str, Any]:
     quote = jobs.quote(session, visit.caller, visit.settings, job.id)
     have = journal.balance(session, journal.cash(visit.caller.slug))
     waiting = cash.records(session, visit.caller, state="requested")

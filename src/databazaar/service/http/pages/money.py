@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from databazaar.client.shapes import Movement
 from databazaar.service import cash, jobs, journal
 from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
@@ -52,7 +53,7 @@ def _page(visit: Visit, deposit: Form, payout: Form, status: int = 200) -> Respo
         )
 
 
-def _by_entry(movements: Sequence[journal.Movement]) -> list[dict[str, Any]]:
+def _by_entry(movements: Sequence[Movement]) -> list[dict[str, Any]]:
     """One row for each entry of the journal, with what it changed by kind of account. The last one may not be whole,
     where there are more than fit."""
     found: dict[int, dict[str, Any]] = {}

@@ -139,6 +139,8 @@ def upgrade() -> None:
         sa.Column("files", sa.JSON(), nullable=False),
         sa.Column("offers", sa.JSON(), nullable=False),
         sa.Column("needs", sa.JSON(), nullable=False),
+        sa.Column("market", sa.Text(), nullable=False),
+        sa.Column("market_hash", sa.String(length=64), nullable=True),
         sa.Column("budget", sa.BigInteger(), nullable=False),
         sa.Column("fee_basis_points", sa.BigInteger(), nullable=False),
         sa.Column("escrow", sa.BigInteger(), nullable=False),
