@@ -24,6 +24,7 @@ from databazaar.payments import PAYMENTS
 from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.valuation.method import METHODS
+from known_fits import remember_fits
 from postgres import Server, running
 from processes import fork_the_forkserver
 from small_markets import MakeMarket, torch_market, vector_market
@@ -48,6 +49,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 setattr(typer.testing, "_get_command", typer.main.get_command)  # noqa: B010
 
 fork_the_forkserver()
+remember_fits()
 
 gc.disable()  # until all is loaded, which stays: to look through torch again and again frees nothing
 
