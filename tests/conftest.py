@@ -14,7 +14,7 @@ import typer.main
 import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from affected import affected
 from databazaar.aggregators import AGGREGATORS
