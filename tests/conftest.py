@@ -14,7 +14,7 @@ import typer.main
 import typer.testing
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from affected import affected
 from databazaar.aggregators import AGGREGATORS
@@ -25,6 +25,7 @@ from databazaar.samplers import SAMPLERS
 from databazaar.stops import STOPS
 from databazaar.utilities import UTILITIES
 from databazaar.valuation.method import METHODS
+from known_fits import remember_fits
 from postgres import Server, running
 from processes import fork_the_forkserver
 from small_markets import MakeMarket, torch_market, vector_market
@@ -49,6 +50,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 setattr(typer.testing, "_get_command", typer.main.get_command)  # noqa: B010
 
 fork_the_forkserver()
+remember_fits()
 
 gc.disable()  # until all is loaded, which stays: to look through torch again and again frees nothing
 

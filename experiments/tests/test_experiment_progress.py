@@ -6,6 +6,7 @@ import subprocess
 import sys
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,7 +54,8 @@ def test_no_experiment_fills_the_bar_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_is_seen_within_a_part(tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "REPORT_EVERY", 0.02)
-    monkeypatch.setattr(workers.multiprocessing, "get_context", lambda kind: get_context("forkserver"))  # forked here
+    forked = SimpleNamespace(get_context=lambda kind: get_context("forkserver"))
+    monkeypatch.setattr(workers, "multiprocessing", forked)
     seen: list[ComputeProgress] = []
     plan = ReproductionPlan(("accuracy",), ("synthetic",), 2, 2, "quick", ("osmd",), LONG)
     compute(plan, tmp_path, device="cpu", jobs=jobs, listener=seen.append)

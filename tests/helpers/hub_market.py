@@ -153,7 +153,7 @@ class Hub:
     def ready(self) -> bool:
         """Waits until it works; False where it ends before that."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline() == b"ready\n"
+        return bool(self.process.stdout.readline() == b"ready\n")
 
     def kill(self) -> bool:
         """kill -9; whether it was alive."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing import connection, forkserver
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[Any]) -> Non
     """Until something holds that a process does. It must not end before."""
     end = time.monotonic() + PATIENCE
     while not holds():
-        assert process.poll() is None, f"{process.args} has ended with {process.returncode}"
+        assert process.poll() is None, f"{process.args!r} has ended with {process.returncode}"
         assert time.monotonic() < end, "it did not come to hold"
         time.sleep(0.005)
 
@@ -162,12 +162,12 @@ forkserver.main(listener.detach(), 0, [])
 def fork_the_forkserver() -> None:
     """The server that multiprocessing starts in this process, when it is first wanted, is forked from the zygote. What
     it forks in turn, such as a hub's runners, makes reports without drawings."""
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
 
     def ensure_running() -> None:
         if server._forkserver_address is None:
             sys.audit("os.posix_spawn", sys.executable, ["the fork server"], {})
-            address = connection.arbitrary_address("AF_UNIX")
+            address = zygote.new_address()
             search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             pipes["env"] = {**os.environ, "PYTHONPATH": search}

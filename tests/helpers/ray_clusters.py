@@ -26,6 +26,8 @@ from databazaar.cluster.foreman import OUR_CLUSTER
 from databazaar.learning.losses import cross_entropy
 
 Vector = NDArray[np.floating[Any]]
+# Ray gives way to all others by default, and on a busy machine waits for them.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 WORKERS = min(2, processors_here())
 FOR_CLIENTS = {"GRPC_ENABLE_FORK_SUPPORT": "0", "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120"}
 """What docs/how-to/ray.md says to set where a head starts that is joined by ray://."""

@@ -18,7 +18,7 @@ OPENS = {"socket.connect", "socket.bind"}
 """Events that Python's own audit tells of. A pair of sockets, as event loops have, is neither bound nor connected."""
 PROBE = ("::1", 0)
 """Where urllib3 binds when it is imported, to see whether there is IPv6."""
-_spawn = util.spawnv_passfds  # type: ignore[attr-defined]
+_spawn: Any = util.spawnv_passfds
 
 
 class Tiers:
@@ -28,7 +28,7 @@ class Tiers:
         self._unit: str | None = None
         self._others: set[threading.Thread] = set()
         sys.addaudithook(self._hear)
-        util.spawnv_passfds = self._spawn  # type: ignore[attr-defined]  # multiprocessing starts unheard
+        vars(util)["spawnv_passfds"] = self._spawn  # multiprocessing starts what the audit does not hear
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if self._unit is None or event not in STARTS | OPENS:

@@ -67,7 +67,8 @@ def serve(control: socket.socket, prepare: Callable[[Request], None] = lambda re
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control.send(b"ready")
     while True:
-        readable = select.select([control, woken, *channels.values()], [], [])[0]
+        watched: list[Any] = [control, woken, *channels.values()]
+        readable = select.select(watched, [], [])[0]
         if woken in readable:
             os.read(woken, 4096)
         for pid, channel in list(channels.items()):
@@ -103,7 +104,7 @@ def _pass_on(channel: socket.socket, pid: int) -> bool:
         asked = channel.recv(4096).decode().split()
     except OSError:
         asked = []
-    for number in asked or [signal.SIGKILL]:
+    for number in asked or [str(int(signal.SIGKILL))]:
         os.kill(pid, int(number))
     if not asked:
         os.waitpid(pid, 0)
@@ -242,11 +243,17 @@ def _forget_the_parent(_: Request) -> None:
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
+def new_address() -> str:
+    """Where a server that multiprocessing talks to can listen."""
+    made: str = vars(connection)["arbitrary_address"]("AF_UNIX")
+    return made
+
+
 def _have_forkserver() -> None:
     """Gives this process the server that multiprocessing would start, forked too: everything is loaded in it."""
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     listener = socket.socket(socket.AF_UNIX)
-    address = connection.arbitrary_address("AF_UNIX")
+    address = new_address()
     listener.bind(address)
     listener.listen()
     alive, held = os.pipe()
