@@ -20,22 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from databazaar import (
-    OSMD,
-    Ask,
-    Consumer,
-    LocalSGD,
-    LoopEngine,
-    Provider,
-    Purse,
-    Roster,
-    VectorizedEngine,
-    build_model,
-)
+from databazaar import OSMD, Consumer, LocalSGD, Provider, build_model
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 from databazaar.learning.inputs import Examples
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
+from databazaar.roster import Purse, Roster
 
 ORACLE = LocalSGD(step=0.02, batch_size=5, momentum=0.1, steps=None)
 PROVIDERS, SAMPLES, HOLDOUT = 10, 400, 1000

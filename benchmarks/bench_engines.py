@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from databazaar import Ask, Engine, FullGradient, LocalSGD, Provider, build_model
+from databazaar import LocalSGD, Provider, build_model
+from databazaar.engines import Ask, Engine
 from databazaar.engines.select import make_engine
 from databazaar.learning.losses import cross_entropy
-from databazaar.learning.oracles import Oracle
+from databazaar.learning.oracles import FullGradient, Oracle
 from databazaar.learning.task import Task
 
 CARRIERS = (

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from databazaar import Ask, Engine, LocalSGD, Provider, Replies, VectorizedEngine, build_model
+from databazaar import LocalSGD, Provider, build_model
+from databazaar.engines import Ask, Engine, Replies, VectorizedEngine
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench_core import HOLDOUT, ORACLE, PROVIDERS, SAMPLES, market
-from databazaar import Ask, Consumer, Provider, VectorizedEngine
+from databazaar import Consumer, Provider
+from databazaar.engines import Ask, VectorizedEngine
 from databazaar.learning.models import Layout
 from databazaar.randomness import oracle_key, sample_order
 

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from databazaar import OSMD, Arbiter, Consumer, Engine, LocalSGD, Provider, Replies
+from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider
+from databazaar.engines import Engine, Replies
 from databazaar.learning.task import PRECISIONS, Precision, step_at
 from databazaar.learning.utilities import Scores
 from databazaar.ledger import Drawn as DrawnRound

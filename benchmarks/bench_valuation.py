@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Sampler, Uniform, build_model
+from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Uniform, build_model
 from databazaar.randomness import draws_stream, oracle_key
 from databazaar.roster import Purse, Roster
+from databazaar.samplers import Sampler
 from databazaar.valuation import MaxPermutations, fed_shapley, g_shapley
 from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle

@@ -41,7 +41,7 @@ sys.path[:0] = [f"{folder}/src", f"{folder}/benchmarks"]
 import torch
 torch.set_num_threads(1)
 import bench_core
-from databazaar import Ask, LoopEngine, VectorizedEngine
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 
 try:
     from databazaar.config.jobs import demo_job  # since the rooms of 0.2.0

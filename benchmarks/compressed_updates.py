@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar import Arbiter, Ask, Consumer, LocalSGD, Provider, Replies
+from databazaar import Arbiter, Consumer, LocalSGD, Provider
+from databazaar.engines import Ask, Replies
 from databazaar.engines.loop import LoopEngine
 from databazaar.federation.packing import Unpacking, pack
 from databazaar.federation.payloads import PIECE

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import BertConfig, BertForSequenceClassification
 
-from databazaar import Arbiter, Consumer, Cosine, LocalSGD, Provider
+from databazaar import Arbiter, Consumer, LocalSGD, Provider
+from databazaar.learning.task import Cosine
 
 WORDS, LENGTH, FIRST_TOPIC, TOPIC_WORDS = 200, 12, 2, 18
 CAREFUL = {"courier": 0.0, "gazette": 0.0, "rumour": 0.5, "hearsay": 0.5}

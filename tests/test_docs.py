@@ -81,6 +81,8 @@ def test_one_page_lists_every_public_name_and_no_other() -> None:
     text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"\[`(\w+)`\]\(python/", text))
     assert listed == {*databazaar.__all__, *databazaar.__optional__}
+    for name in re.findall(r"\[`([\w.]+\.\w+)`\]\(python/", text):
+        assert pkgutil.resolve_name(f"databazaar.{name.removeprefix('databazaar.')}"), name
 
 
 def test_the_reference_is_what_the_help_says_today() -> None:

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from databazaar import Consumer, Provider, VectorizedEngine, check_engine
+from databazaar import Consumer, Provider
+from databazaar.engines import VectorizedEngine
 from databazaar.engines.orders import Planner, Rows
 from databazaar.engines.stacked import StackedOracle
 from databazaar.engines.stacks import STACKS, BatchPlan, Data, Workload
@@ -23,6 +24,7 @@ from databazaar.learning.models import build_model, caller, split_fixed_prefix
 from databazaar.learning.oracles import FullGradient, LocalSGD, Oracle
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator, UtilityFunction
+from databazaar.testing import check_engine
 from databazaar_experiments.stacks.cnn import Form, FusedCNN, FusedEvaluator, FusedOutputs, Launch, evaluator_for, suits
 
 pytestmark = pytest.mark.process

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, BazaarError, Purse, Roster, Sampler, check_sampler
+from databazaar import OSMD, BazaarError
 from databazaar.config.jobs import from_recipe, market_job
-from databazaar.samplers import SAMPLERS
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import SAMPLERS, Sampler
+from databazaar.testing import check_sampler
 from databazaar_experiments.samplers.coins import Coins
 from databazaar_experiments.samplers.memory import Memory
 

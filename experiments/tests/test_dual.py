@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from databazaar import FullGradient, LocalSGD, Provider, VectorizedEngine, check_engine
+from databazaar import LocalSGD, Provider
+from databazaar.engines import VectorizedEngine
 from databazaar.engines.vectorized import NotVectorizableError
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import Oracle
+from databazaar.learning.oracles import FullGradient, Oracle
 from databazaar.learning.task import Precision, Task
+from databazaar.testing import check_engine
 from databazaar_experiments.stacks import PAPER_STACKS
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, Ask, Engine, Provider, Replies, VectorizedEngine
-from databazaar.engines import query_all
+from databazaar import OSMD, Arbiter, Provider
+from databazaar.engines import Ask, Engine, Replies, VectorizedEngine, query_all
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Purse, Roster, check_sampler
+from databazaar import Arbiter, BazaarError
+from databazaar.roster import Purse, Roster
 from databazaar.samplers import SAMPLERS
+from databazaar.testing import check_sampler
 from databazaar_experiments.samplers.memory import Memory
 from small_markets import closeness, vector_market
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from databazaar import Arbiter, Sampler
+from databazaar import Arbiter
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
+from databazaar.samplers import Sampler
 from databazaar_experiments.samplers.coins import Coins
 from databazaar_experiments.samplers.memory import Memory
 from forging import reseal

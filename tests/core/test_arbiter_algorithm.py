@@ -10,7 +10,9 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
-from databazaar import OSMD, Arbiter, Consumer, FullGradient, Halving, Provider, Uniform
+from databazaar import OSMD, Arbiter, Consumer, Provider, Uniform
+from databazaar.learning.oracles import FullGradient
+from databazaar.learning.task import Halving
 from databazaar.market.arbiter import theory_sampler
 from databazaar.randomness import draws_stream
 from own_samplers import Together

@@ -12,27 +12,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import (
-    OSMD,
-    Arbiter,
-    Ask,
-    BazaarError,
-    Consumer,
-    Engine,
-    FullGradient,
-    LocalSGD,
-    Provider,
-    Replies,
-    Roster,
-    Sampler,
-    Uniform,
-    build_model,
-)
+from databazaar import OSMD, Arbiter, BazaarError, Consumer, LocalSGD, Provider, Uniform, build_model
+from databazaar.engines import Ask, Engine, Replies
 from databazaar.engines.protocol import DIVERGES
+from databazaar.learning.oracles import FullGradient
 from databazaar.ledger import Ledger, Terms, audit_entries
 from databazaar.market.loop import play
-from databazaar.roster import Purse
+from databazaar.roster import Purse, Roster
 from databazaar.runs.folder import RunFolder
+from databazaar.samplers import Sampler
 from small_markets import MakeMarket
 
 BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
@@ -345,7 +333,7 @@ class Recorder(Engine):
 
 
 def test_what_is_no_engine_is_refused(make_vector_market: MakeMarket) -> None:
-    with pytest.raises(BazaarError, match=r"inherit from databazaar\.Engine"):
+    with pytest.raises(BazaarError, match=r"inherit from databazaar\.engines\.Engine"):
         Arbiter(*make_vector_market(), engine=object())  # type: ignore[arg-type]
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import BazaarError, FullGradient, LocalSGD, StochasticGradient, build_model
+from databazaar import BazaarError, LocalSGD, build_model
 from databazaar.learning.kinds import MODEL_KINDS, OracleKind, parameter_count
-from databazaar.learning.oracles import build_oracle
+from databazaar.learning.oracles import FullGradient, StochasticGradient, build_oracle
 
 
 @given(

@@ -149,7 +149,7 @@ def test_a_model_that_counts_its_batches_answers_alike_whenever_it_is_asked() ->
     first, again = (run(model, data, [data], "loop").model_hash for _ in range(2))
     assert first == again
     assert int(model.get_buffer("1.num_batches_tracked")) == 0
-    from databazaar import Ask, LoopEngine
+    from databazaar.engines import Ask, LoopEngine
     from databazaar.learning.losses import cross_entropy
     from databazaar.learning.task import Task
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, BazaarError, Median, Provider, Report, Sampler, Thrifty
-from databazaar.aggregators import Aggregator
+from databazaar import OSMD, Arbiter, BazaarError, Provider, Report, Thrifty
+from databazaar.aggregators import Aggregator, Median
 from databazaar.engines import vectorized
 from databazaar.market import round as rounds
+from databazaar.samplers import Sampler
 from own_samplers import Together
 from small_markets import torch_market
 

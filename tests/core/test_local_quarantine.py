@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, Consumer, LoopEngine, Progress, Provider, Report, Uniform
+from databazaar import OSMD, Arbiter, Consumer, Progress, Provider, Report, Uniform
 from databazaar.codes import SET_ASIDE, Code
+from databazaar.engines import LoopEngine
 from databazaar.ledger import Drawn
 from databazaar.market.methods import MarketMethod
 from own_samplers import Together

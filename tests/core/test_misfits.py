@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, Report, VectorizedEngine
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Report
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 from databazaar.learning.losses import PerSample, binary_cross_entropy, cross_entropy, per_sample, squared_error
 
 RNG = np.random.default_rng(0)

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Callback, Consumer, FullGradient, Progress, Provider, Uniform
+from databazaar import Arbiter, BazaarError, Callback, Consumer, Progress, Provider, Uniform
 from databazaar.learning.inputs import NamedInputs
-from databazaar.learning.oracles import LocalSGD, compute_update
+from databazaar.learning.oracles import FullGradient, LocalSGD, compute_update
 from databazaar.learning.own_rows import OWN_ROWS, fit_own_rows, joined, refit
 from databazaar.learning.split import split_rows
 from databazaar.learning.task import Task

@@ -12,7 +12,8 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
-from databazaar import Arbiter, BazaarError, Consumer, PartialFit, Provider, Uniform
+from databazaar import Arbiter, BazaarError, Consumer, Provider, Uniform
+from databazaar.learning.partial_fit import PartialFit
 
 TRUTH = np.array([1.0, -2.0, 0.5, 0.0])
 

@@ -10,7 +10,8 @@ import torch
 from lora_market import CAREFUL, adapted, answers, base_model, market, texts
 from peft import PeftModel
 
-from databazaar import Arbiter, Ask, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, load_run
+from databazaar import Arbiter, Consumer, LocalSGD, Provider, load_run
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder

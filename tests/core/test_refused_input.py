@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from databazaar import Arbiter, BazaarError, Consumer, FullGradient, LocalSGD, Provider, StochasticGradient
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider
 from databazaar.learning.losses import squared_error
-from databazaar.learning.oracles import compute_update
+from databazaar.learning.oracles import FullGradient, StochasticGradient, compute_update
 from databazaar.learning.task import Task
 
 ROWS = [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import OSMD, Arbiter, BazaarError, Consumer, Engine, LocalSGD, Provider
-from databazaar.engines import Ask, LoopEngine, Replies
+from databazaar import OSMD, Arbiter, BazaarError, Consumer, LocalSGD, Provider
+from databazaar.engines import Ask, Engine, LoopEngine, Replies
 from databazaar.files import write_whole
 from databazaar.learning.models import hash_vector
 from databazaar.ledger import Entry, Snapshot

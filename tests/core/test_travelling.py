@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, LocalSGD, LoopEngine, Provider, Uniform, load_run
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Uniform, load_run
+from databazaar.engines import Ask, Engine, LoopEngine
 from databazaar.engines.vectorized import VectorizedEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import Layout

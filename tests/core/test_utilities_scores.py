@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, LoopEngine, Provider, VectorizedEngine, build_model
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, build_model
+from databazaar.engines import LoopEngine, VectorizedEngine
 from databazaar.learning import models as models_module
 from databazaar.learning import utilities as utilities_module
 from databazaar.learning.losses import cross_entropy, squared_error

@@ -16,9 +16,9 @@ import torch
 from cli_markets import edit, table, write_market
 from sklearn.linear_model import LogisticRegression
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, Engine, Provider, Replies, Worth, judge_purchase, load_run
+from databazaar import Arbiter, BazaarError, Consumer, Provider, judge_purchase, load_run
 from databazaar.config.jobs import market_job
-from databazaar.engines import Beginning, LoopEngine
+from databazaar.engines import Ask, Beginning, Engine, LoopEngine, Replies
 from databazaar.learning.inputs import Examples
 from databazaar.learning.own_rows import fit_own_rows, refit
 from databazaar.learning.split import split_rows
@@ -27,7 +27,7 @@ from databazaar.market.loop import play
 from databazaar.market.worth import NOTHING_BETTER, alternative, audit_outputs, own_rows_alone
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.notes import WORTH
-from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged
+from databazaar.runs.worth import MARKET, OWN, SINGLE, UNIFORM, Judged, Worth
 
 
 def rows_of(rng: np.random.Generator, size: int, flip: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

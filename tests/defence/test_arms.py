@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Thrifty, Uniform
 from databazaar.defence import Arms, Defence
 from databazaar.defence.court import LEAK, Court
 from databazaar.market.quoting import quote
 from databazaar.roster import Offer, Purse, Roster
-from databazaar.samplers import Wants
+from databazaar.samplers import Sampler, Wants
 from databazaar.samplers.check import _play as keeps_its_promises
 from databazaar.samplers.protocol import Vector
 from defended_markets import EVERY_RULE, play, random_measures, rules_with

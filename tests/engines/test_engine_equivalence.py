@@ -12,27 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from databazaar import (
-    Ask,
-    Cosine,
-    Engine,
-    FullGradient,
-    Halving,
-    LocalSGD,
-    LoopEngine,
-    Provider,
-    Replies,
-    StochasticGradient,
-    VectorizedEngine,
-    build_model,
-    check_engine,
-)
+from databazaar import LocalSGD, Provider, build_model
 from databazaar.codes import Code
+from databazaar.engines import Ask, Engine, LoopEngine, Replies, VectorizedEngine
 from databazaar.engines import vectorized as vectorized_module
 from databazaar.learning.losses import binary_cross_entropy, cross_entropy, squared_error
-from databazaar.learning.oracles import Oracle, compute_update
-from databazaar.learning.task import Task
+from databazaar.learning.oracles import FullGradient, Oracle, StochasticGradient, compute_update
+from databazaar.learning.task import Cosine, Halving, Task
 from databazaar.randomness import oracle_key
+from databazaar.testing import check_engine
 
 CPU = torch.device("cpu")
 

@@ -13,19 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from databazaar import (
-    Arbiter,
-    Ask,
-    BazaarError,
-    Consumer,
-    LocalSGD,
-    LoopEngine,
-    Provider,
-    Replies,
-    Uniform,
-    VectorizedEngine,
-)
-from databazaar.engines import make_engine
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Uniform
+from databazaar.engines import Ask, LoopEngine, Replies, VectorizedEngine, make_engine
 from databazaar.engines.protocol import LIMIT
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task

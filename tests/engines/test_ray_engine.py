@@ -13,21 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import (
-    Arbiter,
-    Ask,
-    BazaarError,
-    Consumer,
-    Engine,
-    LocalSGD,
-    Provider,
-    Report,
-    Uniform,
-    build_model,
-    check_engine,
-)
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Provider, Report, Uniform, build_model
 from databazaar.cluster import Call, Link, Settings, processors_here
-from databazaar.engines import make_engine
+from databazaar.engines import Ask, Engine, make_engine
 from databazaar.engines.errands import Errand, Start, Training, Walk
 from databazaar.engines.ray_engine import RayEngine
 from databazaar.engines.ray_worker import one_by_one
@@ -35,6 +23,7 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import LARGE
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
+from databazaar.testing import check_engine
 from databazaar.valuation import MaxPermutations, compare
 from databazaar.valuation.combinations import Block
 from ray_clusters import (

@@ -11,24 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from databazaar import (
-    Ask,
-    FullGradient,
-    LocalSGD,
-    LoopEngine,
-    Provider,
-    StochasticGradient,
-    VectorizedEngine,
-    check_engine,
-)
+from databazaar import LocalSGD, Provider
 from databazaar.codes import Code
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine
 from databazaar.engines import vectorized as vectorized_module
 from databazaar.engines.orders import Planner, Rows, first_of_each, sample_orders
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import Oracle
+from databazaar.learning.oracles import FullGradient, Oracle, StochasticGradient
 from databazaar.learning.task import Task
 from databazaar.randomness import oracle_key, oracle_keys, provider_tags, sample_order, words
+from databazaar.testing import check_engine
 
 CPU = torch.device("cpu")
 WORD = 2**64

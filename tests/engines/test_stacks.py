@@ -9,24 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from databazaar import (
-    Ask,
-    BazaarError,
-    Consumer,
-    FullGradient,
-    LocalSGD,
-    LoopEngine,
-    Provider,
-    StochasticGradient,
-    VectorizedEngine,
-)
-from databazaar.engines import alone
+from databazaar import BazaarError, Consumer, LocalSGD, Provider
+from databazaar.engines import Ask, LoopEngine, VectorizedEngine, alone
 from databazaar.engines.stacked import StackedOracle
 from databazaar.engines.stacks import STACKS, BatchPlan, Workload
 from databazaar.engines.vectorized import NotVectorizableError
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.models import build_model
-from databazaar.learning.oracles import Oracle
+from databazaar.learning.oracles import FullGradient, Oracle, StochasticGradient
 from databazaar.learning.task import Precision, Task
 
 CPU = torch.device("cpu")

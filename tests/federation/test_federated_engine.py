@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, check_engine, judge_purchase
+from databazaar import Arbiter, BazaarError, Consumer, Provider, judge_purchase
 from databazaar.codes import SET_ASIDE, Code
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.data.tables import Schema
-from databazaar.engines import Beginning
+from databazaar.engines import Ask, Beginning, LoopEngine
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import message_faults, messages
 from databazaar.federation.engine import FederatedEngine
@@ -38,6 +38,7 @@ from databazaar.learning.models import build_model
 from databazaar.learning.oracles import build_oracle
 from databazaar.learning.task import Task
 from databazaar.runs.folder import RunFolder
+from databazaar.testing import check_engine
 from markets import ROWS, STEP, TASK, a_consumer, afar, at_home, examples, federated
 
 NAMES = ["bank1", "bank2", "bank3"]

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import CertificateSigningRequestBuilder, load_pem_x509_certificate
 from typer.testing import CliRunner
 
-from databazaar import Ask
 from databazaar.cli import joining
 from databazaar.cli.app import app
 from databazaar.codes import Code
 from databazaar.data.schema import Schema
 from databazaar.data.schema_message import SchemaMessage
+from databazaar.engines import Ask
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, pki
 from databazaar.federation.accountant import Accountant

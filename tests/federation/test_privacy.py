@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Ask, BazaarError, build_model
+from databazaar import Arbiter, BazaarError, build_model
 from databazaar.codes import Code
+from databazaar.engines import Ask
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation.accountant import Accountant
 from databazaar.federation.policy import RefusedError

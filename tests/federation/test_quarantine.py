@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Ask, Report, Uniform
+from databazaar import Arbiter, Report, Uniform
 from databazaar.codes import SET_ASIDE, Code
-from databazaar.engines import Beginning, Ended
+from databazaar.engines import Ask, Beginning, Ended
 from databazaar.engines.protocol import BEYOND_LIMIT
 from databazaar.engines.quarantine import Quarantine, Standing
 from databazaar.federation import message_faults

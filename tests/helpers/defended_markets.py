@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from databazaar import Sampler, Uniform
+from databazaar import Uniform
 from databazaar.codes import Code
 from databazaar.defence import Defence, Findings
 from databazaar.learning.models import hash_vector
@@ -18,7 +18,7 @@ from databazaar.market.state import Best, State
 from databazaar.money import Currency
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Offer, Roster
-from databazaar.samplers import SAMPLERS
+from databazaar.samplers import SAMPLERS, Sampler
 from databazaar.stops import STOPS, Budget
 from own_samplers import Together
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from databazaar import Arbiter, Consumer, Provider, Report, Sampler
+from databazaar import Arbiter, Consumer, Provider, Report
+from databazaar.samplers import Sampler
 from own_samplers import Together
 
 

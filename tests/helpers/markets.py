@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from databazaar import Consumer, Halving, LocalSGD, Provider
+from databazaar import Consumer, LocalSGD, Provider
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.messages import ModelMessage, OracleMessage, TaskMessage
 from databazaar.federation.transport import Transport
+from databazaar.learning.task import Halving
 
 ORACLE = OracleMessage(kind="local-sgd", step=0.2, batch_size=8, epochs=1, momentum=0.5)
 TASK = TaskMessage(

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from databazaar import Payment, PricePerAccess, Sampler, Uniform
+from databazaar import PricePerAccess, Uniform
 from databazaar.codes import Code
 from databazaar.ledger import Accounts, Book, RuleBook, Settlement, Terms
 from databazaar.market.state import Best, State
 from databazaar.money import Currency
+from databazaar.payments import Payment
 from databazaar.roster import Offer, Purse, Roster
+from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Draws, Vector, Wants, among_affordable
 from databazaar.stops import Budget
 from own_samplers import Together

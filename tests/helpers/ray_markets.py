@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from databazaar import Ask, Engine, LocalSGD, Provider, Replies, StochasticGradient, build_model
+from databazaar import LocalSGD, Provider, build_model
+from databazaar.engines import Ask, Engine, Replies
 from databazaar.engines.ray_worker import one_by_one
+from databazaar.learning.oracles import StochasticGradient
 from databazaar.learning.task import Task
 
 

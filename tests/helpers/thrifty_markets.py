@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from databazaar import Purse, Roster, Thrifty
-from databazaar.roster import Offer
+from databazaar import Thrifty
+from databazaar.roster import Offer, Purse, Roster
 
 Rounds = list[tuple[np.ndarray, np.ndarray]]
 PLENTY = 10**15

@@ -91,8 +91,8 @@ def test_a_summary_that_lies(run: Path, name: str) -> None:
 @pytest.mark.parametrize("content", ["[]", "null", "{", "[" * 10**5, '{"ledger_head": ' + "9" * 5000 + "}"])
 def test_a_summary_that_is_none(run: Path, content: str) -> None:
     (run / "summary.json").write_text(content)
-    for command in (["audit", run], ["show", run], ["show", run, "statement"], ["show", run, "report"]):
-        done = bazaar(*command)
+    for command, *view in (["audit"], ["show"], ["show", "statement"], ["show", "report"]):
+        done = bazaar(command, run, *view)
         assert done.code in (1, 2) and len((done.out + done.err).splitlines()) == 1, done
         assert "summary.json cannot be read: remove it, and" in done.out + done.err
 

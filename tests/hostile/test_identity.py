@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from databazaar import Arbiter, Ask, Report, Uniform
+from databazaar import Arbiter, Report, Uniform
 from databazaar.codes import Code
+from databazaar.engines import Ask
 from databazaar.federation import message_faults, onboarding, renewal
 from databazaar.federation.message_vector import vector_parts
 from databazaar.federation.messages import Reply, decode_request, encode_reply, question_hash

@@ -18,10 +18,11 @@ from cli_markets import ENVIRONMENT, Outcome, bazaar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, Consumer, Currency, Provider
+from databazaar import Arbiter, Consumer, Provider
 from databazaar.cli.screen import OneLine, Screen
 from databazaar.cli.statements import file_names
 from databazaar.config.toml_text import quoted
+from databazaar.money import Currency
 from processes import BAZAAR, Forked
 from small_markets import closeness
 

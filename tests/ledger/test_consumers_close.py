@@ -13,24 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from databazaar import (
-    OSMD,
-    Arbiter,
-    BazaarError,
-    Consumer,
-    LedgerError,
-    LocalSGD,
-    Provider,
-    Report,
-    TargetUtility,
-    close_run,
-)
+from databazaar import OSMD, Arbiter, BazaarError, Consumer, LedgerError, LocalSGD, Provider, Report, TargetUtility
 from databazaar.engines import Ask, Engine, Replies
 from databazaar.files import write_whole
 from databazaar.learning.models import Layout
 from databazaar.ledger import Entry, Snapshot, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import LAYOUT, LEDGER, MODEL, SUMMARY, RunFolder
 from databazaar.runs.model_folder import CARD, WEIGHTS
 from databazaar.vectors import unpack

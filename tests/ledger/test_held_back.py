@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Thrifty, Uniform
 from databazaar.defence import Defence
 from databazaar.ledger import Accounts, Entry, Ledger, RuleBook, audit_entries
 from databazaar.roster import PriceChange
+from databazaar.samplers import Sampler
 from defended_markets import (
     EVERY_RULE,
     Measured,

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from databazaar import Arbiter, Progress, Report, close_run
+from databazaar import Arbiter, Progress, Report
 from databazaar.defence import Defence
 from databazaar.ledger import Entry, Ledger, RuleBook, audit_entries
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.rulebook import BY_CONSUMER
 from databazaar.ledger.sql import SqlStore
 from databazaar.ledger.store import Store
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import unpack
 from defended_markets import (

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
-from databazaar import OSMD, Arbiter, LedgerError, Progress, close_run
+from databazaar import OSMD, Arbiter, LedgerError, Progress
 from databazaar.aggregators import CentredClipping
 from databazaar.errors import BazaarError
 from databazaar.ledger import Snapshot, large
 from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.large import Large, Place
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from databazaar.vectors import pack
 from killed_store import LEDGER, Players, best, entry, model

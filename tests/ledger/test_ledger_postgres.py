@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress, close_run
+from databazaar import OSMD, Arbiter, BazaarError, LedgerError, Progress
 from databazaar.ledger import Drawn, Ledger, sql
 from databazaar.ledger.sql import SqlStore
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from postgres import Server
 from small_markets import MakeMarket

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from databazaar import OSMD, Arbiter, Consumer, Halving, LocalSGD, Provider, Report, Sampler, Uniform, build_model
+from databazaar import OSMD, Arbiter, Consumer, LocalSGD, Provider, Report, Uniform, build_model
 from databazaar.config.jobs import market_job
 from databazaar.data.fraud import fraud_banks, write_fraud_files
 from databazaar.data.tables import Schema
+from databazaar.learning.task import Halving
 from databazaar.market.arbiter import theory_sampler
+from databazaar.samplers import Sampler
 
 Played = tuple[Report, Tensor]
 

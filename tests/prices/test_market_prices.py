@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, BazaarError, PricePerRow, Purse, Report, Sampler, Uniform
+from databazaar import OSMD, Arbiter, BazaarError, Report, Uniform
 from databazaar.ledger import Entry, Ledger, MemoryStore, Snapshot, Terms, audit_entries
 from databazaar.market.loop import play
 from databazaar.market.methods import OwnMarketMethod
+from databazaar.payments import PricePerRow
+from databazaar.roster import Purse
 from databazaar.runs.from_ledger import report_from
+from databazaar.samplers import Sampler
 from databazaar.stops.budget import SPENT
 from own_samplers import Together
 from small_markets import vector_market

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from cli_markets import bazaar, edit, write_market
 
-from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, close_run, load_run
+from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, load_run
 from databazaar.config.jobs import market_job
 from databazaar.config.market_file import parse_market
 from databazaar.roster import PriceChange
+from databazaar.runs.closing import close_run
 from databazaar.runs.folder import RunFolder
 from small_markets import vector_market
 

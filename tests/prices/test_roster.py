@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import BazaarError, Offer, Purse, Roster
-from databazaar.roster import PriceChange
+from databazaar import BazaarError
+from databazaar.roster import Offer, PriceChange, Purse, Roster
 
 PRICES = st.integers(1, 12)
 CHANGES = st.dictionaries(st.integers(1, 9), PRICES, max_size=3)

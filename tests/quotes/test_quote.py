@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from databazaar import PricePerRow, Uniform
+from databazaar import Uniform
 from databazaar.market.quoting import quote
 from databazaar.market.quoting.outlook import Range
 from databazaar.money import Currency
+from databazaar.payments import PricePerRow
 from databazaar.roster import Offer, PriceChange, Purse
 from databazaar.samplers.protocol import Draws, Vector
 from quoted_markets import Stubborn, offers_at, rules_for

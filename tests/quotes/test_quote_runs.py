@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Arbiter, Thrifty, Uniform
 from databazaar.defence import Defence
 from databazaar.ledger import Book, RuleBook
 from databazaar.market.quoting import Quote, quote
 from databazaar.roster import Offer, PriceChange
+from databazaar.samplers import Sampler
 from defended_markets import play, random_measures, rules_with
 from quoted_markets import Even, Stubborn, offers_at, played, rules_for
 from small_markets import vector_market

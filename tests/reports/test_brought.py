@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import sample_report
 
-from databazaar import OSMD, Arbiter, Progress, Sampler, Uniform
+from databazaar import OSMD, Arbiter, Progress, Uniform
 from databazaar.money import Currency
 from databazaar.runs.answers import STRETCH, compare
 from databazaar.runs.course import Course
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.report import Report
+from databazaar.samplers import Sampler
 from known_gains import SIX, Seller, arbiter, played
 from own_samplers import Together
 from small_markets import vector_market

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from browsing import DESK, NEEDS_CHROMIUM, PHONE, assert_fits, laid_out, scripted, visit
-from databazaar import Currency
+from databazaar.money import Currency
 from databazaar.reports import render
 from databazaar.runs.report import Report
 from known_gains import SIX, played

@@ -14,9 +14,10 @@ from matplotlib.patches import Rectangle
 from report_samples import sample_report
 from rich.console import Console
 
-from databazaar import OSMD, Currency
+from databazaar import OSMD
 from databazaar.cli import statements
 from databazaar.cli.run_tables import payout_table
+from databazaar.money import Currency
 from databazaar.reports import FIGURES, render, statement_csv, statement_dict
 from databazaar.reports.per_coin import PerCoin
 from databazaar.runs.course import Course

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from report_samples import sample_report
 
-from databazaar import OSMD, BazaarError, Purse, Roster, Sampler, Uniform
+from databazaar import OSMD, BazaarError, Uniform
 from databazaar.cli.run_tables import WHY
 from databazaar.cli.statements import provider_dict
+from databazaar.roster import Purse, Roster
 from databazaar.runs.answers import compare
 from databazaar.runs.course import Course
 from databazaar.runs.report import Report
 from databazaar.runs.why import CAUSES, TRENDS, Kind
+from databazaar.samplers import Sampler
 from databazaar.samplers.protocol import Wants, among_affordable
 from known_gains import Seller, played, reasons
 from own_samplers import Together

@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from databazaar import OSMD, Aggregator, Arbiter, Ask, Engine, Mean, Replies, check_aggregator
+from databazaar import OSMD, Arbiter, Mean
+from databazaar.aggregators import Aggregator
+from databazaar.engines import Ask, Engine, Replies
 from databazaar.runs.folder import RunFolder
+from databazaar.testing import check_aggregator
 from small_markets import MakeMarket
 
 

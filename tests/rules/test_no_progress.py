@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import BazaarError, History, NoProgress, Purse, Roster, check_stop
+from databazaar import BazaarError, NoProgress
+from databazaar.roster import Purse, Roster
+from databazaar.stops import History
 from databazaar.stops.no_progress import rise
+from databazaar.testing import check_stop
 
 
 def history(utilities: list[float]) -> History:

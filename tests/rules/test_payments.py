@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import OSMD, Arbiter, BazaarError, Payment, PricePerAccess, PricePerRow, Roster, check_payment
+from databazaar import OSMD, Arbiter, BazaarError, PricePerAccess
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
-from databazaar.roster import Amounts
+from databazaar.payments import Payment, PricePerRow
+from databazaar.roster import Amounts, Roster
+from databazaar.testing import check_payment
 from forging import reseal
 from small_markets import MakeMarket
 

@@ -16,24 +16,24 @@ from scipy.optimize import minimize
 from scipy.stats import trim_mean
 from torch import Tensor
 
-from databazaar import (
+from databazaar import BazaarError, Mean
+from databazaar.aggregators import (
+    AGGREGATORS,
     Aggregator,
-    BazaarError,
     CentredClipping,
     FLTrust,
     GeometricMedian,
+    Guided,
     Krum,
-    Mean,
     Median,
     TrimmedMean,
-    check_aggregator,
 )
-from databazaar.aggregators import AGGREGATORS, Guided
 from databazaar.aggregators.centred_clipping import RECENT
 from databazaar.aggregators.geometric_median import SMOOTHING
 from databazaar.aggregators.shares import suspects
 from databazaar.aggregators.sorting import in_order
 from databazaar.engines.protocol import LIMIT
+from databazaar.testing import check_aggregator
 
 Array = NDArray[np.float64]
 PLAIN: list[Aggregator] = [

@@ -11,28 +11,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from databazaar import (
+from databazaar import Arbiter, BazaarError, Consumer, LocalSGD, Mean, Provider, Thrifty, Uniform
+from databazaar.aggregators import (
+    AGGREGATORS,
     Aggregator,
-    Arbiter,
-    BazaarError,
     CentredClipping,
-    Consumer,
     FLTrust,
-    FullGradient,
     GeometricMedian,
+    Guided,
     Krum,
-    LocalSGD,
-    Mean,
     Median,
-    Provider,
-    Thrifty,
     TrimmedMean,
-    Uniform,
 )
-from databazaar.aggregators import AGGREGATORS, Guided
 from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import Replies
-from databazaar.learning.oracles import compute_update
+from databazaar.learning.oracles import FullGradient, compute_update
 from databazaar.learning.own_rows import SCORING_ROWS
 from databazaar.ledger import Accounts, Drawn
 from databazaar.market.round import conclude, propose

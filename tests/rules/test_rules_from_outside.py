@@ -29,7 +29,7 @@ import sys
 import numpy as np
 import acme_rules
 from databazaar import Arbiter, Consumer, Provider
-from databazaar import check_aggregator, check_payment, check_sampler, check_stop
+from databazaar.testing import check_aggregator, check_payment, check_sampler, check_stop
 
 check_sampler(acme_rules.Bargain())
 check_aggregator(acme_rules.Median())

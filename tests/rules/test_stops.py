@@ -10,25 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databazaar import (
-    OSMD,
-    Arbiter,
-    BazaarError,
-    Consumer,
-    History,
-    NoProgress,
-    Provider,
-    Purse,
-    Roster,
-    Stop,
-    TargetUtility,
-    Uniform,
-    check_stop,
-)
+from databazaar import OSMD, Arbiter, BazaarError, Consumer, NoProgress, Provider, TargetUtility, Uniform
 from databazaar.codes import Code
 from databazaar.ledger import Entry, Ledger, audit_entries
 from databazaar.market.loop import play
-from databazaar.stops import STOPS, Budget, Patience
+from databazaar.roster import Purse, Roster
+from databazaar.stops import STOPS, Budget, History, Patience, Stop
+from databazaar.testing import check_stop
 from forging import reseal
 from small_markets import MakeMarket
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import nn
 
-import databazaar
-from databazaar import Arbiter, BazaarError, Consumer, Provider, build_model, close_run, load_model, load_run
+from databazaar import Arbiter, BazaarError, Consumer, Provider, build_model, load_model, load_run
 from databazaar.data.schema import Schema
 from databazaar.files import write_whole
 from databazaar.learning.losses import LOSSES
 from databazaar.learning.models import Layout
 from databazaar.learning.task import Task
+from databazaar.runs.closing import close_run
 from databazaar.runs.finished import load
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.model_card import Outline
@@ -388,7 +388,3 @@ def test_an_audit_finds_other_preprocessing(run: Path, tmp_path: Path, content: 
     if content is not None:
         (copied / "model/schema.json").write_bytes(content)
     assert "model/schema.json is not the preprocessing" in RunFolder(copied).audit().message
-
-
-def test_the_public_names_lead_here() -> None:
-    assert databazaar.TrainedModel is TrainedModel and issubclass(databazaar.FinishedRun, TrainedModel)

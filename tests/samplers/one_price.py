@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from databazaar import Purse, Roster, Sampler
+from databazaar.roster import Purse, Roster
+from databazaar.samplers import Sampler
 
 
 class OnePrice:

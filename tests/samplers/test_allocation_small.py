@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from allocation_markets import Market, logistic, markets
-from databazaar import OSMD, Sampler, Thrifty, Uniform
+from databazaar import OSMD, Thrifty, Uniform
+from databazaar.samplers import Sampler
 
 ROWS = ["equal prices, logistic", "one good at 500, rest mediocre at 5", "prices 1 to 1,000"]
 

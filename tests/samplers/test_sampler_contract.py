@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from one_price import OnePrice
 
-from databazaar import OSMD, Arbiter, BazaarError, Uniform, check_sampler
+from databazaar import OSMD, Arbiter, BazaarError, Uniform
 from databazaar.roster import Purse, Roster
 from databazaar.samplers import SAMPLERS, Sampler, Wants
 from databazaar.samplers.protocol import among_affordable, refuse_non_finite
+from databazaar.testing import check_sampler
 from small_markets import MakeMarket
 
 

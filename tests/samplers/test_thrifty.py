@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Purse, Thrifty, check_sampler
+from databazaar import Arbiter, BazaarError, Consumer, Progress, Provider, Thrifty
 from databazaar.ledger import Ledger, audit_entries
 from databazaar.market.loop import play
+from databazaar.roster import Purse
 from databazaar.samplers import SAMPLERS
 from databazaar.samplers.thrifty import DECISION, FRESH, OUTLIER, SPREAD, log_weights, worth
+from databazaar.testing import check_sampler
 from forging import reseal
 from small_markets import vector_market
 from thrifty_markets import PLENTY, FixedNumber, Rounds, chances, learned, played, purse_of, some_rounds, start

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from databazaar import Ask, Consumer, Engine, LoopEngine, Provider, Replies
+from databazaar import Consumer, Provider
+from databazaar.engines import Ask, Engine, LoopEngine, Replies
 from databazaar.engines.errands import Errand, Start, Vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare

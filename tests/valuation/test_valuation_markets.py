@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from valuation_games import Vector, additive_market, classification_market, regression_market
 
-from databazaar import Arbiter, Ask, BazaarError, Consumer, LoopEngine, Provider, Thrifty, Uniform
+from databazaar import Arbiter, BazaarError, Consumer, Provider, Thrifty, Uniform
+from databazaar.engines import Ask, LoopEngine
 from databazaar.market.arbiter import theory_sampler
 from databazaar.market.methods import MarketMethod, OwnMarketMethod, UniformMarketMethod, WithoutReplacementMethod
 from databazaar.randomness import draws_stream

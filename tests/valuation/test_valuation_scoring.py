@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from valuation_games import additive_market, classification_market, regression_market
 
-from databazaar import Consumer, FullGradient, Provider
+from databazaar import Consumer, Provider
+from databazaar.learning.oracles import FullGradient
 from databazaar.valuation import BackCheck, MaxPermutations, fed_shapley, g_shapley, gtg_shapley
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer, Scorer
 

@@ -9,7 +9,8 @@ from math import comb, factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar import Consumer, FullGradient, LocalSGD, Provider
+from databazaar import Consumer, LocalSGD, Provider
+from databazaar.learning.oracles import FullGradient
 from databazaar.valuation import Game
 
 Vector = NDArray[np.float64]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from databazaar import Arbiter, BazaarError, Currency, MLflowCallback, Progress
+from databazaar import Arbiter, BazaarError, Progress
+from databazaar.callbacks import MLflowCallback
+from databazaar.money import Currency
 from small_markets import torch_market, vector_market
 
 if TYPE_CHECKING:

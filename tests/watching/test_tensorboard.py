@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from databazaar import Arbiter, BazaarError, Currency, Progress, TensorBoardCallback
+from databazaar import Arbiter, BazaarError, Progress
+from databazaar.callbacks import TensorBoardCallback
+from databazaar.money import Currency
 from small_markets import torch_market, vector_market
 
 if TYPE_CHECKING:

@@ -25,11 +25,8 @@ CANNOT_CHECK = 3
 
 
 def audit(
-    places: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN", help="The run's folder; with --key, receipts of a hub instead.", show_default=False
-        ),
+    run: Annotated[
+        list[Path], typer.Argument(help="The run's folder; with --key, receipts of a hub instead.", show_default=False)
     ],
     head: Annotated[str | None, typer.Option(help="A ledger head that you noted down.", show_default=False)] = None,
     receipts: Annotated[
@@ -61,13 +58,13 @@ def audit(
 
         if head or receipts or authority or ledger or as_json:
             raise BazaarError("--key checks receipts of a hub, and takes --journal alone beside it: omit the others")
-        check(places, key, journal)
+        check(run, key, journal)
         return
     if journal is not None:
         raise BazaarError("--journal belongs to receipts of a hub: give the hub's public key with --key as well")
-    if len(places) > 1:
+    if len(run) > 1:
         raise BazaarError("one run is audited at a time: give one folder; receipts of a hub are checked with --key")
-    _audit_run(places[0], head, receipts or [], authority, as_json, ledger)
+    _audit_run(run[0], head, receipts or [], authority, as_json, ledger)
 
 
 def _audit_run(

@@ -33,7 +33,7 @@ class Answer(StrEnum):
 
 def requests(
     contract_id: Annotated[
-        str | None, typer.Argument(metavar="CONTRACT", help="One request, by its id. Default: all.", show_default=False)
+        str | None, typer.Argument(help="One request, by its id. Default: all.", show_default=False)
     ] = None,
     answer: Annotated[Answer | None, typer.Argument(help="Your answer to it.", show_default=False)] = None,
     reason: Annotated[str, typer.Option(help="Why; the consumer reads it.")] = "",

@@ -61,7 +61,7 @@ def in_files(rule: type[Any]) -> list[Setting]:
 def summary(rule: type[Any]) -> str:
     """What a rule is, in a line: the first of its module.
 
-    >>> from databazaar import Krum
+    >>> from databazaar.aggregators import Krum
     >>> summary(Krum)
     'the mean of those updates that have others near them'
     """

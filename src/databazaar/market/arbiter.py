@@ -107,7 +107,8 @@ class Arbiter(Displayed):
             engine = make_engine(engine, consumer.task.copied(), self.providers, device)
         elif not isinstance(engine, Engine):
             raise BazaarError(
-                f"engine {type(engine).__name__} lacks query or close: inherit from databazaar.Engine and write query"
+                f"engine {type(engine).__name__} lacks query or close: inherit from databazaar.engines.Engine, and "
+                "write query"
             )
         self.engine = engine
         self._reference = self._reference_updates() if isinstance(self.aggregator, Guided) else None

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from databazaar import History, Purse, Roster
 from databazaar.codes import Code
+from databazaar.roster import Purse, Roster
 from databazaar.samplers.protocol import Wants, among_affordable
+from databazaar.stops import History
 
 
 @dataclass(frozen=True)
