@@ -83,7 +83,7 @@ TERMS: dict[str, tuple[dict[str, Any], str]] = {
     "a seed below 0": ({"seed": -1}, "a seed below 0"),
     "a crowd and one": ({"providers": crowd}, "100,001 providers is refused"),
     "a price for every round": (
-        {"format": 3, "providers": changing_prices},
+        {"providers": changing_prices},
         "100,000,000 prices over time is refused: 20,000,000 are the most",
     ),
     "bounded in words": ({"bounded_utility": "no"}, "bounded_utility or initial_model is not what a ledger writes"),

@@ -79,7 +79,7 @@ def python(code: str, *arguments: str, acme: bool = True) -> str:
     path = os.pathsep.join([*([str(ACME)] if acme else []), str(HELPERS), os.environ.get("PYTHONPATH", "")])
     done = processes.run([sys.executable, "-c", code, *arguments], env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
 READING = ("audit RUN", "show RUN statement", "show RUN report")
