@@ -150,7 +150,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "alpha not a number": (setting("alpha = 0.2", "alpha = nan"), ("market.toml: sampler.alpha", "finite")),
     "model for another task": (
         setting('kind = "logistic"', 'kind = "linear"'),
-        ('market.toml: model.kind = "linear"', 'use model.kind = "logistic"'),
+        ('market.toml: model.kind = "linear"', '"logistic"'),
     ),
     "unknown device": (setting('device = "cpu"', 'device = "gpu"'), ("market.toml: engine.device", "cuda")),
     "device that is not here": (setting('device = "cpu"', 'device = "cuda:99"'), ("device 'cuda:99'", "use auto, cpu")),

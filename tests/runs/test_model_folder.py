@@ -115,8 +115,8 @@ def test_a_run_of_a_market_is_used_as_it_is(run: Path) -> None:
     assert bought.to_frame()["pay"].sum() == pytest.approx(bought.report.spent / 100)
     assert bought.report.model_hash == bought.card.model_hash
     assert (
-        "rounds played" in repr(bought)
-        and "rounds played" in bought._repr_html_()
+        "settled after" in repr(bought)
+        and "settled after" in bought._repr_html_()
         and len(repr(bought).splitlines()) < 25
     )
     assert RunFolder(run).audit().ok

@@ -183,13 +183,13 @@ class RuleBook:
         if not known or min(wanted.tolist()) < 0 or max(wanted.tolist()) >= providers:
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew {wanted.tolist()}: it must draw between 1 and "
-                f"{self.terms.per_round} of {providers} providers; try check_sampler on it"
+                f"{self.terms.per_round} of {providers} providers; try databazaar.testing.check_sampler on it"
             )
         draws = purse.fitting(wanted)
         if not len(draws):
             raise BazaarError(
                 f"sampler {self.sampler.kind!r} drew nobody who can be asked: it must draw among `purse.available`; "
-                "try check_sampler on it"
+                "try databazaar.testing.check_sampler on it"
             )
         return Drawn(draws, self.sampler.probabilities(state, purse)[draws], purse)
 
