@@ -162,7 +162,7 @@ def test_interrupted_it_can_be_closed_instead_and_keeps_the_best_model(
     told = bazaar("close", "demo", cwd=tmp_path)
     assert told.code == 0 and "Who was paid what" in told.out and "back to the consumer" in told.out, told
     closed = outcome_of(tmp_path / "demo")
-    assert closed["rounds"] < 3 and "the consumer closed it" in closed["message"]
+    assert closed["rounds"] < 3 and closed["stop"]["reason"] == {"code": "closed-by-consumer"}
     assert closed["spent"] + closed["refunded"] == int(BUDGET)
     assert bazaar("audit", "demo", cwd=tmp_path).code == 0
     assert json.loads(bazaar("show", "demo", "statement", "--json", cwd=tmp_path).out)["closed"]
