@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
@@ -264,11 +263,6 @@ def _wait_for_the_disk(connection: sa.Connection) -> None:
         setting = sa.func.current_setting("synchronous_commit")
         on = sa.func.set_config("synchronous_commit", "on", True)
         connection.execute(sa.select(on).where(setting.not_in(["on", "remote_apply"])))
-
-
-def read_only(path: Path) -> sa.URL:
-    """A URL that opens a SQLite file without changing a byte of it."""
-    return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
 
 
 def _unreachable(reason: Exception) -> UncheckableError:

@@ -57,5 +57,3 @@ NEXT_OF_CONTRACT: dict[ContractState, frozenset[ContractState]] = {
 
 OVER = frozenset({_J.SETTLED, _J.REFUNDED, _J.FAILED})
 """The states of a job that has no money locked."""
-ESCROWED = frozenset({_J.FUNDED, _J.QUEUED, _J.RUNNING, _J.SETTLING})
-"""The states of a job whose escrow is full."""

@@ -20,9 +20,11 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Contract, Job, JobEvent, Organisation
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.settings import Settings
-from databazaar.service.states import ESCROWED, NEXT_OF_JOB, OVER, ContractState, JobState
+from databazaar.service.states import NEXT_OF_JOB, OVER, ContractState, JobState
 from desk_market import SPEC, DeskMarket, desk_market, table
 
+ESCROWED = frozenset({JobState.FUNDED, JobState.QUEUED, JobState.RUNNING, JobState.SETTLING})
+"""The states of a job whose escrow is full."""
 NUMBERS = st.integers(0, 99)
 UNFUNDED = {JobState.DRAFT, JobState.SUBMITTED, JobState.AGREED}
 STOPPABLE = {JobState.FUNDED, JobState.QUEUED, JobState.RUNNING}
