@@ -160,6 +160,6 @@ def test_without_a_defence_there_is_nothing_to_hear(played: Played) -> None:
     first, *rest = RunFolder(played.folder).entries()
     rules = {name: rule for name, rule in first.body["rules"].items() if name != "defence"}
     hearing = Hearing()
-    assert hearing.hear(first._replace(body={**first.body, "rules": rules, "format": 2})) == []
+    assert hearing.hear(first._replace(body={**first.body, "rules": rules})) == []
     assert [told for entry in rest for told in hearing.hear(entry)] == []
     assert Hearing().hear(rest[0]) == [], "nor before the first entry"

@@ -79,6 +79,7 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
     assert entry.kind in wanted
     if entry.kind != "round":
         assert (entry.draw, entry.provider) == (draw, rules.terms.roster.ids[drawn.draws[draw]])
+        assert (entry.kind == "void") == isinstance(entry.body.get("reason"), dict)
         return
     body, settled = entry.body, under_way[len(drawn.draws) :]
     paid, back = (
@@ -93,6 +94,8 @@ def _follows(entry: Entry, past: list[Entry], rules: RuleBook) -> None:
     assert all(type(gain) in (float, int) for gain in body["gains"] if gain is not None)
     if last is not None:
         assert (body["utility"], body["loss"]) == (last["reached"], last["reached_loss"])
+    if rules.terms.bounded_utility:
+        assert all(0 <= body[name] <= 1.0011 for name in ("utility", "reached"))
     if not any(gain is not None for gain in body["gains"]):
         assert body["model"] == model
     found = _settled(rules, state, drawn, entry)

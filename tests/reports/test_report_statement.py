@@ -74,7 +74,7 @@ def test_a_spreadsheet_sees_no_formula() -> None:
     ])  # fmt: skip
     failing = sample_report(["north"], reasons=["=1+1", "\r@x"], failure_rate=1.0)
     items = csv.DictReader(io.StringIO(statements.one(failing, "north", as_csv=True), newline=""))
-    assert {item["failure"] for item in items} == {"'=1+1", "'\n@x"}, "a lone return ends no row"
+    assert {item["failure_text"] for item in items} == {"'=1+1", "'\n@x"}, "a lone return ends no row"
 
 
 def test_every_form_says_which_run_it_is_for() -> None:
