@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from sqlalchemy import select
 
 import sql_faults
+from databazaar import registry
 from databazaar.cli import main
 from databazaar.service import jobs, journal
 from databazaar.service.caller import Caller
@@ -33,6 +36,16 @@ from processes import Forked
 SCRIPT = Path(__file__).with_name("hub_script.py")
 PLUGIN = Path(__file__).parents[1] / "service/hub/dropping"
 """A package with an aggregator, as an installer would leave it: to be put on the path."""
+
+
+def install_plugin(patch: pytest.MonkeyPatch) -> None:
+    """Puts the package on the path for a test. What this process has looked up of installed packages is looked up anew,
+    and is afterwards what it was."""
+    patch.syspath_prepend(str(PLUGIN))
+    for name in ("_installed", "_distributions"):
+        patch.setattr(registry, name, functools.cache(getattr(registry, name).__wrapped__))
+
+
 PATIENCE = 600.0
 """Seconds after which what has not come never will, also on a busy machine."""
 PROVIDERS = ("north", "south")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,20 @@ def test_a_commit_whose_answer_was_lost_is_called_unknown(
     cutter.close()
 
 
+def _wait_until_nobody_holds(url: str) -> None:
+    """Until the server has noticed that the connection was cut which held a run."""
+    held = sa.text(
+        "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
+        "WHERE locktype = 'advisory' AND datname = current_database()"
+    )
+    engine, end = sa.create_engine(url), time.monotonic() + 60
+    with engine.connect() as connection:
+        while connection.execute(held).scalar():
+            assert time.monotonic() < end, "the server keeps the lock of a connection that is gone"
+            time.sleep(0.005)
+    engine.dispose()
+
+
 @pytest.mark.slow
 def test_a_run_whose_commit_was_lost_is_resumed_to_the_same_head(
     server: Server, database: str, make_vector_market: MakeMarket, tmp_path: Path
@@ -135,6 +150,7 @@ def test_a_run_whose_commit_was_lost_is_resumed_to_the_same_head(
     cut: list[object] = []
     with pytest.raises(LedgerError, match="it is not known"):
         arbiter.run(folder, tell=arm)
+    _wait_until_nobody_holds(server.url(database=database))
     assert arbiter.run(RunFolder(folder.path, url)).ledger_head == expected
     assert RunFolder(folder.path, url).audit().ok
     cutter.close()

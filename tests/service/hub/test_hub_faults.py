@@ -9,7 +9,7 @@ import pytest
 from databazaar.service.database.connection import Database
 from databazaar.service.settings import Settings
 from hub_faults import Point, Stage, points
-from hub_market import PLUGIN, SPECS, hub_market, run_alone
+from hub_market import SPECS, hub_market, install_plugin, run_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 FEW = {
@@ -35,7 +35,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, make_url: object) -> dict[st
     """What the jobs come to from the shell."""
     folder = tmp_path_factory.mktemp("alone")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(PLUGIN))
+        install_plugin(patch)
         database = Database(make_url("sqlite"))  # type: ignore[operator]
         market = hub_market(database, Settings(home=folder / "hub", cash="test"))
         found = {name: run_alone(market, name, folder / name) for name in SPECS}
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, make_url: object) -> dict[st
 def test_killed_anywhere_the_market_ends_as_undisturbed(
     kind: str, whole: dict[str, tuple[str, str]], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    request.getfixturevalue("monkeypatch").syspath_prepend(str(PLUGIN))
+    install_plugin(request.getfixturevalue("monkeypatch"))
     make_url = request.getfixturevalue("make_url")
     server = request.getfixturevalue("postgres_server") if kind == "postgresql" else None
     struck = Stage(lambda: make_url(kind), tmp_path, whole, server).play(FEW[kind])

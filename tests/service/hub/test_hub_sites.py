@@ -22,7 +22,7 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Receipt
 from databazaar.service.settings import Settings
 from desk_market import table
-from hub_market import PLUGIN, HubMarket, hub, hub_market, wrong_with_books
+from hub_market import HubMarket, hub, hub_market, install_plugin, wrong_with_books
 from site_faults import KINDS, SitePoint, SiteStage, queued_market, site_points
 from site_market import SITE_SPEC, SITES, Sites, add_consumer, offer_site, run_at_home
 
@@ -170,7 +170,7 @@ def test_killed_while_it_asks_a_market_over_sites_ends_as_undisturbed(
     town: Town, make_url: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`scripts/service_faults.py --federation` plays many points."""
-    monkeypatch.syspath_prepend(str(PLUGIN))
+    install_plugin(monkeypatch)
     database = Database(make_url("sqlite"))
     settings = Settings(home=tmp_path / "made", cash="test", federation=town.sites.market)
     stage = SiteStage(town.sites, queued_market(database, settings), tmp_path)

@@ -26,7 +26,7 @@ from databazaar.service.lives import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
-from hub_market import PLUGIN, SPEC, HubMarket, hub_market, outcome_of_run, run_alone, wrong_with_books
+from hub_market import SPEC, HubMarket, hub_market, install_plugin, outcome_of_run, run_alone, wrong_with_books
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figures_here"), pytest.mark.process]
 LONG = {**SPEC, "market": {"budget": "500.00", "per_round": 2, "seed": 6}}
@@ -34,7 +34,7 @@ LONG = {**SPEC, "market": {"budget": "500.00", "per_round": 2, "seed": 6}}
 
 @pytest.fixture(autouse=True)
 def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(PLUGIN))
+    install_plugin(monkeypatch)
 
 
 def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
