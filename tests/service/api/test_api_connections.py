@@ -125,11 +125,11 @@ def _waits(connection: socket.socket) -> bool:
 
 
 def test_a_head_has_its_time_and_no_more_however_it_comes() -> None:
-    whole = HALF + b"\r\n"
-    with hub(head_seconds=0.5) as port, ExitStack() as stack:
-        silent, dripping, second, slow = (stack.enter_context(opened(port, sent=b"")) for _ in range(4))
-        slow.sendall(b"POST / HTTP/1.1\r\nHost: hub\r\nContent-Length: 4\r\n\r\nab")
-        second.sendall(whole)
+    whole, posted = HALF + b"\r\n", b"POST / HTTP/1.1\r\nHost: hub\r\nContent-Length: 4\r\n\r\nab"
+    with hub(head_seconds=2.0) as port, ExitStack() as stack:
+        silent, dripping, second, slow = (
+            stack.enter_context(opened(port, sent=sent)) for sent in (b"", b"", whole, posted)
+        )
         assert second.recv(1000).startswith(b"HTTP/1.1 200")
         second.sendall(HALF)
         dripping.settimeout(0.05)
