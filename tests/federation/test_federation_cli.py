@@ -141,7 +141,10 @@ def test_a_provider_with_privacy_joins_answers_refuses_and_sees_its_earnings(
 
 
 def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:  # it has just ended, and the zygote has taken its exit code
+        return []
 
 
 @pytest.mark.slow
