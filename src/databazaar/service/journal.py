@@ -17,9 +17,9 @@ from typing import Any, TextIO
 from sqlalchemy import ColumnElement, insert, or_, select
 from sqlalchemy.orm import Session
 
-from databazaar.client.journal import Entry, Hidden, Replay, fault_of, line_of, sealed
+from databazaar.canonical import canonical, chained
+from databazaar.client.journal import Entry, Hidden, Replay, fault_of, line_of
 from databazaar.client.shapes import Movement
-from databazaar.ledger.chain import canonical
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import only_reads
@@ -96,7 +96,7 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
         _refuse(transfer.key, moved, balances, accounts)
         seq, salt = seq + 1, secrets.token_hex(16)
         content = Entry(seq, kind, transfer.key, job_id, moment.isoformat(timespec="microseconds"), moved, body, salt)
-        hash = sealed(hash, content.content)
+        hash = chained(hash, content.content)
         entry = JournalEntry(
             seq=seq, kind=kind, key=transfer.key, job_id=job_id, body=body, at=moment, salt=salt, hash=hash
         )

@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import http.client
 import ipaddress
-import json
 import secrets
 import socket
 import ssl
@@ -27,6 +26,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from databazaar.canonical import canonical
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
@@ -78,7 +78,7 @@ def _check(url: str, private: bool) -> None:
 def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     """Nothing more is sent there, what waits included."""
     _require_writer(caller)
-    webhook = own_webhook(session, caller, webhook_id)
+    webhook = _own_webhook(session, caller, webhook_id)
     webhook.removed_at = now()
     session.flush()
     return webhook
@@ -93,12 +93,12 @@ def webhooks(session: Session, caller: Caller) -> list[Webhook]:
 
 def deliveries(session: Session, caller: Caller, webhook_id: str, most: int = MOST_DELIVERIES) -> list[Outgoing]:
     """What one's own webhook was told last, or is yet to be told; the newest first."""
-    own_webhook(session, caller, webhook_id)
+    _own_webhook(session, caller, webhook_id)
     told = select(Outgoing).where(Outgoing.webhook_id == webhook_id)
     return list(session.scalars(told.order_by(Outgoing.created_at.desc(), Outgoing.id).limit(most)))
 
 
-def own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
+def _own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     caller.require("read")
     webhook = session.get(Webhook, webhook_id)
     if webhook is None or webhook.organisation_id != caller.organisation_id or webhook.removed_at is not None:
@@ -265,7 +265,7 @@ def _claimed(session: Session, most: int, moment: dt.datetime) -> list[Parcel]:
     for outgoing, webhook in session.execute(due):
         outgoing.next_at = moment + HELD
         content = {"id": outgoing.id, "event": outgoing.event, **outgoing.body}
-        body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+        body = canonical(content).encode()
         parcels.append(Parcel(outgoing.id, webhook.url, webhook.secret, outgoing.event, body))
     return parcels
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal, sealed
+from databazaar.canonical import GENESIS, canonical, chained
+from databazaar.client.journal import Entry, Hidden, Replay, checked, line_of, read_journal
 from databazaar.errors import LedgerError, UncheckableError
-from databazaar.ledger.chain import GENESIS, canonical
 from databazaar.service import journal
 from databazaar.service.database.connection import Database
 from small_books import close, deposit, fund, join, new_job
@@ -152,7 +152,7 @@ def rewritten(entries: list[Entry], seq: int, **changed: Any) -> Iterator[Entry]
     head = GENESIS
     for entry in entries:
         draft = entry._replace(**changed) if entry.seq == seq else entry
-        head = sealed(head, draft.content)
+        head = chained(head, draft.content)
         yield draft._replace(hash=head)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from databazaar.client.journal import Entry, Hidden, read_journal, sealed
+from databazaar.canonical import GENESIS, chained
+from databazaar.client.journal import Entry, Hidden, read_journal
 from databazaar.client.receipts import FIELDS, keys_of, rewritten, verify
 from databazaar.errors import BazaarError, LedgerError
-from databazaar.ledger.chain import GENESIS
 from databazaar.money import Currency
 from databazaar.service import journal
 from databazaar.service import receipts as keys
@@ -110,7 +110,7 @@ def entries_of(path: Path) -> list[Entry]:
 def sealed_anew(entries: list[Entry]) -> list[Entry]:
     head, anew = GENESIS, []
     for entry in entries:
-        head = sealed(head, entry.content)
+        head = chained(head, entry.content)
         anew.append(entry._replace(hash=head))
     return anew
 

@@ -291,7 +291,7 @@ def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> N
     unknown = {"initial_model", *(name for name in ABOUT if name not in expected)}
     try:
         body = entries[0].body
-        others = differing(body, expected, but=unknown) if entries[0].kind == "open" else ["opening"]
+        others = differing(body, expected, but=unknown) if entries[0].opens else ["opening"]
     except (AttributeError, TypeError, ValueError, IndexError):
         others = ["rules"]
     if others:

@@ -7,7 +7,7 @@ ledgers write in one step. So there is one round under way at the most, and `Rou
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, InvalidError
 from databazaar.service.hub.progress import ProgressLog
-from databazaar.service.notary.tally import Tally
 from databazaar.vectors import pack
 
 HANDED = "handed.bin"
@@ -138,7 +137,7 @@ class NotarisedRun:
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
         self._place = path.parent
-        self._teller: ProgressLog | None = None
+        self._log: ProgressLog | None = None
         self.store: SqlStore = self.folder.store()
         try:
             self._read()
@@ -157,37 +156,23 @@ class NotarisedRun:
         self.notary = Notary()
         self._hashes: deque[str] = deque(maxlen=REMEMBERED)
         self._failing: Counter[str] = Counter()
-        self._tally = Tally()
-        lines = []
-        for entry in self.store.entries():
-            self.notary.take(entry)
-            lines += self._note(entry)
-        self._tell(lines, anew=True)
-        handed = RoundReplies.kept(self._place)
-        self.handed = handed.of_round(self.notary.audit.rounds)
+        self._close_log()
+        self._log = ProgressLog(self._place)
+        for line in _taken(self.notary, map(self._noted, self.store.entries())):
+            self._log.add(line)
+        self.handed = RoundReplies.kept(self._place).of_round(self.notary.audit.rounds)
 
-    def _tell(self, lines: Sequence[dict[str, Any]], anew: bool = False) -> None:
-        """What the job's page shows of a round, once it is kept."""
-        if anew:
-            self._forget_teller()
-            self._teller = ProgressLog(self._place)
-        for line in lines:
-            assert self._teller is not None
-            self._teller.add(line)
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
-    def _forget_teller(self) -> None:
-        if self._teller is not None:
-            self._teller.close()
-            self._teller = None
-
-    def _note(self, entry: Entry) -> list[dict[str, Any]]:
-        """Remembers what matters of an entry; and what is told of it, where it ends a round."""
+    def _noted(self, entry: Entry) -> Entry:
+        """Remembers what matters of an entry."""
         self._hashes.append(entry.hash)
-        if entry.kind == "post":
-            self._failing.pop(entry.provider or "", None)
-        elif entry.kind == "void":
-            self._failing[entry.provider or ""] += 1
-        return self._tally.note(entry)
+        if entry.settles:
+            self._failing[entry.provider or ""] = 0 if entry.posts else self._failing[entry.provider or ""] + 1
+        return entry
 
     @property
     def entries(self) -> int:
@@ -213,7 +198,7 @@ class NotarisedRun:
             return 0
         self._refuse_other_accesses(new)
         try:
-            ahead = self.notary.after(new)
+            lines = list(_taken(ahead := self.notary.after(()), new))
         except LedgerError as refused:
             raise InvalidError(f"the hub refuses what does not follow: {refused}") from None
         audit = ahead.audit
@@ -229,7 +214,11 @@ class NotarisedRun:
         if not self.entries:
             self.folder.note_begun(audit.opening)
         self.notary, self.handed = ahead, self.handed.of_round(audit.rounds)
-        self._tell([line for entry in new for line in self._note(entry)])
+        for entry in new:
+            self._noted(entry)
+        assert self._log is not None
+        for line in lines:
+            self._log.add(line)
         return len(new)
 
     def _new(self, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -254,11 +243,11 @@ class NotarisedRun:
         failing = Counter(self._failing)
         for entry in entries:
             who, handed = entry.provider or "", self.handed.of_round(entry.round if entry.round is not None else -1)
-            if entry.kind == "post":
+            if entry.posts:
                 if who not in handed.answers:
                     raise InvalidError(f"{entry}: {who} {NOT_ASKED} {entry.round}, or did not answer: it is not paid")
-                failing.pop(who, None)
-            elif entry.kind == "void":
+                failing[who] = 0
+            elif entry.settles:
                 self._refuse_other_void(entry, who, handed, failing[who])
                 failing[who] += 1
 
@@ -305,8 +294,23 @@ class NotarisedRun:
         return self.closed
 
     def dispose(self) -> None:
-        self._forget_teller()
+        self._close_log()
         self.folder.dispose()
+
+
+def _taken(notary: Notary, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+    """Lets the notary take entries; what the progress log says of each round that they end."""
+    audit = notary.audit
+    before = {} if audit.book is None else dict(audit.book.pay)
+    for entry in entries:
+        notary.take(entry)
+        audit = notary.audit
+        if entry.ends_round and audit.book is not None and audit.scores is not None:
+            book, (utility, loss) = audit.book, audit.scores.ended
+            told = {"round": audit.rounds, "spent": book.spent, "asked": book.asked, "budget": book.budget}
+            paid = [who for who, pay in book.pay.items() if pay > before.get(who, 0)]
+            yield {**told, "utility": utility, "loss": loss, "paid": paid, "flagged": []}
+            before = dict(book.pay)
 
 
 def is_notarised(folder: RunFolder) -> bool:
