@@ -402,16 +402,6 @@ def test_withdrawing(small: DeskMarket) -> None:
             jobs.withdraw(session, small["buyer"], job.id)
 
 
-def test_a_consumer_is_told_no_value_of_a_providers_table(small: DeskMarket) -> None:
-    with small.database.begin() as session:
-        small.pay_in(session, "buyer", 1000)
-        job = jobs.fund(session, small["buyer"], agreed(small, session).id)
-        fault = "attempt 1 failed: provider 'north-sales': data/north-sales.csv: row 7 holds 'Gwendolyn'\nand more"
-        event = enter(session, job, JobState.SETTLING, fault)
-        assert event.detail == job.reason
-        assert job.reason.endswith("provider 'north-sales': its table does not fit this job: leave its offer out")
-
-
 @pytest.mark.process
 def test_the_hub_needs_no_torch_to_quote() -> None:
     code = "import sys, databazaar.service.jobs, databazaar.config.quote; print({'torch', 'pandas'} & {*sys.modules})"

@@ -20,8 +20,8 @@ from databazaar.service.settings import Settings
 from databazaar.service.specification import consumer_files, name_of
 from databazaar.service.states import ContractState, JobState
 
-FAILURE = "failure.txt"
-"""Why the last runner failed: one sentence that its consumer may read."""
+FAILURE = "failure.json"
+"""Why the last runner failed: a code, whose sentence its consumer may read."""
 LOG = "runner.log"
 """What runners have printed, and where they failed: for the operator alone."""
 LOCK = "runner.lock"

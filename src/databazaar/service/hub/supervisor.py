@@ -263,7 +263,7 @@ class Supervisor:
                 enter(session, job, JobState.SETTLING)
                 return
             progressed = progress.played(self.settings, job.id) > child.rounds
-            self._later(session, job, runner.why_failed(self.settings, job.id, code), progressed)
+            self._later(session, job, str(runner.why_failed(self.settings, job.id, code)), progressed)
             log.warning("the runner of job %s ended with %d: it is %s", job.id, code, job.state)
 
     def _later(self, session: Session, job: Job, why: str, progressed: bool) -> None:
