@@ -265,14 +265,10 @@ def delete(session: Session, caller: Caller, file_id: str) -> File:
     file = own_file(session, caller, file_id)  # as it is now that nobody else changes it
     for use in uses_of(session, file.organisation_id).get(file.id, ()):
         if use.needed:
-            raise ConflictError(_why_not(use))
+            raise ConflictError(_REMEDIES[use.kind].format(name=use.name))
     file.deleted_at = now()
     session.flush()
     return file
-
-
-def _why_not(use: Use) -> str:
-    return _REMEDIES[use.kind].format(name=use.name)
 
 
 def lock_file(session: Session, file_id: str) -> File:

@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from sqlalchemy import ColumnElement, insert, or_, select
 from sqlalchemy.orm import Session
@@ -265,19 +264,11 @@ _NO_MORE = (2**63, "", 0)
 def lines(session: Session, caller: Caller) -> Iterator[str]:
     """The journal's lines: whole for the operator; for others the chain alone, without what entries say."""
     caller.require("read")
-    return _lines(session, whole=caller.sees_all)
+    return exported(session, whole=caller.sees_all)
 
 
-def export(session: Session, target: Path | TextIO, *, whole: bool = True) -> None:
-    """Writes the journal to a file or a stream, whole or as the chain alone."""
-    if isinstance(target, Path):
-        with target.open("w", encoding="utf-8") as stream:
-            stream.writelines(_lines(session, whole))
-    else:
-        target.writelines(_lines(session, whole))
-
-
-def _lines(session: Session, whole: bool) -> Iterator[str]:
+def exported(session: Session, whole: bool = True) -> Iterator[str]:
+    """The journal as lines of JSON, which anybody checks without the hub: `databazaar.client.journal` reads them."""
     for entry in stored(session):
         yield line_of(entry if whole else Hidden(entry.seq, entry.content, entry.hash)) + "\n"
 

@@ -16,13 +16,12 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
-from databazaar.errors import BazaarError
 from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service import files
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Offer, OfferVersion, Organisation
-from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
 from databazaar.service.names import prose, slug_of, visible
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
@@ -207,17 +206,11 @@ def make_site_offer(
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     if rows is not None:
-        _refuse_small(rows, f"the site {site}")
+        with as_invalid():
+            refuse_small_table(rows, f"the site {site}")
     session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
     session.flush()
     return offer
-
-
-def _refuse_small(rows: int, whose: str) -> None:
-    try:
-        refuse_small_table(rows, whose)
-    except BazaarError as small:
-        raise InvalidError(str(small)) from None
 
 
 def _new(
@@ -261,7 +254,8 @@ def _file_version(session: Session, caller: Caller, settings: Settings, offer: O
     file = files.own_file(session, caller, file_id, lock=True)
     outline = files.outline_of(settings, file)
     refuse_many(outline.columns)
-    _refuse_small(outline.rows, file.name)
+    with as_invalid():
+        refuse_small_table(outline.rows, file.name)
     version = OfferVersion(
         offer_id=offer.id,
         number=offer.version,

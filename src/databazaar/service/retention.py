@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from sqlalchemy import select
@@ -58,7 +57,7 @@ def remove_orphans(database: Database, settings: Settings) -> int:
 
     Where no row names anything of what lies here, this home is another database's, and all is left as it is.
     """
-    there = {name: path for path in _kept_in(settings) if (name := _parsed(path)) is not None}
+    there = {name: path for path in settings.files.glob("[0-9a-f][0-9a-f]/*") if (name := _parsed(path)) is not None}
     with database.read() as session:
         rows = session.execute(select(File.digest, File.suffix, File.deleted_at)).all()
     known = {(digest, suffix) for digest, suffix, _ in rows}
@@ -67,19 +66,11 @@ def remove_orphans(database: Database, settings: Settings) -> int:
         return 0
     gone = 0
     for name in there.keys() - named:
-        if name in known or _is_old(there[name]):
+        if name in known or there[name].stat().st_mtime < time.time() - STALE:
             gone += remove_unnamed(database, settings, *name)
     return gone
-
-
-def _kept_in(settings: Settings) -> Iterator[Path]:
-    return settings.files.glob("[0-9a-f][0-9a-f]/*")
 
 
 def _parsed(path: Path) -> tuple[str, str] | None:
     found = _KEPT.fullmatch(path.name)
     return (found[1], found[2]) if found is not None else None
-
-
-def _is_old(path: Path) -> bool:
-    return path.stat().st_mtime < time.time() - STALE

@@ -116,9 +116,9 @@ def test_exported_lines_are_checked_without_a_database(books: Database, tmp_path
     whole, chain, stream = tmp_path / "whole.jsonl", tmp_path / "chain.jsonl", io.StringIO()
     with books.read() as session:
         head = journal.audit(session).head
-        journal.export(session, whole)
-        journal.export(session, chain, whole=False)
-        journal.export(session, stream)
+        whole.write_text("".join(journal.exported(session)))
+        chain.write_text("".join(journal.exported(session, whole=False)))
+        stream.writelines(journal.exported(session))
     assert stream.getvalue() == whole.read_text()
     replay, hidden = Replay(), Replay()
     assert [replay.take(entry) for entry in read_journal(whole)] == [None] * 6
@@ -182,7 +182,7 @@ def test_a_chain_that_holds_is_not_enough(
 ) -> None:
     fill(sqlite_database)
     with sqlite_database.read() as session:
-        journal.export(session, tmp_path / "whole.jsonl")
+        (tmp_path / "whole.jsonl").write_text("".join(journal.exported(session)))
     entries = [entry for entry in read_journal(tmp_path / "whole.jsonl") if isinstance(entry, Entry)]
     assert list(rewritten(entries, 99)) == entries
     with pytest.raises(LedgerError, match=re.escape(sentence)):

@@ -109,7 +109,9 @@ def settle(
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
         with database.begin() as session:
-            _note_unsound(session, locked_job(session, job_id), broken.code)
+            job = locked_job(session, job_id)
+            if job.state == JobState.SETTLING:
+                stays(session, job, broken.code)
         raise
 
 
@@ -222,11 +224,6 @@ def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, Code | str]:
     if job.reason_code == UNOPENED.name:
         return over, UNOPENED
     return JobState.FAILED, GIVEN_UP if job.reason_code == UNSOUND else job.reason
-
-
-def _note_unsound(session: Session, job: Job, why: Code) -> None:
-    if job.state == JobState.SETTLING:
-        stays(session, job, why)
 
 
 def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:
