@@ -8,7 +8,7 @@ import stat
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from databazaar.files import write_whole
 if TYPE_CHECKING:
     from databazaar.client import Hub
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 ADDRESS, TOKEN = "BAZAAR_HUB", "BAZAAR_TOKEN"
 ASK = f"set {ADDRESS} and {TOKEN}, or run `bazaar jobs connect ADDRESS`"
 
@@ -68,8 +69,6 @@ def read_config(path: Path) -> dict[str, str]:
 
 def asked_token() -> str:
     """From the keyboard, unseen, or from a pipe."""
-    import typer
-
     if sys.stdin.isatty():
         return str(typer.prompt("Token", hide_input=True, err=True))
     return sys.stdin.readline().strip()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from databazaar.cli import connecting, requests
-from databazaar.cli.examples import example
+from databazaar.cli.connecting import AsJson
+from databazaar.cli.examples import example, unset
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
@@ -28,7 +29,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")]
 
 
 class What(StrEnum):
@@ -258,9 +258,9 @@ def download(
 @app.command(epilog=example("bazaar jobs run 3f0c… --holdout own.csv"))
 def run(
     job_id: JobId,
-    holdout: Annotated[Path | None, typer.Option(help="Your hold-out.", show_default=False)] = None,
-    train: Annotated[Path | None, typer.Option(help="Rows to start from.", show_default=False)] = None,
-    audit: Annotated[Path | None, typer.Option(help="Rows to audit by.", show_default=False)] = None,
+    holdout: Annotated[Path | None, unset("Your hold-out.")] = None,
+    train: Annotated[Path | None, unset("Rows to start from.")] = None,
+    audit: Annotated[Path | None, unset("Rows to audit by.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/JOB")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the report's path.")] = False,
     as_json: AsJson = False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from databazaar.config.chosen_rules import payment_of, sampler_of, stops_of
 from databazaar.config.market_file import MarketFile, load_market
@@ -23,21 +24,7 @@ def market_quote(path: Path) -> Quote:
 def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
     """What the run of a market will cost whose files are relative to `folder`; `where` is named by errors."""
     defence = market.defence.chosen
-    terms = Terms(
-        seed=market.seed,
-        budget=market.budget_minor,
-        per_round=market.per_round,
-        currency=market.currency,
-        roster=Roster(
-            tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
-        ),
-        rules={} if defence.off else {"defence": defence.settings()},
-        bounded_utility=False,
-        initial_model="",
-        market=market.name,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
-    )
+    terms = terms_of(market, {} if defence.off else {"defence": defence.settings()})
     payment = payment_of(market, lambda: _rows(market, folder))
     stops = (Patience(market.patience), *stops_of(market), Budget())
     rules = RuleBook(terms, sampler_of(market), payment, stops)
@@ -45,6 +32,25 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
     for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):
         raise BazaarError(f"{where}: {fault}")
     return quote(rules)
+
+
+def terms_of(market: MarketFile, rules: dict[str, Any], bounded_utility: bool = False) -> Terms:
+    """The terms of a market's run by its file alone, before there is a model."""
+    offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+    return Terms(
+        seed=market.seed,
+        budget=market.budget_minor,
+        per_round=market.per_round,
+        currency=market.currency,
+        roster=Roster(tuple(offers)),
+        rules=rules,
+        bounded_utility=bounded_utility,
+        initial_model="",
+        market=market.name,
+        consumer=market.consumer.name,
+        most_per_access=market.limits_minor.get("most_per_access"),
+        most_per_round=market.limits_minor.get("most_per_round"),
+    )
 
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:

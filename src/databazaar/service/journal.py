@@ -104,7 +104,12 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
         new.append(entry)
         postings += [{"seq": seq, "account": account, "amount": amount} for account, amount in moved.items()]
     if new:
-        _write(session, head, new, postings, accounts, balances)
+        for name, row in accounts.items():
+            row.balance = balances[name]
+        head.seq, head.hash = seq, hash
+        session.add_all([*accounts.values(), *new])
+        session.flush()
+        session.execute(insert(Posting), postings)
     return answers
 
 
@@ -161,23 +166,6 @@ def _refuse(key: str, moved: Mapping[str, int], balances: Mapping[str, int], acc
         raise JournalError(f"{key} cannot be posted: it is between two organisations' cash and escrow")
 
 
-def _write(
-    session: Session,
-    head: JournalHead,
-    new: Sequence[JournalEntry],
-    postings: Sequence[Mapping[str, Any]],
-    accounts: Mapping[str, Account],
-    balances: Mapping[str, int],
-) -> None:
-    for name, account in accounts.items():
-        account.balance = balances[name]
-    head.seq, head.hash = new[-1].seq, new[-1].hash
-    session.add_all(accounts.values())
-    session.add_all(new)
-    session.flush()
-    session.execute(insert(Posting), list(postings))
-
-
 @dataclass(frozen=True)
 class Page:
     """One entry with all its postings, as the operator sees it."""
@@ -217,17 +205,9 @@ def statement(session: Session, caller: Caller, *, before: int | None = None, mo
     """What happened on the caller's accounts, the newest first, from before entry `before` on. Where it ends at `most`,
     the last entry may have moved more of them."""
     caller.require("read")
-    fields = (
-        Posting.seq,
-        JournalEntry.kind,
-        JournalEntry.at,
-        Posting.account,
-        Posting.amount,
-        JournalEntry.job_id,
-        JournalEntry.hash,
-    )
+    entry = JournalEntry
     found = (
-        select(*fields)
+        select(Posting.seq, entry.kind, entry.at, Posting.account, Posting.amount, entry.job_id, entry.hash)
         .join(JournalEntry, JournalEntry.seq == Posting.seq)
         .join(Account, Account.name == Posting.account)
         .where(_own(caller))

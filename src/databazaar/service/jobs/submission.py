@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from databazaar.config.sections import DataSettings
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.service import contracts, files, specification
-from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import File, Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError, TooManyError
@@ -28,7 +26,6 @@ from databazaar.service.settings import Settings
 from databazaar.service.specification import Composition, compose, data_of
 from databazaar.service.states import JobState
 from databazaar.service.table_reader import EndedError, read_apart
-from databazaar.settings import plain
 
 UNOPENED = Code("arbiter-never-opened")
 """Why a job that was funded and never begun is refunded."""
@@ -47,39 +44,18 @@ def refuse_unverifiable(market: MarketFile) -> None:
 def expected_terms(market: MarketFile) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
     from databazaar.config.chosen_rules import sampler_of, stops_of, utility_of
-    from databazaar.ledger import Terms
+    from databazaar.config.quote import terms_of
     from databazaar.market.arbiter import settings_of_rules
     from databazaar.payments import PricePerAccess
-    from databazaar.roster import Offer, Roster
     from databazaar.stops import Budget, Patience
     from databazaar.utilities import UTILITIES
 
     refuse_unverifiable(market)
-    offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
     stops = (Patience(market.patience), *stops_of(market), Budget())
     aggregator, utility = market.aggregator.build(market.facts()), utility_of(market)
-    terms = Terms(
-        seed=market.seed,
-        budget=market.budget_minor,
-        per_round=market.per_round,
-        currency=market.currency,
-        roster=Roster(tuple(offers)),
-        rules=settings_of_rules(
-            sampler_of(market),
-            aggregator,
-            PricePerAccess(),
-            stops,
-            market.defence.chosen,
-            UTILITIES.settings_of(utility),
-        ),
-        bounded_utility=utility.bounded,
-        initial_model="",
-        market=market.name,
-        consumer=market.consumer.name,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
-    )
-    return terms.body()
+    paid, scored = PricePerAccess(), UTILITIES.settings_of(utility)
+    rules = settings_of_rules(sampler_of(market), aggregator, paid, stops, market.defence.chosen, scored)
+    return terms_of(market, rules, utility.bounded).body()
 
 
 MOST_BYTES = 32 * 2**20
@@ -118,42 +94,27 @@ def fit_holdout(settings: Settings, data: DataSettings, file: File | None) -> Fi
     if file is None or file.size > MOST_BYTES:
         return None
     path = files.path_of(settings, file)
-    as_json = json.dumps(plain(data))
-    holdout = _Holdout(path, _state(path), file.digest, file.name, file.organisation_id, as_json, data)
-    fitted = _fit(holdout, settings)
+    found = path.stat() if path.exists() else None
+    state = None if found is None else (found.st_mtime_ns, found.st_size)  # another file has another one
+    fitted = _fit(settings, path, state, file.digest, file.name, file.organisation_id, data)
     if isinstance(fitted, InvalidError):
         raise fitted
     return fitted
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """It is another one once somebody has put another file there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-@dataclass(frozen=True)
-class _Holdout:
-    """A hold-out, what it was when it was uploaded, and how it is to be read."""
-
-    path: Path
-    state: tuple[int, int] | None
-    digest: str
-    name: str
-    whose: str
-    as_json: str
-    data: DataSettings = field(compare=False, repr=False)
-
-
 @lru_cache(maxsize=16)
-def _fit(holdout: _Holdout, settings: Settings) -> Fitted | InvalidError:
+def _fit(
+    settings: Settings,
+    path: Path,
+    state: tuple[int, int] | None,
+    digest: str,
+    name: str,
+    whose: str,
+    data: DataSettings,
+) -> Fitted | InvalidError:
     """It is the same every time, and takes seconds where the table is large; so a refusal is remembered too."""
-    given = holdout.path, holdout.digest, holdout.data
     try:
-        return Fitted(**read_apart(settings, fitted_to, *given, name=holdout.name, whose=holdout.whose))
+        return Fitted(**read_apart(settings, fitted_to, path, digest, data, name=name, whose=whose))
     except EndedError:
         raise
     except InvalidError as refused:
@@ -193,7 +154,7 @@ def submit(session: Session, caller: Caller, settings: Settings, job_id: str) ->
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
     market, fitted = _checked(session, settings, job)
-    uploads.hold(session, [file.id for file in market.links.values()])
+    files.hold(session, [file.id for file in market.links.values()])
     job.budget = market.parsed.budget_minor
     specification.keep(job, market.settings)
     enter(session, job, JobState.SUBMITTED)
