@@ -10,6 +10,7 @@ import hashlib
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +229,12 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 def market_of(job: Job) -> MarketFile:
     """The same, parsed; or an InvalidError in market.toml's words."""
-    return _parsed(settings_of(job))
+    return _parsed_text(text_of(job))
+
+
+@lru_cache(maxsize=64)
+def _parsed_text(text: str) -> MarketFile:
+    return _parsed(tomllib.loads(text))
 
 
 def leave_out(job: Job, providers: Collection[str]) -> None:
