@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
+from databazaar.client.shapes import Queue
 from databazaar.codes import Code
 from databazaar.files import read_plain, write_whole
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
@@ -258,3 +260,38 @@ def schema_of(session: Session, caller: Caller, settings: Settings, contract_id:
         )
     folder = settings.job_folder(contract.job_id)
     return read_plain(folder / SCHEMA, folder, LARGEST)
+
+
+_STARTED = {JobState.RUNNING: "running", JobState.SETTLING: "running"}
+
+
+def queues(session: Session, caller: Caller) -> list[Queue]:
+    """Those of a provider's own offers; for the operator those of all."""
+    caller.require("read")
+    rows = (
+        select(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state, func.count(Contract.id))
+        .join(Organisation, Organisation.id == Offer.organisation_id)
+        .outerjoin(Contract, Contract.offer_id == Offer.id)
+        .outerjoin(Job, Job.id == Contract.job_id)
+        .group_by(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state)
+        .order_by(Offer.slug)
+    )
+    if not caller.sees_all:
+        rows = rows.where(Offer.organisation_id == caller.organisation_id)
+    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    for offer_id, offer, provider, state, job_state, count in session.execute(rows):
+        found = counts.setdefault((offer_id, offer, provider), Counter())
+        if (place := _place(state, job_state)) is not None:
+            found[place] += count
+    return [
+        Queue(*offer, found["requested"], found["agreed"], found["waiting"], found["running"])
+        for offer, found in counts.items()
+    ]
+
+
+def _place(state: str | None, job_state: str | None) -> str | None:
+    if state in (ContractState.REQUESTED, ContractState.AGREED):
+        return str(state)
+    if state == ContractState.ACTIVE and job_state is not None:
+        return _STARTED.get(JobState(job_state), "waiting")
+    return None

@@ -7,7 +7,7 @@ has pinned, a version of the data or a policy, stays as it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import ValidationError
 from sqlalchemy import Select, select
@@ -25,8 +25,8 @@ from databazaar.service.errors import ConflictError, InvalidError, MissingError,
 from databazaar.service.names import prose, slug_of, visible
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
+from databazaar.service.table_reader import MOST_COLUMNS
 
-MOST_COLUMNS = 10_000
 MOST_CONSUMERS = 1000
 KINDS = ("number", "date", "category", "text", "empty")
 
@@ -161,20 +161,21 @@ LONGEST_SLUG, LONGEST_DESCRIPTION = 60, 4000
 MOST_ROWS = 10**12
 
 
+class About(TypedDict):
+    """What is said of every offer."""
+
+    name: str
+    slug: str
+    description: str
+    policy: Policy | Mapping[str, Any]
+
+
 def make_file_offer(
-    session: Session,
-    caller: Caller,
-    settings: Settings,
-    *,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
-    file_id: str,
+    session: Session, caller: Caller, settings: Settings, *, file_id: str, **about: Unpack[About]
 ) -> Offer:
     """Offers a table that the provider has uploaded."""
     caller.require_provider()
-    offer = _new(session, caller, name, slug, description, policy, "file")
+    offer = _new(session, caller, about, "file")
     _file_version(session, caller, settings, offer, file_id)
     return offer
 
@@ -184,13 +185,10 @@ def make_site_offer(
     caller: Caller,
     settings: Settings,
     *,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
     site: str,
     columns: Sequence[Mapping[str, Any]],
     rows: int | None = None,
+    **about: Unpack[About],
 ) -> Offer:
     """Offers what a site of the federation has; its columns are what the provider says of it.
 
@@ -200,7 +198,7 @@ def make_site_offer(
     caller.require_provider()
     if settings.federation is None:
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
-    offer = _new(session, caller, name, slug, description, policy, "site", site)
+    offer = _new(session, caller, about, "site", site)
     if site != offer.slug:
         raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
     if rows is not None and not 1 <= rows <= MOST_ROWS:
@@ -213,32 +211,23 @@ def make_site_offer(
     return offer
 
 
-def _new(
-    session: Session,
-    caller: Caller,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
-    kind: str,
-    site: str | None = None,
-) -> Offer:
-    own = slug_of(slug if slug.startswith(f"{caller.slug}-") else f"{caller.slug}-{slug}", "slug", LONGEST_SLUG)
-    _refuse_anothers(session, caller, own)
+def _new(session: Session, caller: Caller, about: About, kind: str, site: str | None = None) -> Offer:
+    slug = about["slug"] if about["slug"].startswith(f"{caller.slug}-") else f"{caller.slug}-{about['slug']}"
+    _refuse_anothers(session, caller, slug_of(slug, "slug", LONGEST_SLUG))
     offer = Offer(
         organisation_id=caller.organisation_id,
-        slug=own,
-        name=visible(name, "name"),
-        description=prose(description, "description", LONGEST_DESCRIPTION),
+        slug=slug,
+        name=visible(about["name"], "name"),
+        description=prose(about["description"], "description", LONGEST_DESCRIPTION),
         kind=kind,
         site=site,
-        policy=read_policy(policy, kind).model_dump(mode="json"),
+        policy=read_policy(about["policy"], kind).model_dump(mode="json"),
     )
     session.add(offer)
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(f"an offer {own!r} is there already: choose another slug") from None
+        raise ConflictError(f"an offer {slug!r} is there already: choose another slug") from None
     return offer
 
 
