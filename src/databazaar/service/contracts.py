@@ -57,8 +57,7 @@ class Needs:
 
 
 def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
-    """Asks for a contract. What the offer's policy rules out is refused at once, and what it allows without a look is
-    agreed at once."""
+    """Asks for a contract; the offer's policy refuses or agrees at once where it can."""
     version, policy = current_version(session, offer), Policy.model_validate(offer.policy)
     contract = Contract(
         job_id=job.id,
@@ -103,8 +102,7 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
 
 
 def conclude(session: Session, job: Job) -> None:
-    """Takes those who have refused out of the job's market. Once nobody is still to decide, the job is agreed, or has
-    failed where nobody agreed. The job is locked."""
+    """Takes refused offers out of a locked job's market; agrees or fails the job once all providers have decided."""
     contracts = contracts_of(session, job)
     others = {c.offer_id for c in contracts if c.state in (ContractState.REFUSED, ContractState.EXPIRED)}
     if others:

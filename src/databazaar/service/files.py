@@ -172,8 +172,7 @@ def require_uploader(caller: Caller) -> None:
 
 
 def _make_room(session: Session, caller: Caller, settings: Settings, digest: str, size: int) -> None:
-    """Refuses what is more than an organisation may keep. From here to the end of the transaction its other uploads
-    wait, and nobody removes the bytes that this one counts on."""
+    """Refuses what exceeds the quota; until the transaction ends, other uploads wait and nobody removes these bytes."""
     own = select(Organisation).where(Organisation.id == caller.organisation_id)
     session.execute(own.with_for_update(key_share=True))
     if session.get_bind().dialect.name == "postgresql":

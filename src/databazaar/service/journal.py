@@ -62,12 +62,9 @@ def post(
     job_id: str | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> JournalEntry:
-    """Writes one entry, in the session's transaction.
-
-    The same again gives the entry that is there; another content under a used key is a ConflictError, and so is what
-    would make a balance negative. From here to the end of the transaction nobody else writes: lock or change your own
-    rows before you post, so that all queue in one order and none can deadlock.
-    """
+    """Writes one entry in the session's transaction. Repeating it returns the same entry; other content under its key,
+    or a negative balance, is a ConflictError. Until the transaction ends nobody else writes: lock or change your own
+    rows before you post, so that all queue in one order and none can deadlock."""
     return post_all(session, [Transfer(kind, key, postings, job_id, body or {})])[0]
 
 
@@ -202,8 +199,8 @@ def accounts_of(session: Session, caller: Caller) -> Sequence[Account]:
 
 
 def statement(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[Movement]:
-    """What happened on the caller's accounts, the newest first, from before entry `before` on. Where it ends at `most`,
-    the last entry may have moved more of them."""
+    """Movements on the caller's accounts, the newest first, before entry `before`; the last entry may be cut at
+    `most`."""
     caller.require("read")
     entry = JournalEntry
     found = (
@@ -254,10 +251,8 @@ def exported(session: Session, whole: bool = True) -> Iterator[str]:
 
 
 def stored(session: Session) -> Generator[Entry]:
-    """All entries as the database has them, of one moment: in a transaction that may write, writers wait meanwhile.
-
-    A posting without its entry comes as an entry without a kind, which no check lets pass.
-    """
+    """All entries of one moment; in a transaction that may write, writers wait. A posting without its entry comes as an
+    entry without a kind, which no check lets pass."""
     if not only_reads(session.connection()):
         lock(session)
     e, p = JournalEntry.__table__.c, Posting.__table__.c
@@ -292,10 +287,7 @@ class JournalAudit:
 
 
 def audit(session: Session) -> JournalAudit:
-    """Replays the whole journal: its chain, its sums, its balances, and which kinds of entries touch which accounts.
-
-    Best in a `database.read()`, which keeps nobody waiting.
-    """
+    """Replays the whole journal: chain, sums, balances, and which kinds of entries touch which accounts."""
     replay, fault = Replay(), None
     with closing(stored(session)) as entries:
         for entry in entries:

@@ -34,8 +34,7 @@ def contracts_of(session: Session, job: Job, lock: bool = False) -> list[Contrac
 
 
 def enter(session: Session, job: Job, state: JobState, why: Code | str = "") -> JobEvent:
-    """Brings a job into another state, one that may follow. `why` is a code, where that is not plain, or the reason
-    that the job has already."""
+    """Brings a job into a state that may follow. `why` is a code, or the reason that the job has already."""
     if state not in NEXT_OF_JOB[JobState(job.state)]:
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
     code = why.name if isinstance(why, Code) else job.reason_code if why else ""

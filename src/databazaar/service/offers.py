@@ -190,11 +190,8 @@ def make_site_offer(
     rows: int | None = None,
     **about: Unpack[About],
 ) -> Offer:
-    """Offers what a site of the federation has; its columns are what the provider says of it.
-
-    The site is known to the federation under the offer's slug, which begins with the organisation's: so nobody offers
-    another's site.
-    """
+    """Offers a site of the federation, with columns as the provider describes them. The site bears the offer's slug,
+    which begins with the organisation's: so nobody offers another's site."""
     caller.require_provider()
     if settings.federation is None:
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")

@@ -39,10 +39,7 @@ MOST_DELIVERIES = 20
 
 
 def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> tuple[Webhook, str]:
-    """A new webhook, and the secret that signs what is sent there, which is shown this once.
-
-    Only https, unless the hub is set up to reach `private` addresses.
-    """
+    """A new https webhook and its signing secret, which is shown this once; with `private` also http."""
     _require_writer(caller)
     _check(url, private)
     own = select(func.count()).where(Webhook.organisation_id == caller.organisation_id, Webhook.removed_at.is_(None))
@@ -234,10 +231,8 @@ def deliver_due(
     most: int = 10,
     clock: Callable[[], dt.datetime] = now,
 ) -> int:
-    """Sends what is due, at most so many at once, and says how many arrived. No transaction is open meanwhile.
-
-    `private` allows addresses of this machine and its network.
-    """
+    """Sends at most `most` due events outside of any transaction; how many arrived. `private` allows local
+    addresses."""
     with database.begin() as session:
         parcels = _claimed(session, most, clock())
     if not parcels:

@@ -82,10 +82,7 @@ class Composition:
 
 
 def compose(session: Session, settings: Settings, job: Job) -> Composition:
-    """The market of a draft by what its offers say now, or an InvalidError in market.toml's words.
-
-    In mode "own" it is the market as the consumer's arbiter plays it: nothing of where the hub has its files.
-    """
+    """The market of a draft by its offers' present terms; for an own arbiter, without the hub's paths."""
     sellers, own = _sellers(session, job.offers), job.mode == "own"
     spec, currency = _spec(job.spec), currency_of(session)
     kinds = {seller.offer.kind for seller in sellers}

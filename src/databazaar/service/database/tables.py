@@ -84,11 +84,8 @@ class Token(Owned, Table):
 
 
 class File(Owned, Table):
-    """An uploaded table, kept in the hub's folder under its SHA-256; the same bytes of two owners are two rows.
-
-    `suffix` says how it is read, such as .csv or .parquet: it was found out from the content. Of a deleted one the row
-    stays, for what jobs and contracts say of it; the bytes go with the last row that names them and is not deleted.
-    """
+    """An uploaded table, kept under its SHA-256; the same bytes of two owners are two rows. `suffix` says how it is
+    read, by its content. The row of a deleted one stays; the bytes go with the last row that names them."""
 
     __tablename__ = "files"
     name: Mapped[str] = mapped_column(NAME)
@@ -100,11 +97,8 @@ class File(Owned, Table):
 
 
 class Offer(Owned, Table):
-    """A dataset that a provider offers: `kind` file (at the hub) or site (of the federation).
-
-    `slug` is the provider's id in ledgers. `policy` is a service.policy.Policy; `columns` is what is shown of the data:
-    names and kinds, never values.
-    """
+    """A dataset that a provider offers: `kind` file (at the hub) or site (of the federation). `slug` is the provider's
+    id in ledgers, `policy` a service.policy.Policy."""
 
     __tablename__ = "offers"
     slug: Mapped[str] = mapped_column(String(60), unique=True)
@@ -299,8 +293,7 @@ class Webhook(Owned, Table):
 
 
 class Outgoing(Identified, Table):
-    """The outbox: what a webhook is yet to be told, written in the transaction that it tells of; and for some weeks
-    what it was told."""
+    """The outbox: events for webhooks, written in the transaction that they tell of and kept for some weeks."""
 
     __tablename__ = "outbox"
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id"), index=True)

@@ -126,8 +126,7 @@ def why_failed(settings: Settings, job_id: str, code: int) -> Code:
 
 
 def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], None] | None = None) -> None:
-    """Plays the job's market.toml from its start, or its run from where that stands: as `bazaar run` and `bazaar
-    resume` do."""
+    """Plays the job's market.toml from its start, or continues its run, as `bazaar run` does."""
     from databazaar.config.jobs import from_recipe, market_job
     from databazaar.config.playing import begun, is_over, resumed
     from databazaar.runs.folder import RunFolder
@@ -155,8 +154,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
 
 
 def _refuse_few_labels(job: Job) -> None:
-    """Rows without a known target are in no answer: those of an offer with a target that few of them have are too few,
-    which is known once its table is read."""
+    """Refuses tables with too few known targets, which is known only once they are read."""
     for provider in job.providers:
         if provider.data is not None:
             refuse_small_table(len(provider.dataset[1]), f"provider {provider.id!r}: its table")

@@ -34,8 +34,7 @@ def delete_due(database: Database, settings: Settings) -> int:
 
 
 def _is_due(file: File, uses: list[Use], days: int | None) -> bool:
-    """Whether it has lain here for long and nothing has ever used it, or jobs alone have, which are long over. What was
-    offered once stays until its provider deletes it."""
+    """Whether nothing has used the file for long, or only jobs that are long over; what was offered stays."""
     if not uses:
         return file.created_at <= now() - ABANDONED
     if days is None:
@@ -57,10 +56,8 @@ def _delete(database: Database, settings: Settings, file_id: str) -> bool:
 
 
 def remove_orphans(database: Database, settings: Settings) -> int:
-    """Removes bytes that no row names: a crash came between a deletion and its end, or cut an upload off. How many.
-
-    Where no row names anything of what lies here, this home is another database's, and all is left as it is.
-    """
+    """Removes bytes that no row names, as a crash leaves them; how many. Where no row names any file here, the home
+    belongs to another database, and everything stays."""
     there = {name: path for path in settings.files.glob("[0-9a-f][0-9a-f]/*") if (name := _parsed(path)) is not None}
     with database.read() as session:
         rows = session.execute(select(File.digest, File.suffix, File.deleted_at)).all()

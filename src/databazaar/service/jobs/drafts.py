@@ -60,8 +60,7 @@ def held_job(session: Session, caller: Caller, job_id: str) -> Job:
 
 
 def job_to_stop(session: Session, caller: Caller, job_id: str) -> tuple[Job, str]:
-    """One that the caller is about to stop, held until the transaction ends; and as whom: its consumer stops its own,
-    the operator any."""
+    """A locked job to stop, and as whom the caller stops it: its consumer stops its own, the operator any."""
     if not caller.sees_all:
         return held_job(session, caller, job_id), CONSUMER
     job = locked_job(session, job_id)
@@ -158,10 +157,8 @@ def draft(
     offers: Sequence[str],
     mode: str = "hosted",
 ) -> Job:
-    """A new job, which costs nothing yet. `offers` are slugs or ids; `files` are file ids by their roles.
-
-    In mode "own" the consumer runs its own arbiter, and its hold-out stays with it: it uploads no files.
-    """
+    """A new job, which costs nothing yet. `offers` are slugs or ids, `files` file ids by role; a consumer with its own
+    arbiter (mode "own") keeps its hold-out and uploads none."""
     caller.require_consumer()
     if mode not in MODES:
         raise InvalidError(f"mode = {mode[:40]!r} must be hosted or own: correct it")

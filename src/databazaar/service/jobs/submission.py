@@ -71,8 +71,7 @@ class Fitted:
 
 
 def check_tables(settings: Settings, market: Composition) -> Fitted | None:
-    """Refuses a hold-out that cannot be used, and offers that lack a column which it has. What it gives, or None where
-    it is not looked at here."""
+    """Refuses an unusable hold-out and offers that lack its columns; None where the hold-out is not read here."""
     data = market.parsed.data
     fitted = fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
     if fitted is None:
@@ -133,8 +132,7 @@ def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
 
 
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
-    """Looks at the tables of a draft before `submit` does, which then has it from here: others wait there to write.
-    What is wrong with them is for `submit` to say."""
+    """Reads the tables of a draft before `submit`, which uses the result while others wait to write."""
     job = job_to_change(session, caller, job_id)
     if job.state == JobState.DRAFT:
         try:
@@ -148,8 +146,7 @@ def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> N
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
-    """Composes the job's market and keeps it, then asks all providers at once. Where all of them decide by policy, the
-    job is agreed when this returns."""
+    """Composes the job's market, keeps it, and asks all providers; those that decide by policy do so at once."""
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")

@@ -143,8 +143,7 @@ class Answerer:
 
 
 class Answerers:
-    """At most `most` processes; the one that has been idle for the longest makes room for another job's. Where all are
-    busy, consumers have them by turns."""
+    """At most `most` processes, shared by consumers in turns; the longest idle one makes room for another job's."""
 
     def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
         self._most, self._max_bytes = most, max_bytes

@@ -69,8 +69,7 @@ log = logging.getLogger(__name__)
 
 
 class Notaries:
-    """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
-    them. Those of different jobs do not wait for each other."""
+    """The notary of every job with an own arbiter, for all threads of the process; jobs do not wait for each other."""
 
     def __init__(
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
@@ -147,8 +146,8 @@ class Notaries:
             return answerer.connected()
 
     def close_due(self) -> list[str]:
-        """Ends the runs of consumers who have stopped their jobs, have been silent for too long, or have never begun;
-        their ids."""
+        """Ends the runs of consumers who have stopped, have been silent for too long, or have never begun; their
+        ids."""
         with self._database.read() as session:
             query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
             going = list(session.scalars(query))
@@ -164,8 +163,7 @@ class Notaries:
         return job.state == JobState.RUNNING and self._clock() - self._last_heard(job.id) > self._settings.own_lease
 
     def _last_heard(self, job_id: str) -> float:
-        """When the job's folders were written last: it holds after a restart too, and costs a round nothing. While
-        they cannot be found nobody is silent."""
+        """When the job's files were last written, which survives a restart; missing files count as just written."""
         run, folder = self._settings.run_folder(job_id), self._settings.job_folder(job_id)
         places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
         return max((place.stat().st_mtime for place in places if place.exists()), default=math.inf)
@@ -286,8 +284,7 @@ def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundD
 
 
 def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:
-    """The opening entry agrees on what the job has agreed on: the seed, the rules, the prices, all but what only the
-    consumer's files tell."""
+    """Refuses an opening entry with other terms than the job's, but for what only the consumer's files tell."""
     unknown = {"initial_model", *(name for name in ABOUT if name not in expected)}
     try:
         body = entries[0].body

@@ -26,8 +26,7 @@ class _Held:
 
 
 class OpenRuns:
-    """At most about `most`; the one that nobody has used for the longest goes first, and is read again from its ledger
-    when it is needed."""
+    """At most about `most` open runs; the least recently used is closed first, and reopened from its ledger."""
 
     def __init__(self, most: int) -> None:
         self._most = most
