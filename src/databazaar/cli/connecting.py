@@ -7,11 +7,13 @@ import os
 import stat
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from databazaar.cli.screen import say
 from databazaar.errors import BazaarError
 from databazaar.files import write_whole
 
@@ -34,11 +36,15 @@ def connected() -> Hub:
     return Hub(*named_hub())
 
 
-def print_json(answer: Any) -> None:
-    """What the hub has answered, as it was sent."""
+def answer(found: Any, as_json: bool, lines: Iterable[str]) -> None:
+    """Prints what the hub has answered: as it was sent, or in lines."""
     from databazaar.client.conversion import to_json
 
-    typer.echo(to_json(answer))
+    if as_json:
+        typer.echo(to_json(found))
+        return
+    for line in lines:
+        say(line)
 
 
 def named_hub() -> tuple[str, str]:

@@ -61,15 +61,15 @@ def _show(hub: Hub, contract_id: str | None, as_json: bool) -> None:
     found = [contract for contract in hub.requests() if contract_id in (None, contract.id)]
     if contract_id is not None and not found:
         raise BazaarError(f"no request {contract_id} waits for you: `bazaar jobs requests` lists those that do")
-    if as_json:
-        connecting.print_json(found)
-        return
-    market = hub.market()
-    for contract in found:
-        for line in told(contract, Currency(market.currency, market.decimals)):
-            say(line)
-    if not found:
-        say("no request waits for you")
+
+    def lines() -> Iterator[str]:
+        market = hub.market()
+        for contract in found:
+            yield from told(contract, Currency(market.currency, market.decimals))
+        if not found:
+            yield "no request waits for you"
+
+    connecting.answer(found, as_json, lines())
 
 
 def told(contract: Contract, currency: Currency) -> Iterator[str]:
