@@ -1,6 +1,6 @@
 """A market to look at: one operator, three consumers, nine providers, two jobs on their way. All of it is made up.
 
-It is made with the deeds that everybody uses, so what is there has come about as it would in a real market.
+It is made with the commands that everybody uses, so what is there has come about as it would in a real market.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LOADED = [
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settlement",
     "databazaar.service.jobs.submission",
-    "databazaar.service.notary.answering",
+    "databazaar.service.notary.responder",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "pyarrow.parquet",

@@ -198,6 +198,6 @@ class Answerers:
 
 def answer_on(there: socket.socket, folder: Path) -> None:
     """What such a process does; it has all that it imports already."""
-    from databazaar.service.notary.answering import main
+    from databazaar.service.notary.responder import main
 
     main(there, folder)

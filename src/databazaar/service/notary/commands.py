@@ -75,7 +75,7 @@ class Notaries:
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
     ) -> None:
         self._settings, self._database, self._clock = settings, database, clock
-        self._held = OpenRuns(most)
+        self._open_runs = OpenRuns(most)
         self._ended: set[str] = set()
         self._stopping = threading.Event()
         self._sweeper: threading.Thread | None = None
@@ -121,7 +121,7 @@ class Notaries:
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             self._refuse_ended(job)
-            known = run.handed.answers if run.handed.question == question else {}
+            known = run.replies.answers if run.replies.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
             due = _round_due(run, names, question)
             if not left and not due.no_update:
@@ -129,7 +129,7 @@ class Notaries:
             answers = self._asked(job, left, payload, timeout, due)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if answers.codes[name] is None}
-                run.hand_out(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
+                run.pass_on(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
                 for name, spent in answers.privacy.items():
                     run.folder.note_privacy(name, *spent)
             again = {name: known[name] for name in names if name in known}
@@ -151,7 +151,7 @@ class Notaries:
         with self._database.read() as session:
             query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
             going = list(session.scalars(query))
-        for over in set(self._held) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
+        for over in set(self._open_runs) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
             self._drop(over)
         return [job.id for job in going if self._due(job) and self._end(job)]
 
@@ -165,7 +165,7 @@ class Notaries:
     def _last_heard(self, job_id: str) -> float:
         """When the job's files were last written, which survives a restart; missing files count as just written."""
         run, folder = self._settings.run_folder(job_id), self._settings.job_folder(job_id)
-        places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
+        places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "replies.bin")
         return max((place.stat().st_mtime for place in places if place.exists()), default=math.inf)
 
     def _begun(self, job: Job) -> bool:
@@ -234,13 +234,13 @@ class Notaries:
     def _run(self, job: Job, begin: bool = False) -> AbstractContextManager[NotarisedRun]:
         """The job's run, for one thread at a time."""
         path = self._settings.run_folder(job.id)
-        return self._held.of(
+        return self._open_runs.of(
             job.id, lambda: NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
         )
 
     def _drop(self, job_id: str) -> None:
         """Lets go of a run that is over, so that it can be settled."""
-        self._held.drop(job_id)
+        self._open_runs.drop(job_id)
         self._answerers.drop(job_id)
 
     def start(self) -> None:
@@ -259,7 +259,7 @@ class Notaries:
         self._stopping.set()
         if self._sweeper is not None:
             self._sweeper.join()
-        for job_id in self._held:
+        for job_id in self._open_runs:
             self._drop(job_id)
         self._answerers.close()
 
