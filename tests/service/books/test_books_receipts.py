@@ -206,7 +206,7 @@ def test_a_key_that_was_changed_still_proves_what_it_has_signed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(HubKey, "_write", killed)
+        patch.setattr(HubKey, "_kept", killed)
         keys.rotate(settings)
     assert keys.published(settings) == public, "a change that was cut off has changed nothing"
     fourth = keys.rotate(settings)
