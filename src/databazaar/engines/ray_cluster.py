@@ -101,7 +101,7 @@ class Cluster:
             )
         except Exception as reason:
             raise BazaarError(f"Ray does not start on this machine ({brief(reason)}): use another engine") from None
-        if ray.util.get_node_ip_address() not in LOOPBACK:
+        if ray.util.get_node_ip_address() not in LOOPBACK:  # type: ignore[no-untyped-call]
             raise BazaarError("this version of Ray does not keep to the loopback address: install ray==2.60.0")
         return ray
 
