@@ -10,8 +10,9 @@ from typing import Any, Literal
 from databazaar.config.limits import LONGEST_WAIT, MOST_PER_ROUND
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
+from databazaar.registry import ENGINES
 from databazaar.roster import PriceChange
-from databazaar.settings import setting
+from databazaar.settings import one_of, setting
 
 MOST = 10**9
 DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d{1,3})?)")
@@ -68,6 +69,10 @@ def _character(value: object) -> str | None:
 
 def _matches(pattern: re.Pattern[str], value: object) -> str | None:
     return "is not understood" if isinstance(value, str) and not pattern.fullmatch(value) else None
+
+
+def _engine(value: object) -> str | None:
+    return None if value in (kinds := ENGINES.kinds()) else one_of(kinds)
 
 
 def _database(value: object) -> str | None:
@@ -181,7 +186,7 @@ class TrainingSettings:
 class EngineSettings:
     """Where answers are computed."""
 
-    kind: Literal["loop", "vectorized", "ray", "federated"] = setting("vectorized", "all providers of a round at once")
+    kind: str = setting("vectorized", "all providers of a round at once", check=_engine)
     device: str = setting(
         "auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=lambda value: _matches(DEVICE, value)
     )
@@ -204,7 +209,7 @@ class EngineSettings:
 
     wait: float = setting(
         60.0,
-        'for kind = "ray": seconds that a lost cluster has to come back',
+        'for kind = "ray": seconds that a cluster at ray:// has to answer',
         above=0,
         at_most=LONGEST_WAIT,
     )
