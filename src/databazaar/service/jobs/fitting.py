@@ -98,7 +98,7 @@ def _fit(holdout: _Holdout, settings: Settings) -> Fitted | InvalidError:
 
 def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
     """How the job would encode tables; for a process of its own."""
-    from databazaar.config.market_tables import fit_schema, read_labelled
+    from databazaar.config.market_data import fit_schema, read_labelled
 
     table = read_labelled(data, path)
     if table.digest != digest:
