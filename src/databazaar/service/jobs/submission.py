@@ -46,40 +46,23 @@ def refuse_unverifiable(market: MarketFile) -> None:
 
 def expected_terms(market: MarketFile) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
-    from databazaar.config.chosen_rules import sampler_of, stops_of, utility_of
-    from databazaar.ledger import Terms
+    from databazaar.config.quote import terms_of
     from databazaar.market.arbiter import settings_of_rules
     from databazaar.payments import PricePerAccess
-    from databazaar.roster import Offer, Roster
     from databazaar.stops import Budget, Patience
     from databazaar.utilities import UTILITIES
 
     refuse_unverifiable(market)
-    offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
-    stops = (Patience(market.patience), *stops_of(market), Budget())
-    aggregator, utility = market.aggregator.build(market.facts()), utility_of(market)
-    terms = Terms(
-        seed=market.seed,
-        budget=market.budget_minor,
-        per_round=market.per_round,
-        currency=market.currency,
-        roster=Roster(tuple(offers)),
-        rules=settings_of_rules(
-            sampler_of(market),
-            aggregator,
-            PricePerAccess(),
-            stops,
-            market.defence.chosen,
-            UTILITIES.settings_of(utility),
-        ),
-        bounded_utility=utility.bounded,
-        initial_model="",
-        market=market.name,
-        consumer=market.consumer.name,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
+    stops, utility = (Patience(), *market.built("stops"), Budget()), market.built("utility")
+    rules = settings_of_rules(
+        market.built("sampler"),
+        market.built("aggregator"),
+        PricePerAccess(),
+        stops,
+        market.defence.chosen,
+        UTILITIES.settings_of(utility),
     )
-    return terms.body()
+    return terms_of(market, rules, utility.bounded).body()
 
 
 MOST_BYTES = 32 * 2**20
@@ -162,7 +145,7 @@ def _fit(holdout: _Holdout, settings: Settings) -> Fitted | InvalidError:
 
 def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
     """How the job would encode tables; for a process of its own."""
-    from databazaar.config.market_tables import fit_schema, read_labelled
+    from databazaar.config.market_data import fit_schema, read_labelled
 
     table = read_labelled(data, path)
     if table.digest != digest:
