@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from databazaar.config.chosen_rules import payment_of, sampler_of, stops_of
+from databazaar.config.chosen_rules import payment_of
 from databazaar.config.market_file import MarketFile, load_market
-from databazaar.config.prices import unpayable
 from databazaar.errors import BazaarError
 from databazaar.ledger import RuleBook, Terms
 from databazaar.market.quoting import Quote, quote
@@ -26,36 +25,34 @@ def quote_of(market: MarketFile, folder: Path, where: str) -> Quote:
     defence = market.defence.chosen
     terms = terms_of(market, {} if defence.off else {"defence": defence.settings()})
     payment = payment_of(market, lambda: _rows(market, folder))
-    stops = (Patience(market.patience), *stops_of(market), Budget())
-    rules = RuleBook(terms, sampler_of(market), payment, stops)
-    first = rules.quotes_at(0).tolist()
-    for fault in unpayable(market.currency, market.budget_minor, market.limits_minor, market.per_round, first):
+    rules = RuleBook(terms, market.built("sampler"), payment, (Patience(), *market.built("stops"), Budget()))
+    for fault in market.unpayable(rules.quotes_at(0).tolist()):
         raise BazaarError(f"{where}: {fault}")
     return quote(rules)
 
 
-def terms_of(market: MarketFile, rules: dict[str, Any], bounded_utility: bool = False) -> Terms:
-    """The terms of a market's run by its file alone, before there is a model."""
-    offers = (Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+def terms_of(market: MarketFile, rules: Mapping[str, Any], bounded_utility: bool = False) -> Terms:
+    """The terms that a file fixes by itself, without what only data and model tell."""
     return Terms(
         seed=market.seed,
         budget=market.budget_minor,
         per_round=market.per_round,
         currency=market.currency,
-        roster=Roster(tuple(offers)),
-        rules=rules,
+        roster=Roster(
+            tuple(Offer(p.id, p.owner, p.price_minor, p.most_accesses, p.changes_minor) for p in market.providers)
+        ),
+        rules=dict(rules),
         bounded_utility=bounded_utility,
         initial_model="",
         market=market.name,
         consumer=market.consumer.name,
-        most_per_access=market.limits_minor.get("most_per_access"),
-        most_per_round=market.limits_minor.get("most_per_round"),
+        **market.limits_minor,
     )
 
 
 def _rows(market: MarketFile, folder: Path) -> Iterator[int]:
     """The rows of each provider whose target is known."""
-    from databazaar.config.market_tables import read_labelled
+    from databazaar.config.market_data import read_labelled
 
     for provider in market.providers:
         assert provider.file is not None  # a federation is not paid by the row

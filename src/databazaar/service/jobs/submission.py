@@ -43,7 +43,6 @@ def refuse_unverifiable(market: MarketFile) -> None:
 
 def expected_terms(market: MarketFile) -> dict[str, Any]:
     """The opening entry's body as the hub itself would write it, without what only the consumer's files tell."""
-    from databazaar.config.chosen_rules import sampler_of, stops_of, utility_of
     from databazaar.config.quote import terms_of
     from databazaar.market.arbiter import settings_of_rules
     from databazaar.payments import PricePerAccess
@@ -51,10 +50,15 @@ def expected_terms(market: MarketFile) -> dict[str, Any]:
     from databazaar.utilities import UTILITIES
 
     refuse_unverifiable(market)
-    stops = (Patience(market.patience), *stops_of(market), Budget())
-    aggregator, utility = market.aggregator.build(market.facts()), utility_of(market)
-    paid, scored = PricePerAccess(), UTILITIES.settings_of(utility)
-    rules = settings_of_rules(sampler_of(market), aggregator, paid, stops, market.defence.chosen, scored)
+    stops, utility = (Patience(), *market.built("stops"), Budget()), market.built("utility")
+    rules = settings_of_rules(
+        market.built("sampler"),
+        market.built("aggregator"),
+        PricePerAccess(),
+        stops,
+        market.defence.chosen,
+        UTILITIES.settings_of(utility),
+    )
     return terms_of(market, rules, utility.bounded).body()
 
 
@@ -122,7 +126,7 @@ def _fit(
 
 def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
     """How the job would encode tables; for a process of its own."""
-    from databazaar.config.market_tables import fit_schema, read_labelled
+    from databazaar.config.market_data import fit_schema, read_labelled
 
     table = read_labelled(data, path)
     if table.digest != digest:
