@@ -34,10 +34,9 @@ from databazaar.engines.ray_engine import RayEngine
 from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
-from databazaar.valuation.combinations import score_combinations
 from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.round_game import along, weights_of
-from databazaar.valuation.scoring import FirstLayer, Scorer, scorer_of
+from databazaar.valuation.round_game import weights_of
+from databazaar.valuation.scoring import FirstLayer, PlainScorer, score_combinations, scorer_of
 
 CPU = torch.device("cpu")
 
@@ -119,11 +118,12 @@ def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[s
     rows = torch.randn(1000, 784, generator=generator), torch.randint(0, 10, (1000,), generator=generator)
     evaluator = Evaluator(task.copied(), rows, "exp-loss", CPU)
     layer, updates = FirstLayer.of(evaluator), 0.01 * torch.randn(size.asked, len(params), generator=generator)
-    orders = Shuffle(size.asked, 0, "bench").block(0, PERMUTATIONS[name])
-    coefficients = weights_of(along(orders), 0.5, "sum")
+    orders = np.stack([Shuffle(size.asked, 0, "bench")(t) for t in range(PERMUTATIONS[name])])
+    joined = np.argsort(orders, axis=1)[:, None, :] < np.arange(size.asked + 1)[:, None]
+    coefficients = weights_of(np.unique(joined.reshape(-1, size.asked), axis=0), 0.5, "sum")
     found = list[np.ndarray]()
 
-    def of_a_round() -> Scorer:
+    def of_a_round() -> PlainScorer:
         return scorer_of(layer, evaluator, params, updates.clone())
 
     def here(_: Ask) -> None:

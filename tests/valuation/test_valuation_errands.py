@@ -15,9 +15,8 @@ from databazaar.engines import Ask, Engine, LoopEngine, Replies
 from databazaar.engines.errands import Errand, Start, Vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare
-from databazaar.valuation.combinations import Block, block_size, score_combinations
 from databazaar.valuation.comparison import Comparison
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, scorer_of
+from databazaar.valuation.scoring import Block, FirstLayer, PlainScorer, block_size, score_combinations, scorer_of
 from small_markets import torch_market
 
 METHODS = ("loo", "exact", "tmc", "g-shapley")
@@ -66,12 +65,12 @@ def test_values_and_what_they_cost_are_those_of_an_engine_without_errands() -> N
 def test_rounds_are_valued_alike_wherever_their_models_are_scored(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the first layer and without it."""
     for name in ("WORTH_A_TRIP", "SENT"):
-        monkeypatch.setattr(f"databazaar.valuation.combinations.{name}", 0)
+        monkeypatch.setattr(f"databazaar.valuation.scoring.{name}", 0)
     made = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2)) if model == "norm" else model
     consumer, providers = torch_market(flips=(0.0, 0.2, 0.6, 0.4), per_round=5, model=made)
     providers.append(Provider("broken", oracle=lambda w: w * np.float32(np.nan)))
     work = scorer_of(FirstLayer.of(consumer.evaluator(CPU)), consumer.evaluator(CPU), *round_of(consumer, 4)).work
-    monkeypatch.setattr("databazaar.valuation.combinations.BLOCK", 3 * work)
+    monkeypatch.setattr("databazaar.valuation.scoring.BLOCK", 3 * work)
     engine = Errands(consumer, providers)
     found = compare(consumer, providers, BY_ROUND, engine=engine, seeds=2, options=OPTIONS)
     assert max(errand.length for errand in engine.run) == 3

@@ -27,14 +27,15 @@ from databazaar.valuation import (
     exact_shapley,
     fed_shapley,
     g_shapley,
-    gtg_shapley,
     leave_one_out,
     tmc_shapley,
 )
 from databazaar.valuation.gradient import oracle_seed
-from databazaar.valuation.history import History
 from databazaar.valuation.permutations import Shuffle
+from databazaar.valuation.result import Cost
 from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
+from databazaar.valuation.stopping import History
+from databazaar_experiments.gtg import gtg_shapley
 
 Make = Callable[[], tuple[Consumer, list[Provider]]]
 MARKETS = [classification_market, regression_market]
@@ -72,7 +73,7 @@ class Slow:
                 total[i] += self.utility(moved) - self.utility(w)
                 w = moved
             estimates.append(total / (t + 1))
-            if stop.reason(History(estimates, np.zeros(self.n), t + 1)):
+            if stop.reason(History(estimates, np.zeros(self.n), Cost(permutations=t + 1))):
                 return estimates[-1], t + 1
         raise AssertionError
 
@@ -95,7 +96,7 @@ class Slow:
                     before = after
                 estimates.append(total / (s + 1))
                 count += 1
-                if stop.reason(History(estimates, np.zeros(k), s + 1)):
+                if stop.reason(History(estimates, np.zeros(k), Cost(permutations=s + 1))):
                     break
             values[drawn] += estimates[-1]
             w = w + updates.mean(0)

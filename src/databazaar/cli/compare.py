@@ -43,8 +43,7 @@ def compare(
         str | None,
         typer.Option(
             help="Some of market (with its own sampler), osmd, uniform, uniform-without-replacement, g-shapley, fedsv, "
-            "fedsv-exact, gtg, tmc, loo, exact, "
-            "and those of installed packages, with commas. "
+            "fedsv-exact, tmc, loo, exact, and those of installed packages, with commas. "
             f"Default: {DEFAULT}, and market where its sampler is another.",
             show_default=False,
         ),
@@ -60,7 +59,7 @@ def compare(
     max_seconds: Annotated[
         float | None,
         typer.Option(
-            help="About the longest for one run of g-shapley, tmc, fedsv, fedsv-exact, gtg and such; "
+            help="About the longest for one run of g-shapley, tmc, fedsv, fedsv-exact and such; "
             "the others have an end of their own.",
             show_default=False,
         ),

@@ -7,7 +7,6 @@ from databazaar.valuation.exact import ExactShapley, exact_shapley, shapley_exac
 from databazaar.valuation.federated import FedShapley, fed_shapley
 from databazaar.valuation.games import Game
 from databazaar.valuation.gradient import GShapley, g_shapley
-from databazaar.valuation.gtg import GTGShapley, gtg_shapley
 from databazaar.valuation.loo import LeaveOneOut, leave_one_out, leave_one_out_game
 from databazaar.valuation.method import METHODS, Method
 from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo, tmc_shapley
@@ -33,7 +32,6 @@ __all__ = [
     "ExactShapley",
     "FedShapley",
     "GShapley",
-    "GTGShapley",
     "Game",
     "GhorbaniZou",
     "LeaveOneOut",
@@ -53,7 +51,6 @@ __all__ = [
     "exact_shapley",
     "fed_shapley",
     "g_shapley",
-    "gtg_shapley",
     "leave_one_out",
     "leave_one_out_game",
     "payouts",

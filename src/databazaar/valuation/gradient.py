@@ -53,7 +53,7 @@ class GShapley(Method):
             raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
         averaging = Averaging(Shuffle(n, self.seed, "g-shapley"), n, self.stop, context.tally, batch=self.batch)
         while averaging.stopped is None:
-            orders, first = averaging.orders(), averaging.running.count
+            orders, first = averaging.orders(), averaging.count
             seeds = [oracle_seed(self.seed, first + row) for row in range(len(orders))]
             walks = [Walk(order, step, seed, nothing) for order, seed in zip(orders.tolist(), seeds, strict=True)]
             after = walked(context, start, walks)
@@ -62,8 +62,8 @@ class GShapley(Method):
             before = after[:, :1] if not self.credit_first else np.full((len(orders), 1), nothing)
             averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
             context.progress(averaging.share)
-        running, cost = averaging.running, context.tally.now(averaging.running.count)
-        return ValuationResult(self.kind, context.ids, running.mean, running.standard_errors, averaging.stopped, cost)
+        cost, errors = context.tally.now(averaging.count), averaging.standard_errors
+        return ValuationResult(self.kind, context.ids, averaging.mean, errors, averaging.stopped, cost)
 
 
 g_shapley = as_function(GShapley, "g_shapley")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,12 @@ class Cost:
 
     def __sub__(self, other: Cost) -> Cost:
         """What was spent between two moments."""
-        return Cost(
-            self.oracle_calls - other.oracle_calls,
-            self.utility_evaluations - other.utility_evaluations,
-            self.trainings - other.trainings,
-            self.permutations - other.permutations,
-            self.seconds - other.seconds,
-        )
+        return Cost(*map(operator.sub, vars(self).values(), vars(other).values()))
+
+    def plus(self, other: Cost, share: float, permutations: int) -> Cost:
+        """Together with a share of what was spent later, in so many permutations."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return replace(Cost(*(one + more * share for one, more in both)), permutations=permutations)
 
 
 class Tally:

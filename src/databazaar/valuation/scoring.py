@@ -7,7 +7,7 @@ one combination of them. The layers above are evaluated as they are. Both give t
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.engines.errands import Start
+from databazaar.engines import Engine
+from databazaar.engines.errands import RunsErrands, Start
 from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
@@ -32,45 +33,29 @@ PLAIN_FLOATS = 2**26
 KEPT_FLOATS = 2**28
 """Activations of all updates of a round are kept only under this many floats (1 GiB)."""
 
+WORTH_A_TRIP = 2**30
+"""Multiplications, of some 60 ms, below which models are scored here: two blocks, and what it takes to ask for them."""
+
+SENT = 64
+"""Multiplications that take about as long as sending one float of w and the updates."""
+
+BLOCK = 2**29
+"""Multiplications of one block, about: some 30 ms, where a call takes some 3."""
 
 Weights = NDArray[np.float64]
 """Coefficients c, one model per row: [m, K]."""
 
 
-class Scorer(Protocol):
-    """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]."""
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """Who judges."""
-
-    @property
-    def cost(self) -> float:
-        """Floats that scoring one model makes; without end where a function of the user's is asked."""
-
-    @property
-    def work(self) -> float:
-        """Multiplications that scoring one model takes, about; without end where nobody knows."""
-
-    @property
-    def start(self) -> Start:
-        """w and g, where somebody else is to score."""
-
-    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        """One utility per row."""
-
-
 class PlainScorer:
-    """Forms every model: right for any model and any utility."""
+    """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]. Forms every model: right for any model and
+    any utility. `work` is how many multiplications one model takes, about; infinite where nobody knows."""
 
     def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
         self.evaluator = evaluator
-        self.cost = len(params) + evaluator.floats_per_model
         samples = len(evaluator.holdout[1]) if evaluator.judges_rows else float("inf")
         self.work = len(params) * (len(updates) + samples)
         self.start = Start(params, updates)
-        self._params = params
-        self._updates = updates
+        self._params, self._updates = params, updates
 
     def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
         weights = torch.from_numpy(coefficients).to(self._updates)
@@ -111,7 +96,6 @@ class FirstLayer:
         samples = self.x.shape[:-1].numel()
         self.width = samples * outputs
         self.work_above = samples * (self.layout.width - sum(part.numel() for part in first.parameters()))
-        self.cost = self.width if not len(module) else evaluator.floats_per_model
 
     def fits(self, updates: int) -> bool:
         """Whether the activations of that many updates can be kept."""
@@ -130,16 +114,13 @@ class FirstLayer:
         return {above: named[name] for name, above in self.above.items()}
 
 
-class PrefixScorer:
+class PrefixScorer(PlainScorer):
     """Multiplies the hold-out with every update once, whatever the number of models."""
 
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
-        self.evaluator = layer.evaluator
-        self.cost = float(layer.cost)
+        super().__init__(layer.evaluator, params, updates)
         self.work = float((len(updates) + 1) * layer.width + layer.work_above)
-        self.start = Start(params, updates)
         self._layer = layer
-        self._params, self._updates = params, updates
         self._moves: Tensor | None = None
 
     @torch.no_grad()
@@ -156,7 +137,7 @@ class PrefixScorer:
     def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> NDArray[np.float64]:
         """The utilities [m] of these models. The buffer is for the first layer's activations."""
         layer, count = self._layer, len(coefficients)
-        weights = torch.from_numpy(_with_start(coefficients)).to(moves)
+        weights = torch.from_numpy(np.insert(coefficients, 0, 1.0, axis=1)).to(moves)  # of the start, then of updates
         z = torch.mm(weights, moves, out=buffer[:count]).view(count, *layer.x.shape[:-1], -1)
         starts, updates = layer.rest(self._params), layer.rest(self._updates)
         w = {
@@ -166,15 +147,45 @@ class PrefixScorer:
         return layer.evaluator.judge(layer.outputs(w, z)).utility
 
 
-def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> Scorer:
+def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> PlainScorer:
     """By the first layer, where the model has such a one and there is room for it."""
     if layer is not None and layer.fits(len(updates)):
         return PrefixScorer(layer, params, updates)
     return PlainScorer(evaluator, params, updates)
 
 
-def _with_start(coefficients: Weights) -> NDArray[np.float32]:
-    """Coefficients of the start, which are 1, before those of the updates."""
-    weights = np.ones((len(coefficients), coefficients.shape[1] + 1), dtype=np.float32)
-    weights[:, 1:] = coefficients
-    return weights
+def score_combinations(engine: Engine, scorer: PlainScorer, coefficients: Weights) -> NDArray[np.float64]:
+    """The utilities of w + Σ_i c_i g_i: by the engine's workers, or here, where it has none or it is not worth the
+    trip. How rows are cut depends on what a model costs alone, so the bits are the same with any number of workers."""
+    size = block_size(scorer, len(coefficients))
+    if size is None or not isinstance(engine, RunsErrands):
+        return scorer(coefficients)
+    blocks = [Block(coefficients[first : first + size]) for first in range(0, len(coefficients), size)]
+    found = engine.errands(scorer.evaluator, scorer.start, blocks)
+    return scorer(coefficients) if found is None else np.concatenate(found)
+
+
+def block_size(scorer: PlainScorer, rows: int) -> int | None:
+    """How many models one worker is given at a time; None where all of them are scored here."""
+    work = scorer.work
+    if not rows * work >= WORTH_A_TRIP + SENT * scorer.start.floats or not np.isfinite(work):
+        return None
+    return max(1, int(BLOCK // work))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A remote task: the utilities of some of a round's models."""
+
+    coefficients: Weights
+
+    @property
+    def length(self) -> int:
+        return len(self.coefficients)
+
+    def run(self, engine: Engine, evaluator: Evaluator, start: Start) -> NDArray[np.float64]:
+        """By the scorer that the run itself would have used, which is made once for the round."""
+        updates = start.updates
+        assert updates is not None
+        scorer = start.once(lambda: scorer_of(FirstLayer.of(evaluator), evaluator, start.params, updates))
+        return scorer(self.coefficients)
