@@ -36,7 +36,7 @@ from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.round_game import weights_of
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, score_combinations, scorer_of
+from databazaar.valuation.scoring import Scorer, score_combinations
 
 CPU = torch.device("cpu")
 
@@ -117,14 +117,14 @@ def measure_coalitions(name: str, rounds: int, threads: int) -> Iterator[tuple[s
     params, generator = task.layout.flatten(task.model), torch.Generator().manual_seed(1)
     rows = torch.randn(1000, 784, generator=generator), torch.randint(0, 10, (1000,), generator=generator)
     evaluator = Evaluator(task.copied(), rows, "exp-loss", CPU)
-    layer, updates = FirstLayer.of(evaluator), 0.01 * torch.randn(size.asked, len(params), generator=generator)
+    updates = 0.01 * torch.randn(size.asked, len(params), generator=generator)
     orders = np.stack([Shuffle(size.asked, 0, "bench")(t) for t in range(PERMUTATIONS[name])])
     joined = np.argsort(orders, axis=1)[:, None, :] < np.arange(size.asked + 1)[:, None]
     coefficients = weights_of(np.unique(joined.reshape(-1, size.asked), axis=0), 0.5, "sum")
     found = list[np.ndarray]()
 
-    def of_a_round() -> PlainScorer:
-        return scorer_of(layer, evaluator, params, updates.clone())
+    def of_a_round() -> Scorer:
+        return Scorer(evaluator, params, updates.clone())
 
     def here(_: Ask) -> None:
         found.append(of_a_round()(coefficients))

@@ -16,7 +16,7 @@ from databazaar.engines.errands import Errand, Start, Vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare
 from databazaar.valuation.comparison import Comparison
-from databazaar.valuation.scoring import Block, FirstLayer, PlainScorer, block_size, score_combinations, scorer_of
+from databazaar.valuation.scoring import Block, Scorer, block_size, score_combinations
 from small_markets import torch_market
 
 METHODS = ("loo", "exact", "tmc", "g-shapley")
@@ -63,13 +63,12 @@ def test_values_and_what_they_cost_are_those_of_an_engine_without_errands() -> N
 
 @pytest.mark.parametrize("model", ["logistic", "norm"])
 def test_rounds_are_valued_alike_wherever_their_models_are_scored(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the first layer and without it."""
     for name in ("WORTH_A_TRIP", "SENT"):
         monkeypatch.setattr(f"databazaar.valuation.scoring.{name}", 0)
     made = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2)) if model == "norm" else model
     consumer, providers = torch_market(flips=(0.0, 0.2, 0.6, 0.4), per_round=5, model=made)
     providers.append(Provider("broken", oracle=lambda w: w * np.float32(np.nan)))
-    work = scorer_of(FirstLayer.of(consumer.evaluator(CPU)), consumer.evaluator(CPU), *round_of(consumer, 4)).work
+    work = Scorer(consumer.evaluator(CPU), *round_of(consumer, 4)).work
     monkeypatch.setattr("databazaar.valuation.scoring.BLOCK", 3 * work)
     engine = Errands(consumer, providers)
     found = compare(consumer, providers, BY_ROUND, engine=engine, seeds=2, options=OPTIONS)
@@ -85,13 +84,13 @@ def round_of(consumer: Consumer, updates: int) -> tuple[torch.Tensor, torch.Tens
 
 def test_few_cheap_models_and_utilities_of_a_users_own_are_scored_here() -> None:
     consumer, providers = torch_market()
-    scorer = PlainScorer(consumer.evaluator(CPU), *round_of(consumer, 4))
+    scorer = Scorer(consumer.evaluator(CPU), *round_of(consumer, 4))
     assert block_size(scorer, 100) is None
     many = block_size(scorer, 10**7)
     assert many is not None
     assert many > 1000
     own = replace(consumer, utility=lambda model: 0.5)
     engine = Errands(own, providers)
-    scored = score_combinations(engine, PlainScorer(own.evaluator(CPU), *round_of(own, 4)), np.ones((2, 4)))
+    scored = score_combinations(engine, Scorer(own.evaluator(CPU), *round_of(own, 4)), np.ones((2, 4)))
     assert scored.tolist() == [0.5, 0.5]
     assert engine.run == []

@@ -11,7 +11,8 @@ from valuation_games import additive_market, classification_market, regression_m
 from databazaar import Consumer, Provider
 from databazaar.learning.oracles import FullGradient
 from databazaar.valuation import BackCheck, MaxPermutations, fed_shapley, g_shapley
-from databazaar.valuation.scoring import FirstLayer, PlainScorer, PrefixScorer
+from databazaar.valuation.scoring import Scorer
+from databazaar_experiments.first_layer import FirstLayer, PrefixScorer
 from databazaar_experiments.gtg import gtg_shapley
 
 CPU = torch.device("cpu")
@@ -42,13 +43,13 @@ def test_many_players_in_a_round_are_valued_too() -> None:
         np.testing.assert_allclose(result.values, gifts)
 
 
-def scorers(seed: int, updates: int) -> tuple[PlainScorer, PlainScorer]:
+def scorers(seed: int, updates: int) -> tuple[Scorer, Scorer]:
     """The same round twice, plain and by the first layer, in a market that all seeds share."""
     rng = torch.Generator().manual_seed(seed)
     w = 0.5 * torch.randn(len(SHARED.initial_parameters()), generator=rng)
     moves = 0.3 * torch.randn(updates, len(w), generator=rng)
     assert LAYER is not None
-    return PlainScorer(EVALUATOR, w, moves), PrefixScorer(LAYER, w, moves)
+    return Scorer(EVALUATOR, w, moves), PrefixScorer(LAYER, w, moves)
 
 
 SHARED = Consumer(
@@ -70,7 +71,7 @@ def test_both_scorers_agree_in_any_parts(updates: int, rows: int, floats: int, m
     coefficients = np.random.default_rng(0).random((rows, updates))
     plain, _ = scorers(updates, updates)
     right = plain(coefficients)
-    monkeypatch.setattr("databazaar.valuation.scoring.CHUNK_FLOATS", floats)
+    monkeypatch.setattr("databazaar_experiments.first_layer.CHUNK_FLOATS", floats)
     monkeypatch.setattr("databazaar.valuation.scoring.PLAIN_FLOATS", floats)
     for scorer in scorers(updates, updates):
         found = scorer(coefficients)

@@ -13,14 +13,17 @@ Standard errors are those of sampling permutations, given how the training went.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from databazaar.engines import Ask
 from databazaar.errors import BazaarError
+from databazaar.learning.utilities import Evaluator
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.randomness import draws_stream
@@ -34,7 +37,7 @@ from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import ValuationResult
 from databazaar.valuation.round_game import Aggregate, round_game
-from databazaar.valuation.scoring import FirstLayer
+from databazaar.valuation.scoring import Scorer
 from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
 STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)
@@ -64,9 +67,13 @@ class RoundByRound(Method):
         """The values of a round's players in the game between them."""
         raise NotImplementedError
 
+    def scorers(self, evaluator: Evaluator) -> Callable[[Tensor, Tensor], Scorer]:
+        """What makes a round's scorer from its parameters and updates."""
+        return partial(Scorer, evaluator)
+
     def value(self, context: Context) -> ValuationResult:
         values, variances = np.zeros((2, len(context.providers)))
-        w, layer = context.start(), FirstLayer.of(context.evaluator)
+        w, scorers = context.start(), self.scorers(context.evaluator)
         permutations, purse = 0, context.consumer.budget
         t, stopped = 0, None
         while stopped is None:
@@ -78,7 +85,7 @@ class RoundByRound(Method):
             if self.rounds is None:
                 purse -= price
             (replies,) = context.ask([Ask(w, asked, t, self.seed)])
-            played = round_game(context, layer, w, replies, asked, context.step(t), self.aggregate)
+            played = round_game(context, partial(scorers, w), replies, asked, context.step(t), self.aggregate)
             if played is not None:
                 result = self.value_round(played.game, t)
                 values[played.members] += result.values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from databazaar.engines import Replies
 from databazaar.errors import BazaarError
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Coalitions, Game
-from databazaar.valuation.scoring import FirstLayer, score_combinations, scorer_of
+from databazaar.valuation.scoring import Scorer, score_combinations
 
 Vector = NDArray[np.float64]
 Aggregate = Literal["sum", "mean"]
@@ -33,8 +34,7 @@ class RoundGame:
 
 def round_game(
     context: Context,
-    layer: FirstLayer | None,
-    w: Tensor,
+    scorer_of: Callable[[Tensor], Scorer],
     replies: Replies,
     asked: list[int],
     step: float,
@@ -45,7 +45,7 @@ def round_game(
     if not rows:
         return None
     updates, n = _chosen(replies.updates, rows), len(rows)
-    scorer = scorer_of(layer, context.evaluator, w, updates)
+    scorer = scorer_of(updates)
 
     def score(coalitions: Coalitions) -> Vector:
         return score_combinations(context.engine, scorer, weights_of(coalitions, step, aggregate))

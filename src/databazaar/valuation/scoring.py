@@ -1,9 +1,4 @@
-"""Scoring many models that differ by a few known updates: w + Σ_i c_i g_i for many rows of coefficients c.
-
-`PlainScorer` forms every model and scores it. `PrefixScorer` uses that a first linear layer is linear in its weights,
-X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done once, and a model's first layer costs
-one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance.
-"""
+"""Scoring many models that differ by a few known updates: w + Σ_i c_i g_i for many rows of coefficients c."""
 
 from __future__ import annotations
 
@@ -12,26 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.func import vmap
+from torch import Tensor
 
 from databazaar.engines import Engine
 from databazaar.engines.errands import RunsErrands, Start
-from databazaar.learning.models import caller, split_first_linear
-from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
-
-CHUNK_FLOATS = 2**21
-"""First-layer activations of one batch: about what stays near the processor (8 MiB)."""
-
-DEVICE_FLOATS = 2**28
-"""The same on a GPU (1 GiB)."""
 
 PLAIN_FLOATS = 2**26
 """Parameters of the models that are formed at a time (256 MiB)."""
-
-KEPT_FLOATS = 2**28
-"""Activations of all updates of a round are kept only under this many floats (1 GiB)."""
 
 WORTH_A_TRIP = 2**30
 """Multiplications, of some 60 ms, below which models are scored here: two blocks, and what it takes to ask for them."""
@@ -46,7 +29,7 @@ Weights = NDArray[np.float64]
 """Coefficients c, one model per row: [m, K]."""
 
 
-class PlainScorer:
+class Scorer:
     """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]. Forms every model: right for any model and
     any utility. `work` is how many multiplications one model takes, about; infinite where nobody knows."""
 
@@ -64,97 +47,7 @@ class PlainScorer:
         return np.concatenate([self.evaluator.score(stack).utility for stack in models])
 
 
-class FirstLayer:
-    """A model that begins with a linear layer, and the hold-out that it is judged on. Kept over rounds."""
-
-    @classmethod
-    def of(cls, evaluator: Evaluator) -> FirstLayer | None:
-        """None where the model or the utility is of another kind."""
-        model = evaluator.module
-        if model is None or not evaluator.judges_rows or split_first_linear(model) is None:
-            return None
-        return cls(evaluator)
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        assert evaluator.module is not None
-        model = lean_copy(evaluator.module)
-        split = split_first_linear(model)
-        assert split is not None
-        self.layout = evaluator.layout
-        self.name, first, above = split
-        x, self.y = evaluator.holdout
-        assert isinstance(x, Tensor)  # a model that begins with a linear layer takes nothing else
-        self.x = x
-        self.evaluator = evaluator
-        own = [name for name in self.layout.names if not name.startswith(f"{self.name}.")]
-        self.above = dict(zip(own, dict(above.named_parameters()), strict=True))
-        module = above.to(self.x.device).eval()
-        if len(module) and type(module[0]) is nn.ReLU:
-            module[0].inplace = True  # its input is made here and used by nobody else
-        self.outputs = vmap(caller(module)) if len(module) else lambda _, z: z
-        outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
-        samples = self.x.shape[:-1].numel()
-        self.width = samples * outputs
-        self.work_above = samples * (self.layout.width - sum(part.numel() for part in first.parameters()))
-
-    def fits(self, updates: int) -> bool:
-        """Whether the activations of that many updates can be kept."""
-        return (updates + 1) * self.width <= KEPT_FLOATS
-
-    def activations(self, stack: Tensor) -> Tensor:
-        """xWᵀ + b for stacked parameters or updates [m, d], which it is linear in: [m, samples · width]."""
-        named = self.layout.unflatten(stack)
-        first = torch.matmul(self.x.flatten(0, -2), named[f"{self.name}.weight"].mT)
-        bias = named.get(f"{self.name}.bias")
-        return (first if bias is None else first.add_(bias[:, None, :])).flatten(1)
-
-    def rest(self, stack: Tensor) -> dict[str, Tensor]:
-        """The layers above, by the names they have there."""
-        named = self.layout.unflatten(stack)
-        return {above: named[name] for name, above in self.above.items()}
-
-
-class PrefixScorer(PlainScorer):
-    """Multiplies the hold-out with every update once, whatever the number of models."""
-
-    def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
-        super().__init__(layer.evaluator, params, updates)
-        self.work = float((len(updates) + 1) * layer.width + layer.work_above)
-        self._layer = layer
-        self._moves: Tensor | None = None
-
-    @torch.no_grad()
-    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        layer = self._layer
-        if self._moves is None:
-            self._moves = layer.activations(torch.cat([self._params[None], self._updates]))
-        limit = CHUNK_FLOATS if layer.x.device.type == "cpu" else DEVICE_FLOATS
-        size = min(len(coefficients), max(1, limit // layer.width))
-        buffer = self._params.new_empty(size, layer.width)
-        parts = [coefficients[start : start + size] for start in range(0, len(coefficients), size)]
-        return np.concatenate([self._judge(part, self._moves, buffer) for part in parts])
-
-    def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> NDArray[np.float64]:
-        """The utilities [m] of these models. The buffer is for the first layer's activations."""
-        layer, count = self._layer, len(coefficients)
-        weights = torch.from_numpy(np.insert(coefficients, 0, 1.0, axis=1)).to(moves)  # of the start, then of updates
-        z = torch.mm(weights, moves, out=buffer[:count]).view(count, *layer.x.shape[:-1], -1)
-        starts, updates = layer.rest(self._params), layer.rest(self._updates)
-        w = {
-            name: torch.addmm(start.flatten(), weights[:, 1:], updates[name].flatten(1)).view(count, *start.shape)
-            for name, start in starts.items()
-        }
-        return layer.evaluator.judge(layer.outputs(w, z)).utility
-
-
-def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> PlainScorer:
-    """By the first layer, where the model has such a one and there is room for it."""
-    if layer is not None and layer.fits(len(updates)):
-        return PrefixScorer(layer, params, updates)
-    return PlainScorer(evaluator, params, updates)
-
-
-def score_combinations(engine: Engine, scorer: PlainScorer, coefficients: Weights) -> NDArray[np.float64]:
+def score_combinations(engine: Engine, scorer: Scorer, coefficients: Weights) -> NDArray[np.float64]:
     """The utilities of w + Σ_i c_i g_i: by the engine's workers, or here, where it has none or it is not worth the
     trip. How rows are cut depends on what a model costs alone, so the bits are the same with any number of workers."""
     size = block_size(scorer, len(coefficients))
@@ -165,7 +58,7 @@ def score_combinations(engine: Engine, scorer: PlainScorer, coefficients: Weight
     return scorer(coefficients) if found is None else np.concatenate(found)
 
 
-def block_size(scorer: PlainScorer, rows: int) -> int | None:
+def block_size(scorer: Scorer, rows: int) -> int | None:
     """How many models one worker is given at a time; None where all of them are scored here."""
     work = scorer.work
     if not rows * work >= WORTH_A_TRIP + SENT * scorer.start.floats or not np.isfinite(work):
@@ -184,8 +77,8 @@ class Block:
         return len(self.coefficients)
 
     def run(self, engine: Engine, evaluator: Evaluator, start: Start) -> NDArray[np.float64]:
-        """By the scorer that the run itself would have used, which is made once for the round."""
+        """By a scorer that is made once for the round."""
         updates = start.updates
         assert updates is not None
-        scorer = start.once(lambda: scorer_of(FirstLayer.of(evaluator), evaluator, start.params, updates))
+        scorer = start.once(lambda: Scorer(evaluator, start.params, updates))
         return scorer(self.coefficients)
