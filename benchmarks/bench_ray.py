@@ -35,8 +35,7 @@ from databazaar.learning.losses import cross_entropy
 from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.round_game import weights_of
-from databazaar.valuation.scoring import Scorer, score_combinations
+from databazaar.valuation.round_game import Scorer, score_combinations, weights_of
 
 CPU = torch.device("cpu")
 

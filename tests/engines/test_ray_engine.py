@@ -25,7 +25,7 @@ from databazaar.learning.task import Task
 from databazaar.learning.utilities import Evaluator
 from databazaar.testing import check_engine
 from databazaar.valuation import MaxPermutations, compare
-from databazaar.valuation.scoring import Block
+from databazaar.valuation.round_game import Block
 from ray_clusters import (
     WORKERS,
     Head,
@@ -120,7 +120,7 @@ def test_rounds_are_valued_to_the_same_bits_with_any_number_of_workers_whoever_d
 ) -> None:
     """The models of a round's coalitions are scored by the workers, one of whom dies of it."""
     for name, value in {"WORTH_A_TRIP": 0, "SENT": 0, "BLOCK": 30_000}.items():
-        monkeypatch.setattr(f"databazaar.valuation.scoring.{name}", value)
+        monkeypatch.setattr(f"databazaar.valuation.round_game.{name}", value)
     x, y = sellers()[4].dataset
     loss = MortalLoss(len(y), tmp_path / "mark")
     consumer = Consumer(model(), holdout=(x, y), budget=6, per_round=3, utility="exp-loss", loss=loss)

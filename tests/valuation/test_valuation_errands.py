@@ -16,7 +16,7 @@ from databazaar.engines.errands import Errand, Start, Vector
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation import MaxPermutations, compare
 from databazaar.valuation.comparison import Comparison
-from databazaar.valuation.scoring import Block, Scorer, block_size, score_combinations
+from databazaar.valuation.round_game import Block, Scorer, block_size, score_combinations
 from small_markets import torch_market
 
 METHODS = ("loo", "exact", "tmc", "g-shapley")
@@ -64,12 +64,12 @@ def test_values_and_what_they_cost_are_those_of_an_engine_without_errands() -> N
 @pytest.mark.parametrize("model", ["logistic", "norm"])
 def test_rounds_are_valued_alike_wherever_their_models_are_scored(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WORTH_A_TRIP", "SENT"):
-        monkeypatch.setattr(f"databazaar.valuation.scoring.{name}", 0)
+        monkeypatch.setattr(f"databazaar.valuation.round_game.{name}", 0)
     made = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2)) if model == "norm" else model
     consumer, providers = torch_market(flips=(0.0, 0.2, 0.6, 0.4), per_round=5, model=made)
     providers.append(Provider("broken", oracle=lambda w: w * np.float32(np.nan)))
     work = Scorer(consumer.evaluator(CPU), *round_of(consumer, 4)).work
-    monkeypatch.setattr("databazaar.valuation.scoring.BLOCK", 3 * work)
+    monkeypatch.setattr("databazaar.valuation.round_game.BLOCK", 3 * work)
     engine = Errands(consumer, providers)
     found = compare(consumer, providers, BY_ROUND, engine=engine, seeds=2, options=OPTIONS)
     assert max(errand.length for errand in engine.run) == 3

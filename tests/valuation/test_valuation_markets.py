@@ -33,7 +33,7 @@ from databazaar.valuation import (
 from databazaar.valuation.gradient import oracle_seed
 from databazaar.valuation.permutations import Shuffle
 from databazaar.valuation.result import Cost
-from databazaar.valuation.scoring import Scorer
+from databazaar.valuation.round_game import Scorer
 from databazaar.valuation.stopping import History
 from databazaar_experiments.first_layer import FirstLayer, FirstLayerFedShapley, PrefixScorer
 from databazaar_experiments.gtg import gtg_shapley

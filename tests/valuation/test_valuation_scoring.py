@@ -11,7 +11,7 @@ from valuation_games import additive_market, classification_market, regression_m
 from databazaar import Consumer, Provider
 from databazaar.learning.oracles import FullGradient
 from databazaar.valuation import BackCheck, MaxPermutations, fed_shapley, g_shapley
-from databazaar.valuation.scoring import Scorer
+from databazaar.valuation.round_game import Scorer
 from databazaar_experiments.first_layer import FirstLayer, PrefixScorer
 from databazaar_experiments.gtg import gtg_shapley
 
@@ -72,7 +72,7 @@ def test_both_scorers_agree_in_any_parts(updates: int, rows: int, floats: int, m
     plain, _ = scorers(updates, updates)
     right = plain(coefficients)
     monkeypatch.setattr("databazaar_experiments.first_layer.CHUNK_FLOATS", floats)
-    monkeypatch.setattr("databazaar.valuation.scoring.PLAIN_FLOATS", floats)
+    monkeypatch.setattr("databazaar.valuation.round_game.PLAIN_FLOATS", floats)
     for scorer in scorers(updates, updates):
         found = scorer(coefficients)
         assert found.shape == (rows,)

@@ -2,7 +2,7 @@
 
 A linear layer is linear in its weights, X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done
 once a round, and a model's first layer costs one combination of them. The layers above are evaluated as they are. The
-utilities are those of `databazaar.valuation.scoring` to float tolerance.
+utilities are those of `databazaar.valuation.round_game` to float tolerance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
 from databazaar.valuation.federated import FedShapley
-from databazaar.valuation.scoring import Scorer, Weights
+from databazaar.valuation.round_game import Scorer, Weights
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""

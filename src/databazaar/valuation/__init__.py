@@ -1,6 +1,5 @@
 """What providers are worth: Shapley values and their relatives, one call each, all with one kind of result."""
 
-from databazaar.valuation.apportionment import payouts
 from databazaar.valuation.comparison import Comparison, MethodOutcome, compare
 from databazaar.valuation.context import Context
 from databazaar.valuation.exact import ExactShapley, exact_shapley, shapley_exact
@@ -11,7 +10,7 @@ from databazaar.valuation.loo import LeaveOneOut, leave_one_out, leave_one_out_g
 from databazaar.valuation.method import METHODS, Method
 from databazaar.valuation.monte_carlo import TMCShapley, shapley_monte_carlo, tmc_shapley
 from databazaar.valuation.rank_stability import Stability, stability
-from databazaar.valuation.result import Cost, Trained, ValuationResult
+from databazaar.valuation.result import Cost, Trained, ValuationResult, payouts
 from databazaar.valuation.stopping import (
     BackCheck,
     GhorbaniZou,

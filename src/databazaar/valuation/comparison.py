@@ -14,10 +14,9 @@ from databazaar.engines import Engine, make_engine
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
-from databazaar.valuation.apportionment import Mode
 from databazaar.valuation.method import METHODS, Method
 from databazaar.valuation.rank_stability import FEWEST_SEEDS, Stability, stability
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import Mode, ValuationResult
 from databazaar.valuation.stopping import Rule
 
 Progress = Callable[[str, int], None]

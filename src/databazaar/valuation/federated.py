@@ -2,7 +2,7 @@
 
 In each round K providers are drawn uniformly without replacement and asked for updates of w. The round is a game
 between them: a coalition is worth the utility of w with its members' updates. Their Shapley values in that game, exact
-over 2^K coalitions or by permutation sampling (FedSV-PS), are added to their values; whoever is not drawn gets nothing.
+over 2^K coalitions or by permutation sampling (FedSV-PS), are added to their values; the others get nothing.
 Then the mean of the updates is added to w, and the next round begins (Wang et al. 2020; Section 5.1 of the paper).
 
 Departures from the paper: none in the values. Behind the paper's figures a coalition's model is w plus the *sum* of
@@ -31,13 +31,12 @@ from databazaar.roster import Purse, Roster
 from databazaar.samplers import Uniform
 from databazaar.valuation.context import Context
 from databazaar.valuation.exact import MOST_PLAYERS, shapley_exact
-from databazaar.valuation.games import Game, Vector
+from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.result import ValuationResult
-from databazaar.valuation.round_game import Aggregate, round_game
-from databazaar.valuation.scoring import Scorer
+from databazaar.valuation.result import ValuationResult, Vector
+from databazaar.valuation.round_game import Aggregate, Scorer, round_game
 from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
 STOP = BackCheck(10, 0.05) | MaxPermutations(1_000)

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.valuation.result import Tally
+from databazaar.valuation.result import Tally, Vector
 
 Coalitions = NDArray[np.bool_]
 """One coalition per row, one player per column."""
 
-Vector = NDArray[np.float64]
 Worth = Callable[[Coalitions], Vector]
 
 

@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, query_all
@@ -27,10 +26,8 @@ from databazaar.randomness import stream
 from databazaar.valuation.context import Context
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
-
-Vector = NDArray[np.float64]
 
 STOP = BackCheck(10, 0.01) | MaxPermutations(500)
 """Appendix A.1 of the paper; the cap is the one behind its figures."""
@@ -76,8 +73,8 @@ def oracle_seed(seed: int, permutation: int) -> int:
 
 
 def walked(context: Context, start: Tensor, walks: Sequence[Walk]) -> Vector:
-    """The utilities along these walks, all of one length and step: [P, n]. They advance side by side, or are walked one
-    by one by whoever the engine has for it."""
+    """The utilities along these walks, all of one length and step: [P, n]. They advance side by side, or one by one on
+    the engine's workers."""
     engine, evaluator = context.engine, context.evaluator
     if isinstance(engine, RunsErrands):
         found = engine.errands(evaluator, Start(start), walks)

@@ -22,11 +22,9 @@ from databazaar.valuation.context import Context
 from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Orders, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.stopping import GhorbaniZou, MaxPermutations, Rule
 from databazaar.valuation.training_game import training_game
-
-Vector = NDArray[np.float64]
 
 STOP = GhorbaniZou(0.05) | MaxPermutations(1_000)
 

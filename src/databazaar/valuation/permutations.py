@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.randomness import stream
-from databazaar.valuation.result import Tally
+from databazaar.valuation.result import Tally, Vector
 from databazaar.valuation.stopping import History, Rule, capped
 
-Vector = NDArray[np.float64]
 Orders = NDArray[np.int64]
 """One permutation per row: the players in the order in which they join."""
 

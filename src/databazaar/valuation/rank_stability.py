@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
+from databazaar.valuation.result import Vector
 
-Vector = NDArray[np.float64]
 FEWEST_SEEDS = 3
 
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
-from databazaar.valuation.result import Cost
-
-Vector = NDArray[np.float64]
+from databazaar.valuation.result import Cost, Vector
 
 MOST_PERMUTATIONS = 10_000
 """The cap that a rule gets which has none of its own."""

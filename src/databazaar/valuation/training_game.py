@@ -39,7 +39,7 @@ def training_game(context: Context, rounds: int = 5, seed: int = 0) -> Game:
 
 
 def trained_elsewhere(context: Context, coalitions: Coalitions, rounds: int, seed: int) -> NDArray[np.float64] | None:
-    """What they are worth, each trained by somebody whom the engine has for it; None where it has nobody."""
+    """What they are worth, trained by the engine's workers; None where it has none."""
     if not isinstance(context.engine, RunsErrands):
         return None
     steps = [context.step(t) for t in range(rounds)]
