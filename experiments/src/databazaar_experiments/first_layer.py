@@ -64,7 +64,7 @@ class FirstLayer:
         split = split_first_linear(model)
         assert split is not None
         self.layout = evaluator.layout
-        self.name, first, above = split
+        self.name, _, above = split
         x, self.y = evaluator.holdout
         assert isinstance(x, Tensor)  # a model that begins with a linear layer takes nothing else
         self.x = x
@@ -78,7 +78,6 @@ class FirstLayer:
         outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
         samples = self.x.shape[:-1].numel()
         self.width = samples * outputs
-        self.work_above = samples * (self.layout.width - sum(part.numel() for part in first.parameters()))
 
     def fits(self, updates: int) -> bool:
         """Whether the activations of that many updates can be kept."""
@@ -102,7 +101,6 @@ class PrefixScorer(Scorer):
 
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
         super().__init__(layer.evaluator, params, updates)
-        self.work = float((len(updates) + 1) * layer.width + layer.work_above)
         self._layer = layer
         self._moves: Tensor | None = None
 
