@@ -14,8 +14,6 @@ from databazaar.cli import jobs as jobs_commands
 from databazaar.cli import provider as provider_commands
 from databazaar.cli import serve as serve_commands
 from databazaar.cli import using
-from databazaar.cli.attack import EXAMPLES as ATTACK_EXAMPLES
-from databazaar.cli.attack import attack
 from databazaar.cli.audit import EXAMPLES as AUDIT_EXAMPLES
 from databazaar.cli.audit import audit
 from databazaar.cli.bounds import LARGEST_BUDGET, LARGEST_SEED
@@ -149,7 +147,6 @@ app.command(epilog=example(*using.PREDICT_EXAMPLES))(using.predict)
 app.command(epilog=example(*using.EVALUATE_EXAMPLES))(using.evaluate)
 app.command(epilog=example(*using.EXPORT_EXAMPLES))(using.export)
 app.command(epilog=example(*EXAMPLES))(compare)
-app.command(epilog=example(*ATTACK_EXAMPLES))(attack)
 add_commands(app)
 
 

@@ -23,7 +23,6 @@ from databazaar.runs.brought import NUMBERS, AllBrought, Brought
 from databazaar.runs.defended import Defended
 from databazaar.runs.payouts import Payout, Payouts
 from databazaar.runs.worth import Worth
-from databazaar.sequences import Made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,4 +229,4 @@ class Report(Displayed):
             line = self.payouts[int(ranked[rank])]
             return line.provider, line.owner, line.accesses, line.failures, Decimal(amount(line.pay))
 
-        return heads, Made(len(ranked), row)
+        return heads, [row(rank) for rank in range(len(ranked))]

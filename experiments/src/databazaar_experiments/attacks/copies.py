@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from databazaar.attacks.known import Insider, Known, Vector, impostor, length
 from databazaar.errors import BazaarError
 from databazaar.parties import Provider
+from databazaar_experiments.attacks.known import Insider, Known, Vector, impostor, length
 
 
 @dataclass(frozen=True)

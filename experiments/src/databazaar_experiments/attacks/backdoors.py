@@ -8,10 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from databazaar.attacks.known import Insider, Known, Vector, classes_of, impostor, outputs, plain, together
 from databazaar.learning.inputs import Examples
 from databazaar.learning.task import Task
 from databazaar.parties import Provider
+from databazaar_experiments.attacks.known import Insider, Known, Vector, classes_of, impostor, outputs, plain, together
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import torch
 from cli_markets import bazaar, contents, edit, write_market
 
 from databazaar import BazaarError, Consumer, Provider
-from databazaar.attacks.kinds import KINDS
-from databazaar.cli.attack import DEFAULT
-from databazaar.cli.attack_tables import Row, remarks
 from databazaar.config.jobs import market_job
 from databazaar.defence import Defence
-from databazaar.market.attacked import Attacked
-from databazaar.market.rehearsal import Rehearsal
+from databazaar_experiments.attacks.command import DEFAULT
+from databazaar_experiments.attacks.kinds import KINDS
+from databazaar_experiments.attacks.market import Attacked
+from databazaar_experiments.attacks.rehearsal import Rehearsal
+from databazaar_experiments.attacks.tables import Row, remarks
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from databazaar.attacks.backdoors import Backdoor
-from databazaar.attacks.collusion import Collude
-from databazaar.attacks.copies import Clones, Price, Split
-from databazaar.attacks.idle import Noise, Replay, Zero
-from databazaar.attacks.known import Attack
-from databazaar.attacks.leaks import Leak
-from databazaar.attacks.poisons import Alternate, Boost, Flip, Selective, Sign
+from databazaar_experiments.attacks.backdoors import Backdoor
+from databazaar_experiments.attacks.collusion import Collude
+from databazaar_experiments.attacks.copies import Clones, Price, Split
+from databazaar_experiments.attacks.idle import Noise, Replay, Zero
+from databazaar_experiments.attacks.known import Attack
+from databazaar_experiments.attacks.leaks import Leak
+from databazaar_experiments.attacks.poisons import Alternate, Boost, Flip, Selective, Sign
 
 
 @dataclass(frozen=True)

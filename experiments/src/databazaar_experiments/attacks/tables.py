@@ -16,8 +16,8 @@ from rich.text import Text
 
 from databazaar.cli.screen import LONGEST, console
 from databazaar.display import listed, shown
-from databazaar.market.rehearsal import Outcome, Rehearsal
 from databazaar.reports.wording import count
+from databazaar_experiments.attacks.rehearsal import Outcome, Rehearsal
 
 Played = TypeVar("Played")
 

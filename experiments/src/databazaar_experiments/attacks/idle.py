@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from databazaar.attacks.known import Alone, Insider, Vector, length, scaled
+from databazaar_experiments.attacks.known import Alone, Insider, Vector, length, scaled
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from databazaar import BazaarError, Consumer, Provider
-from databazaar.attacks import (
+from databazaar.engines import Ask, LoopEngine
+from databazaar.learning.oracles import FullGradient, LocalSGD
+from databazaar_experiments.attacks import (
     Alie,
     Alone,
     Alternate,
@@ -35,9 +37,7 @@ from databazaar.attacks import (
     Trigger,
     Zero,
 )
-from databazaar.attacks.known import Insider, outputs
-from databazaar.engines import Ask, LoopEngine
-from databazaar.learning.oracles import FullGradient, LocalSGD
+from databazaar_experiments.attacks.known import Insider, outputs
 
 Vector = NDArray[Any]
 CLASSES, WIDTH = 3, 6
@@ -395,7 +395,7 @@ def test_the_mixed_engine_answers_as_the_loop_does() -> None:
 
 
 def test_every_kind_has_a_name_of_its_own_and_settings_that_are_frozen() -> None:
-    from databazaar import attacks
+    from databazaar_experiments import attacks
 
     exported = [vars(attacks)[name] for name in attacks.__all__]
     kinds = [one for one in exported if hasattr(one, "kind") and one is not Alone]

@@ -1,13 +1,14 @@
-"""Scoring many models that differ by a few known updates: w + Σ_i c_i g_i for many rows of coefficients c.
+"""Federated Shapley for models that begin with a wide linear layer, several times as fast.
 
-`PlainScorer` forms every model and scores it. `PrefixScorer` uses that a first linear layer is linear in its weights,
-X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done once, and a model's first layer costs
-one combination of them. The layers above are evaluated as they are. Both give the same utilities to float tolerance.
+A linear layer is linear in its weights, X(W + Σ c_i ΔW_i)ᵀ = XWᵀ + Σ c_i XΔW_iᵀ: each product with the hold-out is done
+once a round, and a model's first layer costs one combination of them. The layers above are evaluated as they are. The
+utilities are those of `databazaar.valuation.round_game` to float tolerance.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from torch.func import vmap
 from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
+from databazaar.valuation.federated import FedShapley
+from databazaar.valuation.round_game import Scorer, Weights
 
 CHUNK_FLOATS = 2**21
 """First-layer activations of one batch: about what stays near the processor (8 MiB)."""
@@ -25,46 +28,23 @@ CHUNK_FLOATS = 2**21
 DEVICE_FLOATS = 2**28
 """The same on a GPU (1 GiB)."""
 
-PLAIN_FLOATS = 2**26
-"""Parameters of the models that are formed at a time (256 MiB)."""
-
 KEPT_FLOATS = 2**28
 """Activations of all updates of a round are kept only under this many floats (1 GiB)."""
 
 
-Weights = NDArray[np.float64]
-"""Coefficients c, one model per row: [m, K]."""
+@dataclass(frozen=True, kw_only=True)
+class FirstLayerFedShapley(FedShapley):
+    """Federated Shapley whose models are scored by their first layer, where the model begins with a linear one."""
 
+    def scorers(self, evaluator: Evaluator) -> Callable[[Tensor, Tensor], Scorer]:
+        layer, plainly = FirstLayer.of(evaluator), super().scorers(evaluator)
 
-class Scorer(Protocol):
-    """Utilities [m] of the models w + Σ_i c_i g_i for coefficients [m, K]."""
+        def scorer(params: Tensor, updates: Tensor) -> Scorer:
+            if layer is None or not layer.fits(len(updates)):
+                return plainly(params, updates)
+            return PrefixScorer(layer, params, updates)
 
-    @property
-    def evaluator(self) -> Evaluator:
-        """Who judges."""
-
-    @property
-    def cost(self) -> float:
-        """Floats that scoring one model makes; without end where a function of the user's is asked."""
-
-    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        """One utility per row."""
-
-
-class PlainScorer:
-    """Forms every model: right for any model and any utility."""
-
-    def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
-        self.evaluator = evaluator
-        self.cost = len(params) + evaluator.floats_per_model
-        self._params = params
-        self._updates = updates
-
-    def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
-        weights = torch.from_numpy(coefficients).to(self._updates)
-        parts = torch.split(weights, max(1, PLAIN_FLOATS // len(self._params)))
-        models = (torch.addmm(self._params, part, self._updates) for part in parts)
-        return np.concatenate([self.evaluator.score(stack).utility for stack in models])
+        return scorer
 
 
 class FirstLayer:
@@ -98,7 +78,6 @@ class FirstLayer:
         outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
         samples = self.x.shape[:-1].numel()
         self.width = samples * outputs
-        self.cost = self.width if not len(module) else evaluator.floats_per_model
 
     def fits(self, updates: int) -> bool:
         """Whether the activations of that many updates can be kept."""
@@ -117,14 +96,12 @@ class FirstLayer:
         return {above: named[name] for name, above in self.above.items()}
 
 
-class PrefixScorer:
+class PrefixScorer(Scorer):
     """Multiplies the hold-out with every update once, whatever the number of models."""
 
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
-        self.evaluator = layer.evaluator
-        self.cost = float(layer.cost)
+        super().__init__(layer.evaluator, params, updates)
         self._layer = layer
-        self._params, self._updates = params, updates
         self._moves: Tensor | None = None
 
     @torch.no_grad()
@@ -141,7 +118,7 @@ class PrefixScorer:
     def _judge(self, coefficients: Weights, moves: Tensor, buffer: Tensor) -> NDArray[np.float64]:
         """The utilities [m] of these models. The buffer is for the first layer's activations."""
         layer, count = self._layer, len(coefficients)
-        weights = torch.from_numpy(_with_start(coefficients)).to(moves)
+        weights = torch.from_numpy(np.insert(coefficients, 0, 1.0, axis=1)).to(moves)  # of the start, then of updates
         z = torch.mm(weights, moves, out=buffer[:count]).view(count, *layer.x.shape[:-1], -1)
         starts, updates = layer.rest(self._params), layer.rest(self._updates)
         w = {
@@ -149,17 +126,3 @@ class PrefixScorer:
             for name, start in starts.items()
         }
         return layer.evaluator.judge(layer.outputs(w, z)).utility
-
-
-def scorer_of(layer: FirstLayer | None, evaluator: Evaluator, params: Tensor, updates: Tensor) -> Scorer:
-    """By the first layer, where the model has such a one and there is room for it."""
-    if layer is not None and layer.fits(len(updates)):
-        return PrefixScorer(layer, params, updates)
-    return PlainScorer(evaluator, params, updates)
-
-
-def _with_start(coefficients: Weights) -> NDArray[np.float32]:
-    """Coefficients of the start, which are 1, before those of the updates."""
-    weights = np.ones((len(coefficients), coefficients.shape[1] + 1), dtype=np.float32)
-    weights[:, 1:] = coefficients
-    return weights

@@ -13,9 +13,9 @@ import torch
 
 import bench_trust
 from databazaar import OSMD, Arbiter, Consumer, Provider
-from databazaar.attacks import Backdoor, Clones, Honest, Leak, Price, Split
-from databazaar.market.attacked import attacked_arbiter, play_attacked
 from databazaar.payments import PricePerRow
+from databazaar_experiments.attacks import Backdoor, Clones, Honest, Leak, Price, Split
+from databazaar_experiments.attacks.market import attacked_arbiter, play_attacked
 from trust_markets import SHAPES, logistic, mnist
 
 

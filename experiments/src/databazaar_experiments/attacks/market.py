@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from databazaar.attacks import Attack, Known, MixedEngine
 from databazaar.learning.oracles import Oracle
 from databazaar.ledger import Accounts
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.loop import play
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PricePerRow
+from databazaar_experiments.attacks import Attack, Known, MixedEngine
 
 
 @dataclass(frozen=True)

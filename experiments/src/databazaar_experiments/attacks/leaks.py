@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from databazaar.attacks.known import Alone, Insider, Known, Vector, length, scaled, together
 from databazaar.parties import Provider
+from databazaar_experiments.attacks.known import Alone, Insider, Known, Vector, length, scaled, together
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from databazaar.attacks.idle import Noise
-from databazaar.attacks.known import Attack, Insider, Known, Vector, impostor
-from databazaar.attacks.leaks import Leak
-from databazaar.attacks.poisons import Flip, Sign
 from databazaar.parties import Provider
+from databazaar_experiments.attacks.idle import Noise
+from databazaar_experiments.attacks.known import Attack, Insider, Known, Vector, impostor
+from databazaar_experiments.attacks.leaks import Leak
+from databazaar_experiments.attacks.poisons import Flip, Sign
 
 
 @dataclass(frozen=True)

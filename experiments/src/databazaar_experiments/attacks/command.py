@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from databazaar.cli.choices import named
+from databazaar.cli.examples import example
 from databazaar.cli.interrupts import if_interrupted
 from databazaar.display import listed
 from databazaar.errors import BazaarError
 
 if TYPE_CHECKING:
-    from databazaar.attacks.kinds import Variant
-    from databazaar.cli.attack_tables import Row
     from databazaar.config.jobs import Job
     from databazaar.defence import Defence
-    from databazaar.market.attacked import Attacked
-    from databazaar.market.rehearsal import Rehearsal
+    from databazaar_experiments.attacks.kinds import Variant
+    from databazaar_experiments.attacks.market import Attacked
+    from databazaar_experiments.attacks.rehearsal import Rehearsal
+    from databazaar_experiments.attacks.tables import Row
 
 DEFAULT = "clones,leak,replay,noise,boost,sign,backdoor,collude,price,selective"
 EXAMPLES = (
@@ -65,8 +66,9 @@ def attack(
     Every attack is played in memory with the market's own files and rules, without a defence and with one. Nothing is
     written, and nobody is asked who is not in those files.
     """
-    from databazaar.cli import attack_tables, play
-    from databazaar.market.rehearsal import Rehearsal
+    from databazaar.cli import play
+    from databazaar_experiments.attacks import tables
+    from databazaar_experiments.attacks.rehearsal import Rehearsal
 
     kinds = _kinds(DEFAULT if kind is None else kind)
     if not 1 <= seeds <= MOST_SEEDS:
@@ -89,16 +91,21 @@ def attack(
     play.say_remarks(job, quiet or as_json)
     with if_interrupted("nothing was written"):
         total = (1 + len(variants)) * len(defences) * seeds
-        with attack_tables.progress(total, chatty=not (quiet or as_json)) as done:
+        with tables.progress(total, chatty=not (quiet or as_json)) as done:
             rows = _rows(rehearsal, variants, defences, provider, done)
     if as_json:
         typer.echo(json.dumps(_data(job, rehearsal, list(defences), rows), allow_nan=False))
     else:
-        attack_tables.show(rehearsal, list(defences), rows, notes)
+        tables.show(rehearsal, list(defences), rows, notes)
+
+
+def add_to(app: typer.Typer) -> None:
+    """What the entry point `databazaar.commands` calls."""
+    app.command(epilog=example(*EXAMPLES))(attack)
 
 
 def _kinds(given: str) -> list[str]:
-    from databazaar.attacks.kinds import KINDS
+    from databazaar_experiments.attacks.kinds import KINDS
 
     return list(dict.fromkeys(named(given, "--kind", KINDS, "kinds")))
 
@@ -134,7 +141,7 @@ def _playable(
 ) -> tuple[list[tuple[str, Variant]], list[str]]:
     """The variants of these kinds, and what is to be said of kinds that cannot be played here; where the user has named
     them, those are refused."""
-    from databazaar.attacks.kinds import KINDS
+    from databazaar_experiments.attacks.kinds import KINDS
 
     playable, notes = list[tuple[str, "Variant"]](), list[str]()
     others = [own.id for own in rehearsal.providers if own.id != provider]
@@ -159,7 +166,7 @@ def _rows(
     done: Any,
 ) -> list[Row]:
     """Nobody's attack first, then every variant: all by the same provider, and by the next best paid as its partner."""
-    from databazaar.cli.attack_tables import Row
+    from databazaar_experiments.attacks.tables import Row
 
     def runs(title: str, places: Sequence[str] = (), variant: Variant | None = None) -> dict[str, list[Attacked]]:
         return {

@@ -1,9 +1,10 @@
 """GTG-Shapley: Federated Shapley with truncation between and within rounds, and guided sampling.
 
-As Federated Shapley (see federated.py), with three savings (Liu et al. 2022, Algorithm 1). A round that hardly moves
-the utility is skipped: everybody's value in it is zero. Within a permutation, whoever joins when the utility of those
-before it is already within a tolerance of the round's final one gets zero, unscored. And permutations come in sweeps in
-which every provider leads once, because the first position is where marginal contributions differ most.
+As Federated Shapley (`databazaar.valuation.federated`), with three savings (Liu et al. 2022, Algorithm 1). A round that
+hardly moves the utility is skipped: everybody's value in it is zero. Within a permutation, a provider that joins when
+the utility of those before it is already within a tolerance of the round's final one gets zero, unscored. And
+permutations come in sweeps in which every provider leads once, because the first position is where marginal
+contributions differ most.
 
 Departures from the paper: a coalition's updates are averaged with equal weights, as this market's arbiter averages
 them, not by sample counts that providers would report. The tolerance between rounds is in units of the utility; the one
@@ -27,6 +28,7 @@ from databazaar.valuation.method import as_function
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.result import Cost, ValuationResult
 from databazaar.valuation.round_game import Aggregate
+from databazaar.valuation.stopping import History, Rule, capped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +53,30 @@ class GTGShapley(RoundByRound):
         if abs(after - before) < self.between_rounds:
             return ValuationResult("gtg", game.players, np.zeros(n), np.zeros(n), "the round moved nothing", Cost())
         shuffle = GuidedShuffle(n, self.seed, f"gtg round {t}")
-        return shapley_monte_carlo(
-            game, self.stop, truncation=self.within_round, shuffle=shuffle, batch=self.batch, check_every=n
-        )
+        stop = WholeSweeps(capped(self.stop), n)
+        return shapley_monte_carlo(game, stop, truncation=self.within_round, shuffle=shuffle, batch=self.batch)
 
 
 gtg_shapley = as_function(GTGShapley, "gtg_shapley")
 """`GTGShapley` as one call."""
+
+
+@dataclass(frozen=True)
+class WholeSweeps(Rule):
+    """Asks a rule that ends only when every player has led equally often."""
+
+    rule: Rule
+    players: int
+    ends = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "memory", self.rule.memory)
+
+    def reason(self, history: History) -> str | None:
+        return None if history.cost.permutations % self.players else self.rule.reason(history)
+
+    def permutations_left(self, history: History) -> float:
+        return max(self.rule.permutations_left(history), -history.cost.permutations % self.players)
 
 
 @dataclass(frozen=True)

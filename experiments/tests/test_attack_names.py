@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from databazaar.attacks import Attack, Honest, Noise
 from databazaar.ledger import Ledger, audit_entries
-from databazaar.market.attacked import attacked_arbiter
 from databazaar.market.loop import play
 from databazaar.runs.defended import Defended, defended_by
+from databazaar_experiments.attacks import Attack, Honest, Noise
+from databazaar_experiments.attacks.market import attacked_arbiter
 from trust_markets import SHAPES, logistic
 
 NAMES = 20

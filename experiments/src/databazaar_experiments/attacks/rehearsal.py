@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from databazaar.attacks import Attack, Backdoor, Trigger
-from databazaar.attacks.kinds import Variant
-from databazaar.attacks.known import outputs
 from databazaar.defence import Defence
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.market.arbiter import Arbiter
-from databazaar.market.attacked import Attacked, attacked_arbiter, play_attacked
 from databazaar.market.watch.parts import halves
 from databazaar.parties import Consumer, Provider
+from databazaar_experiments.attacks import Attack, Backdoor, Trigger
+from databazaar_experiments.attacks.kinds import Variant
+from databazaar_experiments.attacks.known import outputs
+from databazaar_experiments.attacks.market import Attacked, attacked_arbiter, play_attacked
 
 TRIGGER_WIDTH = 4
 

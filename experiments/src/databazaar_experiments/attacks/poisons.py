@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from databazaar.attacks.known import Alone, Insider, Known, Vector, classes_of
 from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.parties import Provider
+from databazaar_experiments.attacks.known import Alone, Insider, Known, Vector, classes_of
 
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """What a line search tries."""
