@@ -14,8 +14,8 @@ from report_samples import sample_report, sample_worth
 
 from databazaar.codes import Code
 from databazaar.money import Currency
-from databazaar.reports import AuditView, by_pay, render
-from databazaar.reports.run_page import failures
+from databazaar.reports.run_page import AuditView, failures, render
+from databazaar.reports.statement import by_pay
 from databazaar.runs.payouts import MOST_LISTED, MOST_NAMED
 from databazaar.runs.report import Report
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from report_samples import sample_report
 
 from databazaar.cli import statements
-from databazaar.reports import owner_totals, owners_csv, statement_csv, statement_dict
+from databazaar.reports.statement import owner_totals, owners_csv, statement_csv, statement_dict
 
 
 @given(n=st.integers(1, 12), seed=st.integers(0, 999), owners=st.integers(1, 12))
