@@ -94,6 +94,9 @@ class Reason:
     kind: Kind
     sentence: str
 
+    def __str__(self) -> str:
+        return self.sentence
+
 
 def _asked_alike(report: Report, trajectory: Trajectory) -> Reason | None:
     """Where chances follow from who can be asked alone. A run in which nobody brought anything does not tell."""
