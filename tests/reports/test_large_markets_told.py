@@ -21,7 +21,7 @@ from databazaar.cli.statements import everyone, provider_dict
 from databazaar.reports import statement
 from databazaar.reports.figures import distribution
 from databazaar.reports.run_page import render, who_was_paid
-from databazaar.reports.statement import by_pay, statement_csv, statement_dict
+from databazaar.reports.statement import statement_csv, statement_dict
 from databazaar.runs.payouts import MOST_LISTED, MOST_NAMED, Payout, Payouts
 from databazaar.runs.report import Report
 
@@ -62,7 +62,7 @@ def test_columns_are_what_the_lines_come_to(lines: list[Payout]) -> None:
 def test_a_page_names_the_best_paid_and_adds_up(large: Report) -> None:
     page = Page(render(large, title="A run"))
     told = who_was_paid(large)
-    best = [payout.provider for payout in by_pay(large)]
+    best = [large.lines.ids[place] for place in large.lines.best_paid(everybody=True)]
     assert {name for name in page.row_heads if name.startswith("provider ")} == set(best[:MOST_NAMED])
     for name in ("accesses", "pay", "failures"):
         shown = sum(getattr(line, name) for line in told["payouts"]) + getattr(told["others"], name)

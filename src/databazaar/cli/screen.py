@@ -88,7 +88,7 @@ def table(
     wrapped: Collection[int] = (),
 ) -> Table:
     """A table whose cells are shown as they are: columns of `words` stand on the left, those `wrapped` may break."""
-    made = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD)
+    made = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, head in enumerate(heads):
         head = "\n".join(shown(line, LONGEST_CELL) for line in head.split("\n"))
         made.add_column(Text(head), justify="left" if place in words else "right", no_wrap=place not in wrapped)

@@ -164,33 +164,24 @@ def file_names(providers: Sequence[str]) -> list[str]:
 
 
 def _csv(report: Report, statement: dict[str, Any]) -> str:
-    """One line an access; with a defence, also one for every time that held-back pay was settled, so that the column
-    `paid` sums to the pay."""
-    if "defence" not in statement:
-        columns = ["round", "draw", "paid", "paid_amount", "failure", "failure_text", "why"]
-        return table_csv(report, columns, [{**item, "why": statement["why"]} for item in statement["items"]])
-    columns = ["round", "draw", "paid", "paid_amount", "held", "held_amount", "what", "failure", "failure_text", "why"]
-    lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
-    return table_csv(report, columns, [*lines, *_freed(report, statement)])
-
-
-def _freed(report: Report, statement: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line for every time that held-back pay was settled: it is held no more, and paid where it was released."""
-    lines, amount = [], report.currency.amount
-    for one in statement["defence"]["settlements"]:
+    """One line an access; with a defence, also one for every time that held-back pay was settled: `paid` sums to the
+    pay."""
+    held = ["held", "held_amount", "what"] if "defence" in statement else []
+    columns = ["round", "draw", "paid", "paid_amount", *held, "failure", "failure_text", "why"]
+    lines, amount = (
+        [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]],
+        report.currency.amount,
+    )
+    for one in statement["defence"]["settlements"] if held else ():
         paid = one["amount"] if one["released"] else 0
-        lines.append(
-            {
-                "round": "" if one["round"] is None else one["round"],
-                "draw": "",
-                "what": "release" if one["released"] else "return",
-                "paid": paid,
-                "paid_amount": amount(paid),
-                "held": -one["amount"],
-                "held_amount": amount(-one["amount"]),
-                "failure": "",
-                "failure_text": "",
-                "why": one["why"],
-            }
-        )
-    return lines
+        settled = {
+            "round": "" if one["round"] is None else one["round"],
+            "what": "release" if one["released"] else "return",
+            "paid": paid,
+            "paid_amount": amount(paid),
+            "held": -one["amount"],
+            "held_amount": amount(-one["amount"]),
+            "why": one["why"],
+        }
+        lines.append({**dict.fromkeys(columns, ""), **settled})
+    return table_csv(report, columns, lines)

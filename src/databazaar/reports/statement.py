@@ -10,15 +10,10 @@ from databazaar.reports.defence_statement import defence_dict, standing_columns,
 from databazaar.reports.spreadsheet import csv_text
 from databazaar.runs.attribution import NUMBERS, Brought
 from databazaar.runs.payouts import MOST_STATED
-from databazaar.runs.report import Payout, Report
+from databazaar.runs.report import Report
 
 ABOUT = ("market", "consumer", "run", "began", "settled")
 """What every statement says of the run that it is for. It is empty where nobody has said it."""
-
-
-def by_pay(report: Report) -> list[Payout]:
-    """Every provider's line, the best paid first."""
-    return [report.payouts[place] for place in report.lines.best_paid(everybody=True)]
 
 
 def stated(report: Report) -> list[int]:
@@ -108,11 +103,6 @@ def statement_csv(report: Report) -> str:
     columns = ["provider", "owner", "accesses", "failures", "price", "price_amount", "pay", "pay_amount"]
     columns += [*standing_columns(report), *NUMBERS, "reason", "why"]
     return table_csv(report, columns, statement_dict(report)["providers"])
-
-
-def owners_csv(report: Report) -> str:
-    """One line an owner; the column `pay` sums to what was spent, in minor units."""
-    return table_csv(report, ["owner", "providers", "accesses", "failures", "pay", "pay_amount"], owner_totals(report))
 
 
 def table_csv(report: Report, columns: list[str], lines: list[dict[str, Any]]) -> str:

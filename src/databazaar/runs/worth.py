@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationInfo
 from pydantic.dataclasses import dataclass
 
 MARKET, OWN, UNIFORM, SINGLE = "bought", "own-rows", "uniform", "single-provider"
@@ -22,6 +22,11 @@ TITLES = {
 SURE = 2.0
 """Standard errors beyond which a difference counts as one."""
 _Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""null is what is undefined on these rows."""
+
+
+def _defined_with_ahead(error: Any, known: ValidationInfo) -> Any:
+    return math.nan if error is None and known.data.get("ahead") is not None else error
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Judged:
     kind: Annotated[str, Field(pattern=f"^({'|'.join(TITLES)})$")]
     metrics: dict[str, _Number]
     ahead: float | None = None
-    error: float | None = None
+    error: Annotated[float | None, BeforeValidator(_defined_with_ahead)] = None
     detail: str = ""
 
     @property
