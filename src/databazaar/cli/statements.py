@@ -168,10 +168,8 @@ def _csv(report: Report, statement: dict[str, Any]) -> str:
     pay."""
     held = ["held", "held_amount", "what"] if "defence" in statement else []
     columns = ["round", "draw", "paid", "paid_amount", *held, "failure", "failure_text", "why"]
-    lines, amount = (
-        [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]],
-        report.currency.amount,
-    )
+    lines = [{**item, "what": "access", "why": statement["why"]} for item in statement["items"]]
+    amount = report.currency.amount
     for one in statement["defence"]["settlements"] if held else ():
         paid = one["amount"] if one["released"] else 0
         settled = {

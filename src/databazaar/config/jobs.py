@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from databazaar.config.chosen_rules import oracle_of, oracle_settings, payment_o
 from databazaar.config.limits import refuse_large_model, refuse_long_asks
 from databazaar.config.market_data import EncodedTable, MarketData, load_data
 from databazaar.config.market_file import MarketFile, load_market, parse_market
-from databazaar.config.sections import FederationSettings
+from databazaar.config.sections import FederationSettings, ProviderSettings
 from databazaar.data.fraud import FraudBanks, fraud_banks
 from databazaar.data.profile_record import MarketProfile
+from databazaar.data.reference import TableReference
 from databazaar.data.tables import Schema
 from databazaar.defence import Defence
 from databazaar.engines import make_engine
@@ -84,11 +84,10 @@ class Job:
 
     def chosen_engine(self) -> str | Engine:
         """The engine's name; or the engine, which the caller closes, where a name does not say all of it."""
-        if self.federation is not None:
-            return self.federation.engine([p.id for p in self.providers])
-        if not self.cluster:
+        settings = self.cluster if self.federation is None else {"federation": self.federation}
+        if not settings:
             return self.engine
-        return make_engine(self.engine, copy.deepcopy(self.consumer.task), self.providers, self.device, **self.cluster)
+        return make_engine(self.engine, self.consumer.task.copied(), self.providers, self.device, **settings)
 
     def rules(self) -> dict[str, Any]:
         """The rules beside the sampler that are not the arbiter's own, by the names of its arguments."""
@@ -142,6 +141,7 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
             price=p.price_minor,
             most_accesses=p.most_accesses,
             price_changes=p.changes_minor,
+            source=_reference(market, folder, data, p),
         )
         for p in market.providers
     ]
@@ -172,6 +172,15 @@ def job_of(market: MarketFile, folder: Path, data: MarketData | None = None) -> 
         buyer=market.consumer.name,
         target_scale=data.schema.target_scale,
     )
+
+
+def _reference(market: MarketFile, folder: Path, data: MarketData, provider: ProviderSettings) -> TableReference | None:
+    """The provider's table for those who read it themselves."""
+    if provider.file is None or provider.id not in data.providers:
+        return None
+    shape = market.built("model").shape(data.schema.width)
+    digest = data.digests[provider.file.as_posix()]
+    return TableReference(folder / provider.file, digest, market.data.format, data.schema, shape)
 
 
 def _federated_job(market: MarketFile, settings: FederationSettings, folder: Path, data: MarketData) -> FederatedJob:

@@ -12,8 +12,9 @@ from databazaar.config.limits import LONGEST_WAIT, MOST_PER_ROUND
 from databazaar.data.formats import TableFormat
 from databazaar.data.schema_message import TaskKind
 from databazaar.defence import Defence
+from databazaar.registry import ENGINES
 from databazaar.roster import PriceChange
-from databazaar.settings import setting
+from databazaar.settings import one_of, setting
 
 MOST = 10**9
 DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d{1,3})?)")
@@ -68,6 +69,10 @@ def _character(value: object) -> str | None:
 
 def _matches(pattern: re.Pattern[str], value: object) -> str | None:
     return "is not understood" if isinstance(value, str) and not pattern.fullmatch(value) else None
+
+
+def _engine(value: object) -> str | None:
+    return None if value in (kinds := ENGINES.kinds()) else one_of(kinds)
 
 
 def _own_rows(help: str, share: float) -> Any:
@@ -192,7 +197,7 @@ class DefenceSettings:
 class EngineSettings:
     """Where answers are computed."""
 
-    kind: Literal["loop", "vectorized", "ray", "federated"] = setting("vectorized", "all providers of a round at once")
+    kind: str = setting("vectorized", "all providers of a round at once", check=_engine)
     device: str = setting(
         "auto", '"auto", "cpu", "cuda", "cuda:0" or "mps"', check=lambda value: _matches(DEVICE, value)
     )
