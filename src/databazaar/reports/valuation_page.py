@@ -13,7 +13,7 @@ from databazaar.reports import valuation_figures
 from databazaar.reports.pages import page
 from databazaar.reports.run_page import RuleView, rule_view
 from databazaar.reports.spreadsheet import csv_text
-from databazaar.reports.svg import inline_svg
+from databazaar.reports.style import inline_svg
 from databazaar.reports.wording import amount
 from databazaar.valuation import Comparison, MethodOutcome
 from databazaar.valuation.rank_stability import FEWEST_SEEDS

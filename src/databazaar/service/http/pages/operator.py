@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.service import credentials, jobs, journal, members
 from databazaar.service.caller import Caller
+from databazaar.service.contracts import queues as queues_of
 from databazaar.service.database.tables import (
     Account,
     CashRecord,
@@ -24,7 +25,6 @@ from databazaar.service.http.pages.forms import Form
 from databazaar.service.http.pages.job_view import stuck, told_of
 from databazaar.service.http.pages.visits import Posted, Visit, Visiting
 from databazaar.service.hub.settlement import refund_unsound
-from databazaar.service.queues import queues as queues_of
 from databazaar.service.states import ContractState, JobState
 
 router = APIRouter(include_in_schema=False, prefix="/operator")

@@ -17,7 +17,7 @@ The rules, of which the first that applies gives the sentence:
     unclear     none of this can be told from chance
 
 "More" and "less" are said only beyond chance: at a level of 5 % for all providers of a market together, by Student's t
-over stretches of rounds (runs/answers.py). A sentence names no other provider, and no number but the provider's own.
+over stretches of rounds (runs/attribution.py). A sentence names no other provider, and no number but its own.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from databazaar.runs.answers import Comparison, Numbers, Ratio
-from databazaar.runs.course import Barred, Course
+from databazaar.codes import counted
+from databazaar.runs.trajectory import Barred, Numbers, Trajectory
 
 if TYPE_CHECKING:
+    from databazaar.runs.attribution import Comparison, Ratio
     from databazaar.runs.report import Report
 
 Kind = Literal[
@@ -77,23 +78,6 @@ CAUSES: dict[Kind, str] = {
     "unclear": "what it brought for its money cannot be told from what the others brought",
     "few": "it was paid too seldom beside others to tell what it brings for its money",
 }
-IN_GENERAL: dict[Kind, str] = {
-    "only": "the only provider",
-    "flagged": "flagged by the defence",
-    "used-up": "drawn as often as they allow",
-    "too-dear": "too dear from some round on",
-    "alike": "all were asked alike",
-    "failed": "half of their replies or more failed",
-    "dearer": "became dearer",
-    "cheaper": "became cheaper",
-    "few": "paid too seldom beside others to tell",
-    "better": "more for their money than the others",
-    "cheap": "cheaper than the others, and as good",
-    "worse": "less for their money than the others",
-    "dear": "dearer than the others, and no better",
-    "unclear": "cannot be told from the others",
-}
-"""The reasons of many providers at once, in a few words."""
 AGAINST: dict[Kind, set[Trend]] = {
     "better": {"less", "explored", "hardly"},
     "cheap": {"less", "explored", "hardly"},
@@ -114,26 +98,11 @@ class Reason:
         return self.sentence
 
 
-class Reasons:
-    """One for each provider, by its place in the market."""
-
-    def __init__(self, report: Report, compared: Comparison, course: Course) -> None:
-        self._only = len(report.payouts) == 1
-        self._alike = None if self._only else _asked_alike(report, course)
-        self._teller = _Teller(report, compared, course)
-
-    def __getitem__(self, i: int) -> Reason:
-        if self._only:
-            return Reason("only", "It was the only provider.")
-        teller = self._teller
-        return teller.flagged(i) or teller.barred(i) or self._alike or teller.asked(i)
-
-
-def _asked_alike(report: Report, course: Course) -> Reason | None:
+def _asked_alike(report: Report, trajectory: Trajectory) -> Reason | None:
     """Where chances follow from who can be asked alone. A run in which nobody brought anything does not tell."""
     if not np.nan_to_num(report.columns.gains).any():
         return None
-    chances, first = course.chances[course.steady], course.chances[0]
+    chances, first = trajectory.chances[trajectory.steady], trajectory.chances[0]
     if _level(chances, chances > 0):
         return Reason("alike", "Everybody was asked alike, whatever they brought.")
     if _level(chances / np.where(first > 0, first, 1.0), (chances > 0) & (first > 0)):
@@ -157,48 +126,54 @@ def errors_needed(providers: int, lines: float) -> float:
     return z + (z**3 + z) / (4 * max(lines - 1, ROUNDING))
 
 
-class _Teller:
-    """Applies the rules to one provider after the other."""
+class Reasons:
+    """One for each provider, by its place in the market: the first rule that applies."""
 
-    def __init__(self, report: Report, compared: Comparison, course: Course) -> None:
-        self.report, self.compared, self.course = report, compared, course
-        self.start, self.end = course.chances[0], course.at_end(course.chances)
+    def __init__(self, report: Report, compared: Comparison, trajectory: Trajectory) -> None:
+        self.report, self.compared, self.trajectory = report, compared, trajectory
+        self.alike = None if len(report.payouts) == 1 else _asked_alike(report, trajectory)
+        self.start, self.end = trajectory.chances[0], trajectory.at_end(trajectory.chances)
         flags = () if report.defended is None else report.defended.flagged
         self.flags = {one.provider: one.round for one in reversed(flags)}
 
-    def flagged(self, i: int) -> Reason | None:
+    def __getitem__(self, i: int) -> Reason:
+        if len(self.report.payouts) == 1:
+            return Reason("only", "It was the only provider.")
+        return self._flagged(i) or self._barred(i) or self.alike or self._asked(i)
+
+    def _flagged(self, i: int) -> Reason | None:
         since = self.flags.get(self.report.payouts[i].provider)
         if since is None:
             return None
-        return Reason("flagged", f"It was flagged after {_after(since + 1)}, and is not asked since.")
+        return Reason("flagged", f"It was flagged after {counted(since + 1, 'round')}, and is not asked since.")
 
-    def barred(self, i: int) -> Reason | None:
-        found = self.course.barred(i)
+    def _barred(self, i: int) -> Reason | None:
+        found = self.trajectory.barred(i)
         if found is None:
             return None
         if found.bar == "used up":
             return self._used_up(i, found)
-        price, rounds = self.report.currency.format(found.price), self.course.rounds
+        price, rounds = self.report.currency.format(found.price), self.trajectory.rounds
         if found.since == 0:
             return Reason("too-dear", f"It was never asked: an access costs {price}, {TOO_DEAR[found.bar]}.")
-        purse = self.course.purse
+        purse = self.trajectory.purse
         at_the_end = found.bar == "left" and purse(found.since).left < LONG * purse(0).left
         if at_the_end or rounds - found.since < LONG * rounds:
             return None
-        ended = f"It was not asked any more after {_after(found.since)}"
+        ended = f"It was not asked any more after {counted(found.since, 'round')}"
         return Reason("too-dear", f"{ended}: an access cost {price}, {TOO_DEAR[found.bar]}.")
 
     def _used_up(self, i: int, found: Barred) -> Reason:
-        caps = self.course.purse(0).accesses_left
+        caps = self.trajectory.purse(0).accesses_left
         assert caps is not None
         if not caps[i]:
             return Reason("used-up", "It was never asked: it offers no access.")
         cap = "The one access that it offers was" if caps[i] == 1 else f"All {caps[i]:,} accesses that it offers were"
         kind = self._cause(i)
         until = f"; until then {CAUSES[kind]}" if kind in ("better", "cheap", "worse", "dear") else ""
-        return Reason("used-up", f"{cap} used up after {_after(found.since)}{until}.")
+        return Reason("used-up", f"{cap} used up after {counted(found.since, 'round')}{until}.")
 
-    def asked(self, i: int) -> Reason:
+    def _asked(self, i: int) -> Reason:
         line = self.report.payouts[i]
         asked, trend = line.accesses + line.failures, self._trend(i)
         if not asked:
@@ -240,7 +215,7 @@ class _Teller:
             return "steady"
         if end > start:
             return "more"
-        price = self.course.purse(max(self.course.full_rounds - 1, 0)).quotes[i]
+        price = self.trajectory.purse(max(self.trajectory.full_rounds - 1, 0)).quotes[i]
         floor = self.report.exploration
         hardly = end < HARDLY / len(self.report.payouts)
         if floor is not None and (hardly or end * price <= MUCH * floor[i]):
@@ -249,8 +224,8 @@ class _Teller:
 
     def _repriced(self, i: int) -> Reason | None:
         """The first change of price after which the chance was another, where it had turned at that round."""
-        last = -(-self.course.full_rounds // self.course.stride)
-        prices, chances = self.course.prices[:last, i], self.course.chances[:last, i]
+        last = -(-self.trajectory.full_rounds // self.trajectory.stride)
+        prices, chances = self.trajectory.prices[:last, i], self.trajectory.chances[:last, i]
         money = self.report.currency.format
         for at in (np.flatnonzero(np.diff(prices)) + 1).tolist():
             before, after = chances[max(at - NEAR, 0) : at], chances[at : at + NEAR]
@@ -261,11 +236,7 @@ class _Teller:
             if lower and turned:
                 what, often = ("dearer", "less") if rose else ("cheaper", "more")
                 change = f"from {money(int(prices[at - 1]))} to {money(int(prices[at]))}"
-                since = f"It became {what} after {_after(self.course.repriced(i, at))}, {change}"
+                since = f"It became {what} after {counted(self.trajectory.repriced(i, at), 'round')}, {change}"
                 told = f"{since}, and was asked {often} often from then on."
                 return Reason("dearer" if rose else "cheaper", told)
         return None
-
-
-def _after(rounds: int) -> str:
-    return f"{rounds:,} round{'' if rounds == 1 else 's'}"

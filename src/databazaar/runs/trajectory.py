@@ -22,8 +22,7 @@ ENDLESS = 2**63 - 1
 END = 0.1
 """The end of a run is the last tenth of its money."""
 SHORT = 0.2
-"""In rounds of the last fifth of the money, somebody may be too dear for what is left. Chances then say little of what
-the sampler thinks, so these rounds are not the end that is looked at."""
+"""Rounds of the last fifth of the money in which somebody is too dear for what is left are not part of the end."""
 
 Bar = Literal["used up", "access", "round", "left"]
 """Why a provider cannot be asked: no access is left, or one costs more than the consumer pays for one, spends in a
@@ -38,11 +37,8 @@ class Barred(NamedTuple):
     price: int
 
 
-class Course:
-    """Rows are rounds, or in a long run `stride` rounds each, then what would come next; columns are providers.
-
-    What is said of a round is said of that very round; chances and shares are known to a row.
-    """
+class Trajectory:
+    """Rows are rounds, or in a long run `stride` rounds each, then what would come next; columns are providers."""
 
     def __init__(self, report: Report) -> None:
         self.rounds, self.stride = len(report.rounds), report.stride
@@ -114,10 +110,6 @@ class Course:
                 since[place] = round + 1  # nobody is drawn after that
         return since
 
-    def _used_up(self, round: int, place: int) -> bool:
-        left = self.purse(round).accesses_left
-        return left is not None and left[place] == 0
-
     @cached_property
     def _barred_since(self) -> Places:
         """The round from which on each could not be asked; that after the last one where it could."""
@@ -134,9 +126,9 @@ class Course:
 
     def _barred(self, since: int, place: int) -> Barred:
         purse = self.purse(since)
-        price = int(purse.quotes[place])
+        price, left = int(purse.quotes[place]), purse.accesses_left
         bar: Bar = "left"
-        if self._used_up(since, place):
+        if left is not None and left[place] == 0:
             bar = "used up"
         elif purse.most_per_access is not None and price > purse.most_per_access:
             bar = "access"

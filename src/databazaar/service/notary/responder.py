@@ -41,7 +41,7 @@ MOST_SECONDS = 300.0
 """How long one answer may take."""
 
 
-class Answering:
+class Responder:
     """Knows one job: its market, and how its providers are reached."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Answering:
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
         lines = self._market.federation
-        return FlareTransport(folder, self._consumer, pack=lines is not None and lines.packs)
+        return FlareTransport(folder, self._consumer, pack=lines is not None and lines.compression != "none")
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""
@@ -152,28 +152,28 @@ def _judged(
 
 def serve(channel: Channel) -> None:
     """Answers until the hub goes."""
-    answering: Answering | None = None
+    responder: Responder | None = None
     while True:
         try:
             header, body = channel.receive()
         except ClosedError:
             return
         try:
-            if answering is None:
-                answering = Answering(header)
+            if responder is None:
+                responder = Responder(header)
                 channel.send({"ready": True})
             else:
-                _answer(answering, channel, header, body)
+                _answer(responder, channel, header, body)
         except BazaarError as refused:
             channel.send({"refused": str(refused)})
 
 
-def _answer(answering: Answering, channel: Channel, header: Header, body: bytes) -> None:
+def _answer(responder: Responder, channel: Channel, header: Header, body: bytes) -> None:
     if header["op"] == "connected":
-        channel.send({"connected": answering.connected()})
+        channel.send({"connected": responder.connected()})
     else:
-        request, params = answering.check(body, header["names"], header)
-        replies, lost, codes, privacy = answering.ask(body, header["names"], header["timeout"], request, params)
+        request, params = responder.check(body, header["names"], header)
+        replies, lost, codes, privacy = responder.ask(body, header["names"], header["timeout"], request, params)
         for name, reply in replies.items():
             channel.send({"name": name}, reply)
         channel.send({"kind": request.kind, "lost": lost, "codes": codes, "privacy": privacy})

@@ -1,12 +1,19 @@
-"""The answers of a run as numbers: what each brought, beside what the others brought at about the same time."""
+"""What each provider brought for its pay, beside what the others brought at about the same time."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from databazaar.runs.explanation import Reason, Reasons
+from databazaar.runs.trajectory import Trajectory
+from databazaar.sequences import Made
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
@@ -15,8 +22,19 @@ Numbers = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 STRETCH = 8
-"""Answers are compared within stretches of whole rounds that hold so many draws or more: gains shrink as the model gets
-better, so only what was brought at about the same time can be compared."""
+"""Answers are compared within stretches of whole rounds with so many draws or more, because gains shrink over time."""
+NUMBERS = (
+    "mean_gain",
+    "mean_price",
+    "gain_per_coin",
+    "gain_per_coin_error",
+    "ahead",
+    "ahead_error",
+    "share",
+    "share_at_start",
+    "share_at_end",
+)
+"""What tables tell of a provider, by name."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +70,8 @@ def sums(places: Places, values: Numbers, size: int = 1) -> Numbers:
 
 
 class Ratio(NamedTuple):
-    """Σ top / Σ bottom for each provider, its standard error over independent lines, how many lines there are, and how
-    many equal ones would tell as much: a few long lines tell little."""
+    """Σ top / Σ bottom for each provider, its standard error over independent lines, their number, and the effective
+    number of equal ones."""
 
     value: Numbers
     error: Numbers
@@ -62,8 +80,7 @@ class Ratio(NamedTuple):
 
     @classmethod
     def of(cls, who: Places, top: Numbers, bottom: Numbers, providers: int) -> Ratio:
-        """The error is that of the delta method; a long line, which draws the ratio to itself, counts for more (HC2).
-        NaN is what there is nothing to divide by."""
+        """The error is that of the delta method with HC2 weights. NaN is what there is nothing to divide by."""
         lines, total = np.bincount(who, minlength=providers), sums(who, bottom, providers)
         with np.errstate(divide="ignore", invalid="ignore"):
             value = sums(who, top, providers) / total
@@ -77,9 +94,8 @@ class Comparison(NamedTuple):
     """All that answers tell of each provider, with gains in units of `scale`, the largest of them.
 
     `per_coin` is what a coin brought, and `ahead` how much more that is than what a coin paid to the others brought at
-    the same time. `steadily` is the same with every stretch in units of its own gains, so that late ones, whose gains
-    are small, tell as much as the first: it is what can be told from chance. `steadily_each` is that for an access.
-    `dearness` is the price beside that of the others.
+    the same time. `steadily` is the same with every stretch in units of its own gains, which is tested against chance;
+    `steadily_each` is that for an access. `dearness` is the price beside that of the others.
     """
 
     scale: float
@@ -136,3 +152,58 @@ def _stretches(report: Report) -> Places:
             stretch, begun = stretch + 1, before
         found.append(stretch)
     return np.array(found, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What one provider brought for its pay, and why it was asked as often as it was.
+
+    A coin is one unit of the currency. `gain` is the sum over all paid accesses; `mean_gain` and `mean_price` are those
+    of one access. `ahead` is how much more a coin brought than one that was paid to the others at about the same time.
+    Errors are standard errors. `share` is the provider's part of all pay; at the start and at the end it is the part
+    of the money that the sampler's chances would give it. None is what nothing is known of.
+    """
+
+    provider: str
+    gain: float
+    mean_gain: float | None
+    mean_price: float | None
+    gain_per_coin: float | None
+    gain_per_coin_error: float | None
+    ahead: float | None
+    ahead_error: float | None
+    share: float
+    share_at_start: float
+    share_at_end: float
+    why: Reason
+
+
+def all_brought(report: Report) -> Sequence[Brought]:
+    """One for each provider, in the market's order, each made when it is asked for, and kept."""
+    compared, trajectory = compare(report), Trajectory(report)
+    reasons, at_end = Reasons(report, compared, trajectory), trajectory.at_end(trajectory.shares)
+    scale, unit, spent = compared.scale, 10**report.currency.decimals, report.spent
+
+    def known(value: float) -> float | None:
+        whole = float(value) * scale
+        return whole if math.isfinite(whole) else None
+
+    @cache
+    def brought(i: int) -> Brought:
+        line, gain = report.payouts[i], float(compared.gain[i]) * scale
+        return Brought(
+            provider=line.provider,
+            gain=gain,
+            mean_gain=gain / line.accesses if line.accesses else None,
+            mean_price=line.pay / unit / line.accesses if line.accesses else None,
+            gain_per_coin=known(compared.per_coin.value[i]),
+            gain_per_coin_error=known(compared.per_coin.error[i]),
+            ahead=known(compared.ahead.value[i]),
+            ahead_error=known(compared.ahead.error[i]),
+            share=line.pay / spent if spent else 0.0,
+            share_at_start=float(trajectory.shares[0, i]),
+            share_at_end=float(at_end[i]),
+            why=reasons[i],
+        )
+
+    return Made(len(report.payouts), brought)

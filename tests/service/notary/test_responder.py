@@ -25,7 +25,7 @@ from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.jobs.submission import expected_terms
-from databazaar.service.notary.answering import Answering, serve
+from databazaar.service.notary.responder import Responder, serve
 from databazaar.vectors import hash_array
 from desk_market import SPEC, table
 from signed_parties import SignedParties
@@ -125,7 +125,7 @@ def test_files_answer_within_their_contracts_and_in_the_ledgers_words(place: Pat
 
 def test_questions_that_were_not_agreed_are_not_passed_on(place: Path, job: Job) -> None:
     assert job.federation is not None and job.federation.task.table is not None
-    answering, task = Answering(about(place, ["north"])), job.federation.task
+    answering, task = Responder(about(place, ["north"])), job.federation.task
     others: dict[str, bytes] = {
         "cannot be read": b"DBZ1",
         "names another run": question(job, contract="0" * 32),
@@ -157,7 +157,7 @@ def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Pa
         update={"table": schema.model_copy(update={"numeric": tuple(reversed(schema.numeric))})}
     )
     for _ in range(2):
-        answering = Answering({**about(place, ["north"]), "folder": str(place / "pinned")})
+        answering = Responder({**about(place, ["north"]), "folder": str(place / "pinned")})
         words = []
         for payload in (question(job), question(job, task=other)):
             checked = answering.check(payload, ["north"], NOW)
@@ -168,7 +168,7 @@ def test_one_schema_is_answered_even_by_a_process_that_is_started_anew(place: Pa
 def test_a_site_answers_by_its_signature_or_not_at_all(place: Path, job: Job, tmp_path: Path) -> None:
     parties = SignedParties(tmp_path, ["bank1", "bank2"])
     begin = {**about(place, ["bank1", "bank2"]), "files": {}, "federation": str(parties.market)}
-    answering = Answering(begin)
+    answering = Responder(begin)
     assert not isinstance(answering._transport, LocalTransport)
     signed = ProviderWorker("bank1", lambda w: w + 1, signer=parties.signers["bank1"])
     unsigned = ProviderWorker("bank2", lambda w: w + 1)
@@ -185,12 +185,12 @@ def test_sites_are_asked_with_the_compression_that_the_job_says(place: Path, tmp
     parties = SignedParties(tmp_path, ["bank1"])
     market = settings_of(["bank1"], federation={"folder": "/hub", "compression": compression})
     begin = {**about(place, ["bank1"]), "market": market, "files": {}, "federation": str(parties.market)}
-    transport = Answering(begin)._transport
+    transport = Responder(begin)._transport
     assert isinstance(transport, FlareTransport) and transport._pack is (compression == "zlib")
 
 
 def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job: Job) -> None:
-    answering = Answering(about(place, ["north", "south", "east"]))
+    answering = Responder(about(place, ["north", "south", "east"]))
     honest = ProviderWorker("north", lambda w: w + 1)
     answering._transport = LocalTransport(
         {
@@ -205,7 +205,7 @@ def test_what_comes_back_is_judged_as_the_arbiter_will_judge_it(place: Path, job
         protocol=2, run=RUN, round=0, provider="north", status="ok", code="", epsilon=0.5, delta=1e-5, question=""
     )
     checked = answering.check(payload, names, NOW)
-    private = Answering(about(place, ["north", "south", "east"]))
+    private = Responder(about(place, ["north", "south", "east"]))
     private._transport = LocalTransport({"north": lambda payload: encode_reply(told, checked[1])})
     assert private.ask(payload, ["north"], 30.0, *checked)[2:] == ({"north": None}, {"north": (0.5, 1e-5)})
     request, params = answering.check(payload, names, NOW)
