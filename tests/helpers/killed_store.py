@@ -55,7 +55,6 @@ def play(folder: Path, rounds: int, improves: list[int], server: str | None = No
     for seq in range(len(written), rounds):
         new, top = (models.setdefault(r, Large(model(r))) for r in (seq + 1, best(seq + 1, improves)))
         snapshot = Snapshot.of(seq + 1, {"best": top, "scores": np.array([0.5])}, new)
-        store.begin(snapshot)
         one = entry(seq, head)
         store.append([one], snapshot)
         head = one.hash

@@ -83,11 +83,6 @@ class SqlStore(Store):
             self.dispose()
             raise BazaarError(BEING_PLAYED)
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Begins to write what is large of it. `append` waits for that to be durable before it commits."""
-        if self._files is not None and snapshot.large:
-            self._files.begin(snapshot.large)
-
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         values = None if snapshot is None else self._values(snapshot)
         run = self._run
@@ -130,7 +125,7 @@ class SqlStore(Store):
             snapshot = snapshot.packed()
             return snapshot.next_round, snapshot.state, snapshot.params, self._run
         try:
-            places = self._files.places(snapshot.large)
+            places = self._files.write(snapshot.large)
         except OSError as reason:
             raise LedgerError(
                 f"the ledger cannot be written ({reason.strerror}): nothing of this step was kept"
@@ -252,8 +247,6 @@ class SqlStore(Store):
                 self._holding.invalidate()  # the connection ends, and the lock with it
                 self._holding.close()
             self._holding = None
-        if self._files is not None:
-            self._files.close()
         self._engine.dispose()
 
 

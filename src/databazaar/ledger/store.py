@@ -67,10 +67,6 @@ class Store(Protocol):
 
     durable: bool
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """What is large of a snapshot that comes with the next `append` may be on its way from here on."""
-        return
-
     def append(self, entries: Sequence[Entry], snapshot: Snapshot | None) -> None: ...
 
     def entries(self) -> Iterator[Entry]: ...
