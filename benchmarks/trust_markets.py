@@ -17,7 +17,7 @@ from databazaar.attacks.known import outputs
 from databazaar.learning.oracles import LocalSGD
 from databazaar.learning.task import Task
 from databazaar.market.attacked import attacked_arbiter, play_attacked
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.parties import Consumer, Provider
 from databazaar.samplers import Sampler
 

@@ -10,7 +10,7 @@ import numpy as np
 from databazaar import Arbiter, Consumer, Provider
 from databazaar.attacks import Known, Leak, MixedEngine, Noise
 from databazaar.defence import Defence
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.money import Currency
 
 SIZE, ROWS, SEED = 30, 60, 0

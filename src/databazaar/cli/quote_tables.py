@@ -13,7 +13,7 @@ from rich.text import Text
 from databazaar.cli.screen import LONGEST, console
 from databazaar.display import shown
 from databazaar.market.quoting import Quote
-from databazaar.market.quoting.outlook import Outlook
+from databazaar.market.quoting.simulation import Outlook
 from databazaar.reports.wording import amount, count
 
 MOST_ROWS = 30

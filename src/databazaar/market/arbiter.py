@@ -24,12 +24,12 @@ from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Ledger, RuleBook, Terms, audit_entries
 from databazaar.ledger.terms import LIMITS
 from databazaar.market.callback import Callback, Callbacks
+from databazaar.market.inspection.holdout_parts import committed
+from databazaar.market.inspection.inspection import Watch
 from databazaar.market.loop import play
 from databazaar.market.quoting import Quote, quote
 from databazaar.market.run import MarketRun, OnRound, OwnUpdate, first_state
 from databazaar.market.state import State
-from databazaar.market.watch.commitment import committed
-from databazaar.market.watch.watch import Watch
 from databazaar.parties import Consumer, Provider
 from databazaar.payments import PAYMENTS, Payment, PricePerAccess
 from databazaar.roster import Roster

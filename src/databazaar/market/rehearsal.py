@@ -18,7 +18,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import Examples
 from databazaar.market.arbiter import Arbiter
 from databazaar.market.attacked import Attacked, attacked_arbiter, play_attacked
-from databazaar.market.watch.parts import halves
+from databazaar.market.inspection.holdout_parts import halves
 from databazaar.parties import Consumer, Provider
 
 TRIGGER_WIDTH = 4

@@ -43,9 +43,9 @@ from databazaar.engines.protocol import DIVERGES, NO_UTILITY, TOO_FAR
 from databazaar.learning.models import LARGE
 from databazaar.learning.utilities import Evaluator, Scores
 from databazaar.ledger import Drawn, RuleBook, Settlement
+from databazaar.market.inspection.inspection import Watched
 from databazaar.market.move import Move, length
 from databazaar.market.state import Best, State
-from databazaar.market.watch.watch import Watched
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from databazaar.errors import BazaarError
 from databazaar.learning.task import Schedule, step_at
 from databazaar.learning.utilities import Evaluator
 from databazaar.ledger import Accounts, Drawn, RuleBook, Settlement
+from databazaar.market.inspection.inspection import Watch
 from databazaar.market.round import Round, first_loss
 from databazaar.market.state import Best, State
-from databazaar.market.watch.watch import Watch
 
 
 @dataclass(frozen=True, repr=False)
