@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.krum import nearest_mean
-from databazaar.aggregators.shares import suspects
+from databazaar.aggregators.protocol import Stateless, suspects
 from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SMOOTHING = 1e-3
 
 
 @dataclass(frozen=True)
-class GeometricMedian:
+class GeometricMedian(Stateless):
     """argmin over z of Σ_i ‖u_i − z‖₂, by so many `iterations` of the smoothed Weiszfeld algorithm: z becomes the mean
     of the updates with the weights 1 / max(‖u_i − z‖, ν), where ν is a thousandth of the middle distance.
 
@@ -34,9 +34,6 @@ class GeometricMedian:
 
     def __post_init__(self) -> None:
         check_settings(self, "aggregator geometric-median")
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         import torch

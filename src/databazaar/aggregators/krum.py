@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import suspects
+from databazaar.aggregators.protocol import Stateless, suspects
 from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Krum:
+class Krum(Stateless):
     """Multi-Krum. The score of an update is the sum of its squared distances to the m − f − 2 that are nearest to it,
     where f is `share` of the m updates, rounded up, and at most (m − 1)/2. The mean of the `keep` updates with the
     lowest scores is taken: without a number, of all but f; 1 is Krum itself. Equal scores are kept together.
@@ -31,9 +31,6 @@ class Krum:
 
     def __post_init__(self) -> None:
         check_settings(self, "aggregator krum")
-
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * nearest_mean(updates, suspects(self.share, len(updates)), self.keep)

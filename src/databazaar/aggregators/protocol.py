@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from databazaar.registry import Registry
@@ -47,3 +48,21 @@ class Guided(Aggregator, Protocol):
     def guide(self, state: Tensor, reference: Tensor) -> Tensor:
         """The state with the reference [d] of the round that now begins."""
         ...
+
+
+class Stateless:
+    """What aggregators inherit from that remember nothing between rounds."""
+
+    def init(self, params: Tensor) -> Tensor:
+        return params.new_empty(0)
+
+
+def suspects(share: float, updates: int) -> int:
+    """A share of the updates, rounded up, but always fewer than half of them: the others must be able to outvote them.
+
+    Rounds differ in length. One or two updates tell nobody which of them is wrong, and none is suspected.
+
+    >>> [suspects(0.3, updates) for updates in range(1, 11)]
+    [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
+    """
+    return min(math.ceil(share * updates - 1e-9), (updates - 1) // 2)

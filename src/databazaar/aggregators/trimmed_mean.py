@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from databazaar.aggregators.shares import suspects
-from databazaar.aggregators.sorting import in_order
+from databazaar.aggregators.protocol import Stateless, suspects
 from databazaar.settings import check_settings, setting
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(Stateless):
     """In each coordinate by itself, the mean without the f smallest and the f largest of the m numbers, where f is
     `share` of m, rounded up, and at most (m − 1)/2.
 
@@ -30,9 +29,6 @@ class TrimmedMean:
     def __post_init__(self) -> None:
         check_settings(self, "aggregator trimmed-mean")
 
-    def init(self, params: Tensor) -> Tensor:
-        return params.new_empty(0)
-
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * trimmed(updates, suspects(self.share, len(updates)))
 
@@ -41,5 +37,5 @@ def trimmed(updates: Tensor, cut: int) -> Tensor:
     """The mean of each coordinate without its `cut` smallest and largest numbers."""
     if not cut:
         return updates.mean(0)
-    first, *others = in_order(updates)[cut : len(updates) - cut]
+    first, *others = updates.sort(0).values[cut : len(updates) - cut].unbind()
     return sum(others, start=first) / (1 + len(others))

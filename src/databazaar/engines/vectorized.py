@@ -22,8 +22,8 @@ from databazaar.errors import BazaarError
 from databazaar.learning.inputs import NamedInputs
 from databazaar.learning.models import LARGE
 from databazaar.learning.oracles import LocalSGD, Oracle
+from databazaar.learning.parameter_exchange import StayingBuffers, moving_buffers
 from databazaar.learning.task import Task, step_at
-from databazaar.learning.travelling import StayingBuffers, moving_buffers
 from databazaar.parties.provider import Provider
 from databazaar.randomness import Words, oracle_keys, provider_tags, words
 

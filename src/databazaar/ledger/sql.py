@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from databazaar.errors import BazaarError, LedgerError, UncheckableError
 from databazaar.ledger.chain import KINDS, Entry, canonical
-from databazaar.ledger.large import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.schema import ENTRIES, SNAPSHOTS, prepare, refuse_other
+from databazaar.ledger.snapshot_files import DamagedFileError, Files, Places, places_in, text_of
 from databazaar.ledger.store import Snapshot, Store
 
 PATIENCE = 100

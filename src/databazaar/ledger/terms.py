@@ -38,9 +38,8 @@ class Terms(Displayed):
     and `consumer` are names, and `data` is the SHA-256 of every file by its name. `layout` is the digest of the model's
     names and shapes (`vectors.layout_digest`), `notes` has those of files that lie beside the ledger, and `environment`
     says which versions began the run, and where. `holdout` has the SHA-256 of its two parts' rows, where a defence
-    parts it (market/inspection/holdout_parts.py). `frozen` is the digest of those of the model's tensors
-    that are not trained (learning/travelling.py). `most_per_access` and `most_per_round` are the consumer's limits.
-    What is not given is not written.
+    parts it (market/inspection/holdout_parts.py). `frozen` is the digest of the model's tensors that are not trained.
+    `most_per_access` and `most_per_round` are the consumer's limits. What is not given is not written.
     """
 
     seed: int

@@ -16,8 +16,8 @@ from databazaar.display import Displayed, listed
 from databazaar.errors import BazaarError
 from databazaar.learning.metrics import intervals, metrics, softmax
 from databazaar.learning.models import Layout, build_model, tensor_of
+from databazaar.learning.parameter_exchange import frozen_digest
 from databazaar.learning.threads import limited_threads
-from databazaar.learning.travelling import frozen_digest
 from databazaar.runs.model_folder import StoredModel, read_model
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def is_large(array: NDArray[Any]) -> bool:
     return array.nbytes >= LARGE and array.dtype.str in TYPES.values()
 
 
-class Large:
+class HashedArray:
     """An array with its hash, which is computed once, when it is first asked for."""
 
     def __init__(self, array: NDArray[Any]) -> None:
@@ -59,7 +59,7 @@ class DamagedFileError(LedgerError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayFile:
     """Where an array is, as a transaction names it."""
 
     file: str
@@ -73,7 +73,7 @@ class Place:
         if not shape or not texts or not _NAME.fullmatch(self.file) or self.type not in TYPES.values():
             raise ValueError("it names no file of ours")
 
-    def read(self, folder: Path) -> Large:
+    def read(self, folder: Path) -> HashedArray:
         """The array as it was written. Anything else is refused by its size or its hash."""
         path, dtype = folder / self.file, np.dtype(self.type)
         size = math.prod(self.shape) * dtype.itemsize
@@ -96,7 +96,7 @@ class Place:
             raise
         except BazaarError as odd:
             raise odd if isinstance(odd, DamagedFileError) else DamagedFileError(str(odd)) from None
-        found = Large(array)
+        found = HashedArray(array)
         if rest or found.hash != self.hash:
             raise self._refused(path, "does not hold the numbers that the ledger names")
         return found
@@ -105,7 +105,7 @@ class Place:
         return DamagedFileError(f"{path}, which the next round starts from, {why}: put the old file back")
 
 
-Places = dict[str, Place]
+Places = dict[str, ArrayFile]
 """By the arrays' names."""
 
 
@@ -115,7 +115,7 @@ def places_in(text: bytes) -> Places:
     if not text.startswith(b"{"):  # as safetensors it would have a header of petabytes
         return {}
     try:
-        return {name: Place(**place) for name, place in json.loads(text).items()}
+        return {name: ArrayFile(**place) for name, place in json.loads(text).items()}
     except (TypeError, AttributeError, RecursionError) as reason:
         raise ValueError(f"it names no files ({reason!r:.60})") from None
 
@@ -132,10 +132,10 @@ class Files:
     def __init__(self, folder: Path, named: Callable[[], Iterable[str]]) -> None:
         self.folder = folder.absolute()
         self._named = named
-        self._kept: dict[str, Large | None] | None = None  # the files that must not be written, where that is known
-        self._written: dict[str, Large | None] = {}
+        self._kept: dict[str, HashedArray | None] | None = None  # what must not be written, where known
+        self._written: dict[str, HashedArray | None] = {}
 
-    def write(self, arrays: Mapping[str, Large]) -> Places:
+    def write(self, arrays: Mapping[str, HashedArray]) -> Places:
         """Where these arrays are, once they are durable there."""
         kept = dict.fromkeys(self._named()) if self._kept is None else self._kept
         self._kept, self._written = None, {}  # until it is known what was committed
@@ -150,7 +150,7 @@ class Files:
                 new = True
             file = there[id(large)]
             self._written[file] = large
-            places[name] = Place(file, large.array.dtype.str, list(large.array.shape), large.hash)
+            places[name] = ArrayFile(file, large.array.dtype.str, list(large.array.shape), large.hash)
         if new:
             sync_folder(self.folder)
         return places
