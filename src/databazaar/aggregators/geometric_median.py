@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.krum import nearest_mean
 from databazaar.aggregators.protocol import Stateless, suspects
-from databazaar.settings import check_settings, setting
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,9 +31,6 @@ class GeometricMedian(Stateless):
 
     iterations: int = setting(8, "the steps of Weiszfeld's algorithm", at_least=1, at_most=1000, in_files=False)
     kind: ClassVar[str] = "geometric-median"
-
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator geometric-median")
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         import torch

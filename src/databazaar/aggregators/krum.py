@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.protocol import Stateless, suspects
-from databazaar.settings import check_settings, setting
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,9 +28,6 @@ class Krum(Stateless):
     share: float = setting(0.3, "the share of updates that may be arbitrary", at_least=0, at_most=0.5)
     keep: int | None = setting(None, "how many updates are averaged; 1 is Krum itself", at_least=1, in_files=False)
     kind: ClassVar[str] = "krum"
-
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator krum")
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * nearest_mean(updates, suspects(self.share, len(updates)), self.keep)

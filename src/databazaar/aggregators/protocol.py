@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from databazaar.registry import Registry
+from databazaar.settings import check_settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,8 +32,8 @@ class Aggregator(Protocol):
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         """The new state, and the move [d] that is added to the model.
 
-        `updates` [m, d] holds one row for each draw with a valid reply, m ≥ 1, in the order of the draws; whoever was
-        drawn twice stands there twice. `step` is the paper's γ.
+        `updates` [m, d] holds one row for each draw with a valid reply, m ≥ 1, in the order of the draws; a
+        provider drawn twice stands there twice. `step` is the paper's γ.
         """
         ...
 
@@ -51,7 +52,12 @@ class Guided(Aggregator, Protocol):
 
 
 class Stateless:
-    """What aggregators inherit from that remember nothing between rounds."""
+    """What aggregators inherit from that remember nothing between rounds. Their settings are checked."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_settings(self, f"aggregator {self.kind}")
 
     def init(self, params: Tensor) -> Tensor:
         return params.new_empty(0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from databazaar.aggregators.protocol import Stateless, suspects
-from databazaar.settings import check_settings, setting
+from databazaar.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,9 +25,6 @@ class TrimmedMean(Stateless):
 
     share: float = setting(0.3, "the share of updates that is cut off on each side", at_least=0, at_most=0.5)
     kind: ClassVar[str] = "trimmed-mean"
-
-    def __post_init__(self) -> None:
-        check_settings(self, "aggregator trimmed-mean")
 
     def combine(self, state: Tensor, updates: Tensor, step: float) -> tuple[Tensor, Tensor]:
         return state, step * trimmed(updates, suspects(self.share, len(updates)))

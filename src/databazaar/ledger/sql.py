@@ -212,10 +212,10 @@ class SqlStore(Store):
             self.dispose()
 
     def _compact(self) -> None:
-        """Waits some seconds for whoever reads the ledger just now.
+        """Waits some seconds for readers of the ledger.
 
-        SQLite does not raise where it fails to leave its log or to remove a journal. Whoever opens the file next would
-        undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
+        SQLite does not raise where it fails to leave its log or to remove a journal. The next process to open the file
+        would undo by that journal what is about to be sealed, so it is done again until nothing is beside the file.
         """
         for patience in range(PATIENCE, -1, -1):
             self._engine.dispose()  # only who is alone with a file can have it without a log

@@ -64,6 +64,11 @@ class State:
         return self.best.model if self.best.params is self.params else HashedArray(on_host(self.params))
 
     @property
+    def models(self) -> tuple[Tensor, Tensor]:
+        """The parameters of the best model of the run, and of its last."""
+        return self.best.params, self.params
+
+    @property
     def model_hash(self) -> str:
         return self.model.hash
 

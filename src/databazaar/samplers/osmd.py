@@ -29,7 +29,7 @@ class OSMD:
 
     Departures from the paper: none in the step. A void reply counts as a gain of zero. Symmetry needs every
     tie to be broken alike, so draws invert the cumulated p instead of trusting a library's `choice`. Prices are
-    looked at only when the rest of the budget does not pay for everybody any more: p is then p given that whoever
+    looked at only when the rest of the budget does not pay for everybody any more: p is then p given that who
     is drawn is affordable, in the draws and in the estimate.
 
     >>> sampler, roster = OSMD(eta=1.0, alpha=0.1), Roster.equal(4)

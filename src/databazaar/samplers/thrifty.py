@@ -36,7 +36,7 @@ more would be asked less often, stay fresh, and be asked again at its price. Che
 SHARPNESS = 2.0
 """How fast a worse provider stops counting as a peer: by e^(−2 d), where it is behind by d in log worth."""
 FARTHEST_WORTH = 150.0
-"""Where log worths are cut off: e^(2 · 150) still is a number, and whoever is behind by that counts for nothing."""
+"""Where log worths are cut off: e^(2 · 150) still is a number, and a provider that far behind counts for nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Thrifty:
 
     and no chance falls below (α/n) min(1, H / c_i), H = Σ p_i c_i: to go on exploring a dear provider costs no more
     than to go on exploring a cheap one. The k-th draw is at (k + u)/K of the cumulated p, with one u (systematic
-    sampling), and whoever comes up twice is drawn once: a second access of a round is the same update again, and would
-    be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
+    sampling), and a provider that comes up twice is drawn once: a second access of a round is the same update again,
+    and would be paid for nothing. So a round is shorter, the surer the sampler is, and the money lasts for more rounds.
 
     It learns from `shapley` gains: each provider's share of what the round brought (market/round.py). Good enough is
     good enough, and data that were used often are worth less: a market that goes on buying from the few that look best
@@ -233,8 +233,8 @@ def log_peer_prices(log_worth: Vector, log_prices: Vector) -> Vector:
 
     .. math:: \log c^*_i = \sum_j m_{ij} \log c_j \Big/ \sum_j m_{ij}, \qquad m_{ij} = \min(1, e^{2(\ell_j - \ell_i)}).
 
-    It counts itself, so that whoever has no equal is compared with its own price and those of its betters. Sorted by
-    worth, both sums are a cumulated sum from above and one from below: O(n log n), and nothing overflows.
+    It counts itself, so that a provider without an equal is compared with its own price and those of its betters.
+    Sorted by worth, both sums are a cumulated sum from above and one from below: O(n log n), and nothing overflows.
 
     >>> prices = np.log([10.0, 20.0, 20.0, 1.0])
     >>> np.exp(log_peer_prices(np.array([0.0, 0.0, 0.0, -9.0]), prices)).round(1)  # three equals, and one far behind

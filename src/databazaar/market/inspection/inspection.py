@@ -151,8 +151,8 @@ class Watch:
         return public, same & (squares > 0)
 
     def _nothing(self, state: Kept, lengths: Floats) -> Places:
-        """Which updates are next to nothing beside the usual length. That is the lower quartile here: else whoever
-        sends very long ones, and is half of those asked, would make everybody else's void."""
+        """Which updates are next to nothing beside the usual length. That is the lower quartile here: very long
+        updates from half of those asked must not make all others void."""
         usual = np.quantile(np.asarray(state["lengths"], dtype=np.float64), 0.25, method="lower")
         found: Places = lengths < (self.defence.new or 0.0) * float(usual)
         return found
