@@ -1,9 +1,10 @@
 """What a round comes to, as a pure function of its replies: lines 7 to 10 of Algorithm 1.
 
 Departures from the paper. A reply may fail: it counts as a gain of zero (where gains are measured together: as no
-better than the worst of its round), is left out of the average, and is not paid. Where the round's model has no finite utility although every update by itself leads to one, the longest update is void, and then
-the next, until it has one. A consumer with training rows of its own takes part in the average of every round with its
-own update, as one more draw that costs nothing.
+better than the worst of its round), is left out of the average, and is not paid. Where the round's model has no finite
+utility although every update by itself leads to one, the longest update is void, and then the next, until it has one.
+A consumer with training rows of its own takes part in the average of every round with its own update, as one more draw
+that costs nothing.
 
 Gains. The paper's is that of an update alone, U(w + γg_i) − U(w). It flatters updates that hardly move the model: once
 the model is good, a single update does harm alone although the average of several helps. A sampler may ask for gains
