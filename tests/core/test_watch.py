@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar import Arbiter, Consumer, LocalSGD, Provider
-from databazaar.attacks import Clones, Known, MixedEngine, Noise, Replay
 from databazaar.ledger import Accounts
 from databazaar.market.inspection import memory as memory_module
 from databazaar.market.inspection.holdout_parts import halves
@@ -17,6 +16,7 @@ from databazaar.market.inspection.inspection import median_of_others
 from databazaar.market.inspection.memory import PERSISTS, PERSISTS_SQUARED, SIZE, Memory, Sketch
 from databazaar.market.loop import play
 from databazaar.market.run import MarketRun
+from databazaar_experiments.attacks import Clones, Known, MixedEngine, Noise, Replay
 
 pytestmark = pytest.mark.slow
 

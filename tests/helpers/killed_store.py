@@ -19,8 +19,8 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from databazaar.canonical import GENESIS
 from databazaar.ledger import Entry, Snapshot, snapshot_files
-from databazaar.ledger.chain import GENESIS
 from databazaar.ledger.snapshot_files import HashedArray
 from databazaar.ledger.sql import SqlStore
 
