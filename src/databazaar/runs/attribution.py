@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from databazaar.runs.explanation import Reason, Reasons
 from databazaar.runs.trajectory import Trajectory
-from databazaar.sequences import Made
 
 if TYPE_CHECKING:
     from databazaar.runs.report import Report
@@ -188,7 +186,6 @@ def all_brought(report: Report) -> Sequence[Brought]:
         whole = float(value) * scale
         return whole if math.isfinite(whole) else None
 
-    @cache
     def brought(i: int) -> Brought:
         line, gain = report.payouts[i], float(compared.gain[i]) * scale
         return Brought(
@@ -206,4 +203,4 @@ def all_brought(report: Report) -> Sequence[Brought]:
             why=reasons[i],
         )
 
-    return Made(len(report.payouts), brought)
+    return tuple(brought(i) for i in range(len(report.payouts)))
