@@ -45,7 +45,7 @@ def read_defence(given: Any, place: str, faults: Faults) -> DefenceSettings | No
             faults.unknown(unknown_setting(inside(place, name), name, ["kind", *known]))
     kind = given.get("kind")
     if kind is None:
-        faults.add(missing(f"{place}.kind", KIND))
+        faults.add(missing(f"{place}.kind", KIND), f"{place}.kind")
     elif not isinstance(kind, str) or kind not in PRESETS:
         KIND.blame(kind, f"{place}.kind", one_of(PRESETS), faults)
     values = {}

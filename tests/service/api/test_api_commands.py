@@ -23,7 +23,7 @@ from databazaar.cli import serving
 from databazaar.cli.app import app
 from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError
-from databazaar.client.buying import named_files
+from databazaar.client.hub import named_files
 from databazaar.errors import BazaarError
 from databazaar.service import members
 from databazaar.service.database.connection import Database

@@ -17,7 +17,7 @@ from databazaar.service import jobs, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from databazaar.service.http.pages.job_view import told_of
+from databazaar.service.http.job_page import told_of
 from databazaar.service.hub import progress, runner, supervisor
 from databazaar.service.hub.begun import HELD
 from databazaar.service.hub.supervisor import Supervisor

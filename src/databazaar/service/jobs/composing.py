@@ -66,7 +66,9 @@ def market_of(session: Session, settings: Settings, job: Job) -> MarketOf:
     spec, currency = _spec(job.spec), currency_of(session)
     kinds = {seller.offer.kind for seller in sellers}
     if len(kinds) > 1:
-        raise InvalidError("a job takes offers at the hub or sites of the federation, not both: choose one kind")
+        raise InvalidError(
+            "a job takes offers at the hub or sites of the federation, not both: choose one kind", place="offers"
+        )
     if kinds == {"site"} and settings.federation is None:
         raise InvalidError("this market has no federation any more: choose offers at the hub")
     links = consumer_files(session, job)
@@ -184,4 +186,4 @@ def _parsed(settings: dict[str, Any]) -> MarketFile:
     try:
         return parse_market(settings, "job")
     except BazaarError as fault:
-        raise InvalidError(str(fault)) from None
+        raise InvalidError(str(fault), place=fault.place) from None

@@ -44,7 +44,8 @@ def check_tables(settings: Settings, market: MarketOf) -> Fitted | None:
         if lacking:
             raise InvalidError(
                 f"the offer {seller.offer.slug} has no column {lacking[0]!r}, which the hold-out has: leave the offer "
-                "out, or name the columns to use in data.features"
+                "out, or name the columns to use in data.features",
+                place="offers",
             )
     return fitted
 

@@ -18,7 +18,8 @@ def refuse_unverifiable(market: MarketFile) -> None:
     if not market.defence.chosen.off:
         raise InvalidError(
             "defence: an own arbiter's findings cannot be checked without its hold-out, and they would take pay from "
-            'providers: leave the defence out, or let the hub run the job (mode "hosted")'
+            'providers: leave the defence out, or let the hub run the job (mode "hosted")',
+            place="defence.kind",
         )
 
 

@@ -28,9 +28,11 @@ def from_market_toml(text: str) -> Posted:
         given = tomllib.loads(text)
         refuse_endless(given)
     except BazaarError as fault:
-        raise InvalidError(f"market.toml: {fault}") from None
+        raise InvalidError(f"market.toml: {fault}", place="market") from None
     except (ValueError, RecursionError) as fault:
-        raise InvalidError(f"market.toml: the file is not valid TOML: {fault}: correct that line") from None
+        raise InvalidError(
+            f"market.toml: the file is not valid TOML: {fault}: correct that line", place="market"
+        ) from None
     offers = _offers(given.pop("providers", []))
     spec = {name: dict(section) if isinstance(section, Mapping) else section for name, section in given.items()}
     name = _taken(spec, "market", "name") or "market"

@@ -25,7 +25,7 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
     if caller.person_id is None or (person := session.get(Person, caller.person_id)) is None:
         raise DeniedError("only a person who has signed in has a password: sign in")
     if not LEAST <= len(password) <= LONGEST:
-        raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one")
+        raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one", place="password")
     person.password = _HASHER.hash(password)
     revoke_of(session, person.id, "link")
     others = update(Token).where(

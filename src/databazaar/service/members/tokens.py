@@ -60,7 +60,9 @@ def issue_token(
     organisation = _whose(session, caller, organisation_id)
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
-        raise InvalidError(f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them")
+        raise InvalidError(
+            f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them", place="scopes"
+        )
     allowed = allowed_scopes(organisation.operates, organisation.consumes, organisation.provides)
     if beyond := sorted(set(scopes) - allowed):
         raise DeniedError(f"the roles of {organisation.slug} do not give the right {beyond[0]!r}: leave it out")

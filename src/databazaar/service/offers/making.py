@@ -67,7 +67,9 @@ def make_site_offer(
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
     offer = _new(session, caller, name, slug, description, policy, "site", site)
     if site != offer.slug:
-        raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
+        raise InvalidError(
+            f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name", place="site"
+        )
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     if rows is not None:
@@ -109,7 +111,7 @@ def _new(
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(f"an offer {own!r} is there already: choose another slug") from None
+        raise ConflictError(f"an offer {own!r} is there already: choose another slug", place="slug") from None
     return offer
 
 
@@ -118,7 +120,7 @@ def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
     parts = slug.split("-")
     longer = ["-".join(parts[:count]) for count in range(caller.slug.count("-") + 2, len(parts))]
     if session.scalar(select(Organisation.id).where(Organisation.slug.in_(longer))) is not None:
-        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one")
+        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one", place="slug")
 
 
 def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:

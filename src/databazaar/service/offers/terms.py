@@ -23,14 +23,18 @@ def read_policy(given: Policy | Mapping[str, Any], kind: str) -> Policy:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         setting = ".".join(str(part) for part in first["loc"]) or "policy"
-        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it") from None
+        field = str(first["loc"][0]) if first["loc"] else ""
+        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it", place=field) from None
     if policy.consumers is not None:
         if len(policy.consumers) > MOST_CONSUMERS:
-            raise InvalidError(f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all")
+            raise InvalidError(
+                f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all", place="consumers"
+            )
         for place, consumer in enumerate(policy.consumers):
-            slug_of(consumer, f"policy: consumers[{place}]", 40)
+            slug_of(consumer, f"policy: consumers[{place}]", 40, "consumers")
     if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
-        raise InvalidError("only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out")
+        said = "only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out"
+        raise InvalidError(said, place="epsilon")
     return policy
 
 
@@ -43,10 +47,13 @@ def read_columns(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _column(given: Mapping[str, Any], place: int) -> dict[str, Any]:
     name, kind = given.get("name"), given.get("kind")
     if not isinstance(name, str) or kind not in KINDS:
-        raise InvalidError(f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it")
+        said = f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it"
+        raise InvalidError(said, place="columns")
     return {"name": visible(name, f"columns[{place}].name", 1000), "kind": kind}
 
 
 def refuse_many(columns: Sequence[object]) -> None:
     if not 1 <= len(columns) <= MOST_COLUMNS:
-        raise InvalidError(f"an offer has 1 to {MOST_COLUMNS:,} columns, not {len(columns):,}: leave some out")
+        raise InvalidError(
+            f"an offer has 1 to {MOST_COLUMNS:,} columns, not {len(columns):,}: leave some out", place="columns"
+        )
