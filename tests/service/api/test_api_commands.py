@@ -162,8 +162,10 @@ def test_a_hub_serves_until_it_is_interrupted(home: str) -> None:
         pass
 
     def interrupt() -> None:
-        until(lambda: _healthy(address))
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            until(lambda: _healthy(address), patience=120)
+        finally:  # else a hub that is slow to start would be served for ever
+            os.kill(os.getpid(), signal.SIGINT)
 
     stopping = threading.Thread(target=interrupt)
     loggers = [logging.getLogger(name) for name in ("databazaar", "uvicorn")]
