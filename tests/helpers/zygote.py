@@ -41,7 +41,7 @@ LOADED = (
     "databazaar.engines.stacked",
     "databazaar.service.hub.frozen",
     "databazaar.service.hub.runner",
-    "databazaar.service.hub.settler",
+    "databazaar.service.hub.settlement",
     "databazaar.service.notary.answering",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",

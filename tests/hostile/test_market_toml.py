@@ -29,7 +29,6 @@ VALID: dict[str, Any] = {
     "defence": {
         "kind": "strict",
         "alike": False,
-        "cap": 0.5,
     },
     "federation": {"folder": "federation", "deadline": 30.0, "wait": 60.0},
     "ledger": {"url": "postgresql+psycopg://host/name"},

@@ -28,8 +28,6 @@ def show(checked: Checked, market: Path) -> None:
     screen = console()
     if checked.profile is not None:
         _show_profile(screen, checked.profile)
-    _list(screen, "Prices, caps and limits", checked.agreements.said)
-    _list(screen, "What they come to", checked.agreements.warnings)
     _list(screen, "To be mended before a run", checked.faults)
     if checked.estimate is not None:
         for line in (f"Defence: {checked.defence}", *(f"- {spot}" for spot in checked.blind_spots)):
@@ -39,7 +37,7 @@ def show(checked: Checked, market: Path) -> None:
     if checked.faults:
         _say(screen, f"{count(len(checked.faults), 'fault')}, {warnings}")
     else:
-        _say(screen, f"no faults, {warnings}: `bazaar run {market}` begins")
+        _say(screen, f"no faults, {warnings}: `bazaar quote {market}` says what it costs, `bazaar run {market}` begins")
 
 
 def _show_profile(console: Console, profile: MarketProfile) -> None:

@@ -18,7 +18,7 @@ from databazaar.cli.interrupts import if_interrupted
 from databazaar.cli.run_tables import group_table, payout_table, worth_table
 from databazaar.cli.screen import LONGEST, console, say
 from databazaar.cli.statements import everybody_in_a_statement
-from databazaar.config.estimate import estimate
+from databazaar.config.check import estimate
 from databazaar.config.jobs import Job, from_recipe, is_recipe_of
 from databazaar.config.playing import Playing, begun, is_over, resumed
 from databazaar.display import shown

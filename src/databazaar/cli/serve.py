@@ -159,9 +159,9 @@ def operator(
         from sqlalchemy import select
 
         from databazaar.service import members
+        from databazaar.service.credentials import link_for
         from databazaar.service.database.tables import Person
         from databazaar.service.errors import ConflictError, MissingError
-        from databazaar.service.members.links import link_for
 
         with opened.begin() as session:
             person = session.scalar(select(Person).where(Person.email == email.strip().lower()))
@@ -191,11 +191,11 @@ def rotate_key(home: Home = Path("hub")) -> None:
     """A new key for the hub to sign receipts with. The old one stays published, so that its receipts can be checked."""
     need_packages()
     _need_hub(home, None)
-    from databazaar.service.journal import keys
+    from databazaar.service import receipts
     from databazaar.service.settings import Settings
 
     settings = Settings(home=home.absolute())
-    new = keys.rotate(settings)
+    new = receipts.rotate(settings)
     say(f"receipts are signed with {new.public} from now on; keep a copy of {settings.keys}")
 
 

@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from databazaar.config.guesses import Ask, guess_target, guess_task, unused_columns
-from databazaar.config.names import provider_ids, stem_of, table_suffix, writable
+from databazaar.config.guesses import (
+    Ask,
+    guess_target,
+    guess_task,
+    provider_ids,
+    stem_of,
+    table_suffix,
+    unused_columns,
+    writable,
+)
 from databazaar.data.columns import listed, suggestion
 from databazaar.data.schema_message import TaskKind
 from databazaar.data.tables import read_table

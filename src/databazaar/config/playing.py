@@ -1,4 +1,4 @@
-"""A job played in a run's folder, from its start or from where it was stopped. Whoever plays it, plays it like this."""
+"""A job played in a run's folder, from its start or from where it was stopped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from databazaar.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class Playing:
-    """A job, the arbiter that is made for it, and the folder that it is played in. `changed` is what of the environment
-    is not as it was when the run began."""
+    """A job with its arbiter and folder. `changed` is what of the environment is not as it was when the run began."""
 
     job: Job
     arbiter: Arbiter
@@ -39,10 +38,7 @@ class Playing:
 
 @contextmanager
 def begun(job: Job, path: Path, id: str | None = None, engine: Engine | None = None) -> Iterator[Playing]:
-    """A new run: once the job is known to be sound, its folder is made. With an `id` the run gets that one.
-
-    Without an `engine` the job's own is made.
-    """
+    """A new run: once the job is known to be sound, its folder is made, with an `id` under that one."""
     with job.consumer.limited_threads(), closing(job.arbiter(engine=engine)) as arbiter:  # finds what else is wrong
         recipe = {**job.recipe, "title": job.title, **({} if id is None else {"id": id})}
         folder = RunFolder.create(path, recipe, job.profile)

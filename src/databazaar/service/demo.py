@@ -16,9 +16,9 @@ from databazaar.data.fraud import BANKS, fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.service import cash, files, jobs, members, offers
 from databazaar.service.caller import Caller
+from databazaar.service.credentials import link_for
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Market, Organisation, Person
-from databazaar.service.members.links import link_for
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from databazaar.engines import Replies
 from databazaar.errors import BazaarError
-from databazaar.valuation.combinations import score_combinations
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import TABLE_PLAYERS, Coalitions, Game, all_coalitions, is_everything
 from databazaar.valuation.permutations import Orders
@@ -63,7 +62,7 @@ class Opening:
         return cls(context, scorer, updates, asked, rows, step, aggregate)
 
     def score(self, coalitions: Coalitions) -> Vector:
-        return score_combinations(self.context.engine, self.scorer, weights_of(coalitions, self.step, self.aggregate))
+        return self.scorer(weights_of(coalitions, self.step, self.aggregate))
 
     def game(self, coalitions: Coalitions) -> RoundGame | None:
         """The game between those who can play, in which these coalitions are known; None where nobody can."""

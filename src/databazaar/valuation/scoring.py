@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import vmap
 
-from databazaar.engines.errands import Start
 from databazaar.learning.models import caller, split_first_linear
 from databazaar.learning.travelling import lean_copy
 from databazaar.learning.utilities import Evaluator
@@ -48,14 +47,6 @@ class Scorer(Protocol):
     def cost(self) -> float:
         """Floats that scoring one model makes; without end where a function of the user's is asked."""
 
-    @property
-    def work(self) -> float:
-        """Multiplications that scoring one model takes, about; without end where nobody knows."""
-
-    @property
-    def start(self) -> Start:
-        """w and g, where somebody else is to score."""
-
     def __call__(self, coefficients: Weights) -> NDArray[np.float64]:
         """One utility per row."""
 
@@ -66,9 +57,6 @@ class PlainScorer:
     def __init__(self, evaluator: Evaluator, params: Tensor, updates: Tensor) -> None:
         self.evaluator = evaluator
         self.cost = len(params) + evaluator.floats_per_model
-        samples = len(evaluator.holdout[1]) if evaluator.judges_rows else float("inf")
-        self.work = len(params) * (len(updates) + samples)
-        self.start = Start(params, updates)
         self._params = params
         self._updates = updates
 
@@ -96,7 +84,7 @@ class FirstLayer:
         split = split_first_linear(model)
         assert split is not None
         self.layout = evaluator.layout
-        self.name, first, above = split
+        self.name, _, above = split
         x, self.y = evaluator.holdout
         assert isinstance(x, Tensor)  # a model that begins with a linear layer takes nothing else
         self.x = x
@@ -110,7 +98,6 @@ class FirstLayer:
         outputs = dict(zip(self.layout.names, self.layout.shapes, strict=True))[f"{self.name}.weight"][0]
         samples = self.x.shape[:-1].numel()
         self.width = samples * outputs
-        self.work_above = samples * (self.layout.width - sum(part.numel() for part in first.parameters()))
         self.cost = self.width if not len(module) else evaluator.floats_per_model
 
     def fits(self, updates: int) -> bool:
@@ -136,8 +123,6 @@ class PrefixScorer:
     def __init__(self, layer: FirstLayer, params: Tensor, updates: Tensor) -> None:
         self.evaluator = layer.evaluator
         self.cost = float(layer.cost)
-        self.work = float((len(updates) + 1) * layer.width + layer.work_above)
-        self.start = Start(params, updates)
         self._layer = layer
         self._params, self._updates = params, updates
         self._moves: Tensor | None = None

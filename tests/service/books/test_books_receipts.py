@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 
 from databazaar.client.journal import Entry, Hidden, read_journal, sealed
-from databazaar.client.receipts import FIELDS, keys_of
+from databazaar.client.receipts import FIELDS, keys_of, rewritten, verify
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.ledger.chain import GENESIS
 from databazaar.money import Currency
 from databazaar.service import journal
+from databazaar.service import receipts as keys
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Contract, Offer, OfferVersion
 from databazaar.service.errors import MissingError
-from databazaar.service.journal import keys
-from databazaar.service.journal.keys import HubKey
-from databazaar.service.journal.receipts import issue, receipts_of, rewritten, verify
+from databazaar.service.receipts import HubKey, issue, receipts_of
 from databazaar.service.settings import Settings
 from small_books import RUN_HEAD, close, deposit, fund, join, new_job
 

@@ -19,6 +19,8 @@ from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Account, Contract, Job, JobEvent, Organisation
 from databazaar.service.errors import ConflictError, InvalidError
+from databazaar.service.jobs.funding import escrow_of
+from databazaar.service.lifecycle import contracts_of, enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import NEXT_OF_JOB, OVER, ContractState, JobState
 from desk_market import SPEC, DeskMarket, desk_market, table
@@ -123,7 +125,7 @@ class Lives(RuleBasedStateMachine):
     @rule(number=NUMBERS, state=st.sampled_from(sorted(ESCROWED - {JobState.FUNDED})))
     def hub_does(self, number: int, state: JobState) -> None:
         allowed = {before for before, after in NEXT_OF_JOB.items() if state in after}
-        self.attempt(number, lambda s, j: jobs.enter(s, j, state), allowed)
+        self.attempt(number, lambda s, j: enter(s, j, state), allowed)
 
     @rule(number=NUMBERS, steps=st.integers(1, 6))
     def go_on(self, number: int, steps: int) -> None:
@@ -148,13 +150,13 @@ class Lives(RuleBasedStateMachine):
         def close(session: Session, job: Job) -> None:
             if job.state != JobState.SETTLING:
                 raise ConflictError("it does not settle")
-            active = [c for c in jobs.contracts_of(session, job) if c.state == ContractState.ACTIVE]
+            active = [c for c in contracts_of(session, job) if c.state == ContractState.ACTIVE]
             payee = session.get_one(Organisation, active[0].provider_id).slug
             paid = job.budget * share // 100
-            fee = jobs.escrow_of(paid, job.fee_basis_points) - paid
+            fee = escrow_of(paid, job.fee_basis_points) - paid
             rest = job.escrow - paid - fee
             assert rest >= 0
-            jobs.enter(session, job, state)
+            enter(session, job, state)
             moved = {journal.escrow(job.id): -job.escrow, journal.earned(payee): paid, "fees": fee}
             journal.post(session, "close", f"close:{job.id}", {**moved, journal.cash("buyer"): rest}, job_id=job.id)
 
@@ -169,9 +171,9 @@ class Lives(RuleBasedStateMachine):
                 assert states[0] == JobState.DRAFT and states[-1] == job.state
                 assert all(after == before or after in NEXT_OF_JOB[before] for before, after in pairwise(states))
                 held = journal.balance(session, journal.escrow(job.id))
-                full = jobs.escrow_of(job.budget, job.fee_basis_points)
+                full = escrow_of(job.budget, job.fee_basis_points)
                 assert held == (full if job.state in ESCROWED else 0)
-                self._contracts_fit(job, {c.state for c in jobs.contracts_of(session, job)})
+                self._contracts_fit(job, {c.state for c in contracts_of(session, job)})
 
     @staticmethod
     def _contracts_fit(job: Job, found: set[str]) -> None:

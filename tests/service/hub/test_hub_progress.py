@@ -12,7 +12,7 @@ from attacked_market import attacked_market
 from databazaar.files import write_whole
 from databazaar.runs.folder import RunFolder
 from databazaar.service.hub import progress
-from databazaar.service.hub.telling import Teller, told_by
+from databazaar.service.hub.progress import ProgressLog, progress_of
 from databazaar.service.settings import Settings
 
 JOB = "1" * 32
@@ -27,15 +27,15 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_what_was_told_follows_from_the_ledger_to_the_last_digit(settings: Settings, tmp_path: Path) -> None:
     """With pay that is held back, released and returned, and with a flag."""
-    teller = Teller(settings.job_folder(JOB))
+    teller = ProgressLog(settings.job_folder(JOB))
     attacked_market(budget=1500).run(tmp_path / "run", tell=teller.tell)
     teller.close()
     told = progress.rounds(settings, JOB)
     audit = RunFolder(tmp_path / "run").replay()
-    assert told == list(told_by(audit)) and len(told) == audit.rounds > 20
+    assert told == list(progress_of(audit)) and len(told) == audit.rounds > 20
     assert told[-1]["flagged"] == ["spy"] and any(one["paid"] for one in told)
     before = (settings.job_folder(JOB) / progress.FILE).read_bytes()
-    Teller(settings.job_folder(JOB), audit).close()
+    ProgressLog(settings.job_folder(JOB), audit).close()
     assert (settings.job_folder(JOB) / progress.FILE).read_bytes() == before
     assert progress.played(settings, JOB) == audit.rounds and progress.rounds(settings, JOB, 5) == told[5:]
 

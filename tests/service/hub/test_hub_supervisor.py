@@ -19,10 +19,10 @@ from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
 from databazaar.service.http.job_page import told_of
 from databazaar.service.hub import progress, runner, supervisor
-from databazaar.service.hub.begun import HELD
+from databazaar.service.hub.folder import HELD, write_market
+from databazaar.service.hub.progress import progress_of
 from databazaar.service.hub.supervisor import Supervisor
-from databazaar.service.hub.telling import told_by
-from databazaar.service.lives import enter
+from databazaar.service.lifecycle import enter
 from databazaar.service.settings import Settings
 from databazaar.service.states import JobState
 from desk_market import table
@@ -49,7 +49,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     market.add("long", LONG, "rival")
     lost = market.add("lost", LONG, content=table(7, rows=50))
     with database.begin() as session:
-        path = jobs.write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
+        path = write_market(session, market.settings, session.get_one(Job, lost)).parent / "data/holdout.csv"
     path.chmod(0o600)
     path.write_text("distance,weight,vehicle,late\n")  # the kept file, by its other name
     hub = Supervisor(market.settings, database)
@@ -69,7 +69,7 @@ def test_jobs_at_once_end_as_each_does_alone_and_others_are_stopped_or_given_up(
     for name in whole:
         assert market.job(name).state == "settled" and outcome_of_run(market.run(name)) == whole[name], name
         found = RunFolder(market.run(name))
-        assert progress.rounds(market.settings, market.jobs[name]) == list(told_by(found.replay()))
+        assert progress.rounds(market.settings, market.jobs[name]) == list(progress_of(found.replay()))
         assert found.audit().ok and found.worth() is not None and (market.run(name) / "report.html").exists()
     assert wrong_with_books(market) is None
     _assert_stopped(market)
@@ -96,7 +96,7 @@ def test_what_a_hub_left_behind_is_taken_up_by_the_next(sqlite_database: Databas
     with market.database.begin() as session:
         for name, stops in (("left", False), ("stopped", True)):
             job = session.get_one(Job, market.jobs[name])
-            jobs.write_market(session, market.settings, job)
+            write_market(session, market.settings, job)
             enter(session, job, JobState.RUNNING)
             job.lease_owner, job.stopped_by = "0" * 32, "consumer" if stops else ""
     hub = Supervisor(market.settings, market.database)
@@ -240,7 +240,7 @@ def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, 
         offers.make_file_offer(session, desk["north"], market.settings, file_id=file_id, **given)
     job_id = market.add("few", LONG, offers=("north-few", "south-sales"))
     with sqlite_database.begin() as session:
-        jobs.write_market(session, market.settings, session.get_one(Job, job_id))
+        write_market(session, market.settings, session.get_one(Job, job_id))
     assert runner.attempt(market.settings, job_id) == BazaarError.exit_code
     assert not market.run("few").exists()
     why = runner.why_failed(market.settings, job_id, BazaarError.exit_code)

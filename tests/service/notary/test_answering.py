@@ -24,7 +24,7 @@ from databazaar.federation.transport import FlareTransport, LocalTransport
 from databazaar.federation.work import width
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
-from databazaar.service.jobs.own_mode import expected_terms
+from databazaar.service.jobs.submission import expected_terms
 from databazaar.service.notary.answering import Answering, serve
 from databazaar.vectors import hash_array
 from desk_market import SPEC, table

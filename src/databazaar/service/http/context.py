@@ -17,7 +17,7 @@ from databazaar.service.http.broadcaster import Broadcaster
 from databazaar.service.http.menu import Entry
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
-from databazaar.service.notary.deeds import Notaries
+from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:

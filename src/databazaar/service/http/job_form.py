@@ -20,6 +20,8 @@ ROLES = ("holdout", "train", "audit")
 MODES = ("hosted", "own")
 ENDS = ("no-progress", "budget")
 TARGET = "target-utility"
+DEFENCE = "standard"
+"""A hub's form proposes it; a market.toml that names none has none."""
 SETTINGS = {
     "budget": "market.budget",
     "per_round": "market.per_round",
@@ -64,7 +66,8 @@ def job_fields() -> dict[str, JobField]:
     for name, place in SETTINGS.items():
         section, _, setting = place.partition(".")
         if setting == "kind":
-            said, default = sections[section], {"model": "mlp", "defence": "standard"}[section]
+            said = sections[section]
+            default = DEFENCE if section == "defence" else said.default.kind
             found[name] = _field(section, said, default, _kinds(section))
         else:
             said = next(one for one in declared(sections[section].type) if one.name == setting)
@@ -76,7 +79,7 @@ def job_fields() -> dict[str, JobField]:
 def _kinds(section: str) -> list[tuple[str, str]]:
     if section == "model":
         return [(kind, f"{kind}: {summary(MODELS.find(kind))}") for kind in kinds_of(MODELS)]
-    return [(name, name) for name in sorted(PRESETS, key=lambda name: name != "standard")]
+    return [(name, name) for name in sorted(PRESETS, key=lambda name: name != DEFENCE)]
 
 
 def _field(name: str, said: Setting, default: Any, options: list[tuple[str, str]] | None = None) -> JobField:

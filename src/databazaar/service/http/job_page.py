@@ -17,8 +17,8 @@ from databazaar.service.database.tables import File, Job, Offer
 from databazaar.service.http.job_form import shown_spec
 from databazaar.service.http.pages import PageContext
 from databazaar.service.hub import progress
-from databazaar.service.hub.begun import HELD
-from databazaar.service.hub.settling import UNSOUND
+from databazaar.service.hub.folder import HELD
+from databazaar.service.hub.settlement import UNSOUND
 from databazaar.service.states import OVER, ContractState, JobState
 
 STEPS = (

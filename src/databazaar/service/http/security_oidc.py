@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from databazaar.errors import BazaarError
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import InWeb
 from databazaar.service.http.cookies import OIDC, SESSION, cookie_name, delete_cookie, set_cookie
@@ -146,7 +146,7 @@ def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> 
     with _told_as_refusal():
         email = request.app.state.oidc.email(attempt, code)
     with web.database.begin() as session:
-        signed = members.sign_in_vouched(session, email)
+        signed = credentials.sign_in_vouched(session, email)
     response = RedirectResponse("/", 303)
     set_cookie(response, web.settings, SESSION, signed.session_secret)
     delete_cookie(response, web.settings, OIDC)

@@ -26,11 +26,9 @@ from typing import TYPE_CHECKING
 from databazaar.errors import BazaarError, LedgerError
 from databazaar.files import alone, write_whole
 from databazaar.learning.asked_rows import refuse_small_table
-from databazaar.service.hub.folders import FAILURE, LOCK, LOG, without_places
-from databazaar.service.hub.page import write_page
-from databazaar.service.hub.telling import Teller
-from databazaar.service.jobs.folder import MARKET
-from databazaar.service.jobs.stopping import STOP
+from databazaar.service.hub.folder import FAILURE, LOCK, LOG, MARKET, without_places, write_page
+from databazaar.service.hub.progress import ProgressLog
+from databazaar.service.jobs.funding import STOP
 from databazaar.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -124,7 +122,7 @@ def play(job_folder: Path, run_folder: Path, job_id: str, played: Callable[[], N
     if not run_folder.exists():
         job = market_job(job_folder / MARKET, profiled=True)
         _refuse_few_labels(job)
-        with begun(job, run_folder, job_id) as playing, closing(Teller(job_folder)) as teller:
+        with begun(job, run_folder, job_id) as playing, closing(ProgressLog(job_folder)) as teller:
             _finish(playing, teller, job_folder / STOP, played)
             folder = playing.folder
     else:
@@ -149,14 +147,14 @@ def _refuse_few_labels(job: Job) -> None:
             refuse_small_table(len(provider.dataset[1]), f"provider {provider.id!r}: its table")
 
 
-def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> Teller:
+def _teller_of(job_folder: Path, folder: RunFolder, begun: bool) -> ProgressLog:
     so_far = folder.replay() if begun else None
     if so_far is not None and not so_far.ok:
         raise LedgerError(f"the ledger of this run does not hold: {so_far.message}")
-    return Teller(job_folder, so_far)
+    return ProgressLog(job_folder, so_far)
 
 
-def _finish(playing: Playing, teller: Teller, stop: Path, played: Callable[[], None] | None) -> None:
+def _finish(playing: Playing, teller: ProgressLog, stop: Path, played: Callable[[], None] | None) -> None:
     from databazaar.runs.closing import close_run
 
     def tell(progress: Progress) -> None:

@@ -9,7 +9,7 @@ import threading
 from sqlalchemy import delete, or_
 from sqlalchemy.exc import SQLAlchemyError
 
-from databazaar.service import contracts, files, outbox
+from databazaar.service import contracts, outbox, retention
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Answered, Outgoing, Token
@@ -41,8 +41,8 @@ def sweep(database: Database) -> None:
 
 def sweep_files(settings: Settings, database: Database) -> None:
     """Deletes files whose time has come, and what a crash has left of others."""
-    deleted = files.delete_due(database, settings)
-    left = files.remove_orphans(database, settings)
+    deleted = retention.delete_due(database, settings)
+    left = retention.remove_orphans(database, settings)
     if deleted or left:
         log.info("%d files were deleted, and %d more were left over", deleted, left)
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from databazaar.codes import Code
-from databazaar.config.chosen_rules import model_of
 from databazaar.config.jobs import asked_work
 from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import why_invalid
@@ -103,7 +102,7 @@ class Answering:
         if asked != {name: oracle[name] for name in asked}:
             raise BazaarError("the question asks for other work than the job's oracle: ask for what was agreed")
         model, table = task.model, task.table
-        if model is None or (model.kind, model.hidden) != (market.model.kind, model_of(market).hidden):
+        if model is None or (model.kind, model.hidden) != (market.model.kind, market.built("model").hidden):
             raise BazaarError("the question is about another model than the job's: ask for what was agreed")
         if table is None or (table.target, table.task) != (market.data.target, market.data.task):
             raise BazaarError("the question is about another target than the job's: ask for what was agreed")

@@ -1,29 +1,125 @@
 """A run whose arbiter is its consumer's own: the hub checks every entry, and keeps it before it answers.
 
 The ledger here ends in its opening, in a round that is reserved in full, or in the close: consumers send what their own
-ledgers write in one step. So whatever happens, there is one round under way at the most, and `Handed` knows what was
-passed on in it.
+ledgers write in one step. So there is one round under way at the most, and `RoundReplies` knows its answers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from databazaar.codes import SET_ASIDE, Code
-from databazaar.errors import LedgerError
-from databazaar.ledger import Due, Entry, Notary, Snapshot
+from databazaar.errors import BazaarError, LedgerError
+from databazaar.federation.bundles import decode_bundle, encode_bundle
+from databazaar.files import read_plain, write_whole
+from databazaar.ledger import Due, Entry, Ledger, Notary, RuleBook, Settlement, Snapshot
 from databazaar.ledger.book import NOT_SETTLED
 from databazaar.ledger.sql import SqlStore
 from databazaar.runs.folder import RunFolder
 from databazaar.service.errors import ConflictError, InvalidError
-from databazaar.service.hub.telling import Teller
-from databazaar.service.notary.handed import Handed
-from databazaar.service.notary.parting import close_for
+from databazaar.service.hub.progress import ProgressLog
 from databazaar.service.notary.tally import Tally
 from databazaar.vectors import pack
+
+HANDED = "handed.bin"
+LARGEST = 8 * 2**30
+
+
+@dataclass(frozen=True)
+class RoundReplies:
+    """`answers` are the valid replies of a round, as they were passed on, and `failures` why others have none, by the
+    ledger's codes. `question` is the hash of the one question that the round asks; empty where none was asked yet."""
+
+    round: int = -1
+    question: str = ""
+    answers: dict[str, bytes] = field(default_factory=dict)
+    failures: dict[str, Code] = field(default_factory=dict)
+
+    def of_round(self, round: int) -> RoundReplies:
+        """What was passed on in this round."""
+        return self if self.round == round else RoundReplies(round)
+
+    def with_answers(self, question: str, answers: dict[str, bytes], failures: dict[str, Code]) -> RoundReplies:
+        """With these too; who has given a valid answer once has given it."""
+        answers = {**answers, **self.answers}
+        failures = {who: why for who, why in {**self.failures, **failures}.items() if who not in answers}
+        return replace(self, question=question, answers=answers, failures=failures)
+
+    def keep(self, folder: Path) -> None:
+        """For good, before anybody gets an answer."""
+        failures = {who: code.body() for who, code in self.failures.items()}
+        header = {"round": self.round, "question": self.question, "failures": failures}
+        write_whole(folder / HANDED, encode_bundle(header, self.answers), 0o600)
+
+    @classmethod
+    def kept(cls, folder: Path) -> RoundReplies:
+        try:
+            header, answers = decode_bundle(read_plain(folder / HANDED, most=LARGEST))
+            failures = {who: Code.read(body) for who, body in header["failures"].items()}
+            return cls(header["round"], header["question"], answers, failures)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, KeyError):
+            raise BazaarError(f"{folder / HANDED} cannot be read: put the old file back") from None
+
+
+GONE = Code("arbiter-gone")
+"""Why somebody who was drawn, and never asked, is not paid."""
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The last model that the consumer has reported."""
+
+    round: int
+    model_hash: str
+    utility: float
+    loss: float | None
+    state: NDArray[Any]
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.round, pack({"sampler": self.state}), b"")
+
+
+def close_for(store: SqlStore, notary: Notary, handed: RoundReplies) -> None:
+    """Writes the rest of the run. A crash leaves a ledger that ends in a reserved round, and can be closed again."""
+    audit = notary.audit
+    assert audit.terms is not None and audit.state is not None and audit.model is not None
+    rules, state = RuleBook.of(audit.terms), audit.state
+    ledger = Ledger(rules, store)
+    utility, loss = (0.0, None) if audit.scores is None else audit.scores.ended
+    standing = _Standing(audit.rounds, audit.model, utility, loss, state)
+    if handed.answers:
+        standing = _settle(rules, ledger, handed, standing)
+        stopped = rules.stopped(ledger.book)
+        if stopped is not None:
+            ledger.close(stopped, standing)
+            return
+        ledger.reserve(standing.round, rules.draw(standing.state, ledger.book))
+    ledger.close_for_consumer(standing.model_hash, standing.utility, standing.loss)
+
+
+def _settle(rules: RuleBook, ledger: Ledger, handed: RoundReplies, standing: _Standing) -> _Standing:
+    """Posts every valid answer of the round under way, and voids the others."""
+    drawn = rules.draw(standing.state, ledger.book)
+    ids = rules.terms.roster.ids
+    asked = [ids[i] for i in drawn.draws.tolist()]
+    gains = [0.0 if who in handed.answers else None for who in asked]
+    failures = [None if who in handed.answers else handed.failures.get(who, GONE) for who in asked]
+    probabilities = drawn.probabilities.tolist()
+    settled = rules.settle(standing.state, drawn, gains, probabilities)
+    after = _Standing(standing.round + 1, standing.model_hash, standing.utility, standing.loss, settled.state)
+    reached = standing.utility, standing.loss
+    result = Settlement(gains, failures, probabilities, settled.paid, *reached, *reached)
+    ledger.settle(standing.round, drawn, result, after)
+    return after
+
 
 OWN = {"arbiter": "own"}
 """What run.json says of such a run, whose models are nowhere at the hub."""
@@ -42,7 +138,7 @@ class NotarisedRun:
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder(path)
         self._place = path.parent
-        self._teller: Teller | None = None
+        self._teller: ProgressLog | None = None
         self.store: SqlStore = self.folder.store()
         try:
             self._read()
@@ -67,14 +163,14 @@ class NotarisedRun:
             self.notary.take(entry)
             lines += self._note(entry)
         self._tell(lines, anew=True)
-        handed = Handed.kept(self._place)
+        handed = RoundReplies.kept(self._place)
         self.handed = handed.of_round(self.notary.audit.rounds)
 
     def _tell(self, lines: Sequence[dict[str, Any]], anew: bool = False) -> None:
         """What the job's page shows of a round, once it is kept."""
         if anew:
             self._forget_teller()
-            self._teller = Teller(self._place)
+            self._teller = ProgressLog(self._place)
         for line in lines:
             assert self._teller is not None
             self._teller.add(line)
@@ -167,7 +263,7 @@ class NotarisedRun:
                 failing[who] += 1
 
     @staticmethod
-    def _refuse_other_void(entry: Entry, who: str, handed: Handed, failing: int) -> None:
+    def _refuse_other_void(entry: Entry, who: str, handed: RoundReplies, failing: int) -> None:
         if who in handed.answers or (entry.body == NOT_SETTLED and handed.answers):
             raise InvalidError(
                 f"{entry}: {', '.join(sorted(handed.answers))} gave valid updates in this round, which are paid: "

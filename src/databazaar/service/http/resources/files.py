@@ -12,12 +12,12 @@ from databazaar.client.conversion import from_row
 from databazaar.service import files
 from databazaar.service.database.tables import File
 from databazaar.service.errors import ConflictError, InvalidError, MissingError
-from databazaar.service.files.sweeping import ABANDONED
 from databazaar.service.http.calls import ApiCall
 from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.routes import Routes
+from databazaar.service.retention import ABANDONED
 
 routes = Routes("files")
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

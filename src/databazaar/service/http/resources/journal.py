@@ -14,12 +14,11 @@ from databazaar.client import shapes
 from databazaar.client.conversion import from_row
 from databazaar.reports.wording import count
 from databazaar.service import journal
+from databazaar.service import receipts as signing
 from databazaar.service.database.tables import Receipt
 from databazaar.service.http.context import Call, InWeb
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.routes import Limit, Page, Routes
-from databazaar.service.journal import keys
-from databazaar.service.journal import receipts as signing
 
 routes = Routes("journal")
 Before = Annotated[int | None, Query(ge=0, description="The `next` of the page before.")]
@@ -115,4 +114,4 @@ def receipts(call: Call, session: Session, contract_id: str | None = None) -> Se
 @routes.api.get("/key", response_model=PublicKey)
 def public_key(web: InWeb) -> PublicKey:
     """The hub's public key, and those that it had before. Anybody may ask for them."""
-    return PublicKey.model_validate(keys.published(web.settings))
+    return PublicKey.model_validate(signing.published(web.settings))

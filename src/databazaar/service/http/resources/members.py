@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
-from databazaar.service import members
+from databazaar.service import credentials, members
 from databazaar.service.caller import SCOPES, Scope
 from databazaar.service.database.tables import Market, Organisation, Person, Token
 from databazaar.service.http.context import Call
@@ -38,7 +38,7 @@ class LinkShown(BaseModel):
 @routes.page("/account", "account", "Account", forms=("form", "colleague"), menu=("Your organisation", "Account", 4))
 def account_page(page: PageContext, session: Session) -> dict[str, Any]:
     scopes = [(scope, scope, MEANINGS[scope]) for scope in SCOPES if scope in page.caller.scopes]
-    tokens, people = members.tokens(session, page.caller), members.people(session, page.caller)
+    tokens, people = credentials.tokens(session, page.caller), members.people(session, page.caller)
     return {"tokens": tokens, "scopes": scopes, "people": people}
 
 
@@ -186,7 +186,7 @@ def _linked(page: PageContext, _: LinkShown) -> str:
 @routes.write("/people/{person_id}/link", LinkShown, 201, secret=True)
 def issue_link(call: Call, session: Session, person_id: str) -> LinkShown:
     """A new one-time link for somebody; earlier ones of theirs hold no longer. It takes a person who has signed in."""
-    return LinkShown(link=_link(call, members.issue_link(session, call.caller, person_id)))
+    return LinkShown(link=_link(call, credentials.issue_link(session, call.caller, person_id)))
 
 
 @routes.form("/account/people/{person_id}/disable", "/account", "{made.email} can sign in no longer.")
@@ -199,7 +199,7 @@ def disable_person(call: Call, session: Session, person_id: str) -> Person:
 @routes.listing("/tokens", shapes.Token)
 def tokens(call: Call, session: Session) -> list[Token]:
     """The organisation's API tokens; never their secrets."""
-    return members.tokens(session, call.caller)
+    return credentials.tokens(session, call.caller)
 
 
 def _token(page: PageContext, form: Form) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def issue_token(
 ) -> shapes.IssuedToken:
     """A new API token. Only a person who has signed in may issue one."""
     given: dict[str, Any] = {"label": label, "scopes": scopes, "days": days, "organisation_id": organisation_id}
-    token, secret = members.issue_token(session, call.caller, **given)
+    token, secret = credentials.issue_token(session, call.caller, **given)
     return shapes.IssuedToken(token=from_row(shapes.Token, token), secret=secret)
 
 
@@ -237,7 +237,7 @@ def issue_token(
 @routes.write("/tokens/{token_id}/revoke", shapes.Token)
 def revoke_token(call: Call, session: Session, token_id: str) -> Token:
     """Ends a token at once."""
-    return members.revoke_token(session, call.caller, token_id)
+    return credentials.revoke_token(session, call.caller, token_id)
 
 
 def _link(call: Call, secret: str) -> str:

@@ -18,7 +18,7 @@ from databazaar.service.http.forms import Form
 from databazaar.service.http.job_page import LIVE, stuck, told_of
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.routes import Routes
-from databazaar.service.hub.settling import refund_unsound
+from databazaar.service.hub.settlement import refund_unsound
 from databazaar.service.states import ContractState, JobState
 
 routes = Routes("members")

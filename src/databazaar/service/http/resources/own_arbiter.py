@@ -18,8 +18,8 @@ from databazaar.service.http.calls import Reading
 from databazaar.service.http.context import Call
 from databazaar.service.http.routes import Body, Routes
 from databazaar.service.http.security_bodies import takes_messages
-from databazaar.service.notary.deeds import Notaries
-from databazaar.service.notary.lines import Line, entries_of
+from databazaar.service.notary.commands import Notaries
+from databazaar.service.notary.entries import Line, entries_of
 from databazaar.service.notary.run import MOST_ENTRIES
 
 routes = Routes("own arbiter")

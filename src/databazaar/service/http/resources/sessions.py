@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 from sqlalchemy.orm import Session
 
-from databazaar.service import members
+from databazaar.service import credentials
 from databazaar.service.database.tables import Person
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import Call
@@ -37,10 +37,10 @@ def sign_in(page: Anonymous, posted: PostedByAnybody) -> Response:
     page.web.limits.sign_in(page.request, email, browser)
     try:
         with page.read() as session:
-            kept = members.kept_password(session, email)
-        members.check_password(kept, password)
+            kept = credentials.kept_password(session, email)
+        credentials.check_password(kept, password)
         with page.begin() as session:
-            signed = members.sign_in(session, email, password, kept)
+            signed = credentials.sign_in(session, email, password, kept)
     except UnknownCallerError as error:
         form.fault = str(error)
         return _sign_in_page(page, form, 401)
@@ -65,7 +65,7 @@ def join(page: Anonymous, posted: PostedByAnybody) -> Response:
         page.web.limits.sign_in(page.request)
         try:
             with page.begin() as session:
-                signed = members.redeem_link(session, secret)
+                signed = credentials.redeem_link(session, secret)
                 person = session.get_one(Person, signed.caller.person_id)
         except UnknownCallerError as error:
             form.blame("secret", str(error))
@@ -90,13 +90,13 @@ def _password(page: PageContext, form: Form) -> dict[str, str]:
 
 @routes.form("/password", "/", "Your password is set.", page=password_page, read=_password)
 def set_password(call: Call, session: Session, *, password: str) -> None:
-    members.set_password(session, call.caller, password)
+    credentials.set_password(session, call.caller, password)
 
 
 @routes.pages.post("/sign-out")
 def sign_out(page: InPage, _: Posted) -> Response:
     with page.begin() as session:
-        members.sign_out(session, page.caller)
+        credentials.sign_out(session, page.caller)
     response = page.see("/sign-in", "You have signed out.", kind="info")
     delete_cookie(response, page.settings, SESSION)
     return response
