@@ -62,8 +62,8 @@ def replaying(rounds: int, providers: int, per_round: int) -> None:
 def _hand_out(run: NotarisedRun, step: Sequence[Entry]) -> None:
     """As after an answer, in memory alone: what it costs to keep updates depends on the model."""
     settled = [entry for entry in step if entry.kind in ("post", "void")]
-    run.handed = replace(
-        run.handed,
+    run.replies = replace(
+        run.replies,
         answers={entry.provider or "": b"" for entry in settled if entry.kind == "post"},
         failures={entry.provider or "": entry.body["reason"] for entry in settled if entry.kind == "void"},
     )

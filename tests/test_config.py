@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from databazaar.config.market_data import load_data
-from databazaar.config.market_file import AUDIT, TRAIN, load_market, parse_market
+from databazaar.config.market_file import load_market, parse_market
+from databazaar.config.sections import AUDIT, TRAIN
 from databazaar.config.template import template
 from databazaar.errors import BazaarError
 from databazaar.settings import plain

@@ -116,7 +116,7 @@ def started(work: Callable[..., None], *given: Any) -> BaseProcess:
 
 def serve(settings: Settings, database: str, port: int) -> None:
     """A hub until it is killed."""
-    LOADED[:] = ["databazaar.service.notary.answering"]
+    LOADED[:] = ["databazaar.service.notary.responder"]
     settings = replace(settings, address=f"http://127.0.0.1:{port}")
     app = create_app(settings, Database(database), supervise=False)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")

@@ -42,7 +42,7 @@ LOADED = (
     "databazaar.service.hub.frozen",
     "databazaar.service.hub.runner",
     "databazaar.service.hub.settlement",
-    "databazaar.service.notary.answering",
+    "databazaar.service.notary.responder",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "pandas",

@@ -20,10 +20,10 @@ from databazaar.ledger import Entry, Rounds, audit_entries
 from databazaar.ledger.record import Sampled
 from databazaar.ledger.sql import PAGE, SqlStore
 from databazaar.reports.figures import FIGURES
-from databazaar.runs.course import Course
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.from_ledger import report_from
 from databazaar.runs.report import Report
+from databazaar.runs.trajectory import Trajectory
 from forging import reseal
 from long_ledgers import make
 from slow_audit import first_broken
@@ -210,7 +210,7 @@ def test_what_is_said_of_rounds_does_not_depend_on_how_many_rows_are_kept(
     }
     report = arbiter(sellers, budget=9000, per_round=3).run()
     thin = _thinner(report, stride)
-    whole, course = Course(report), Course(thin)
+    whole, course = Trajectory(report), Trajectory(thin)
     assert whole.full_rounds == course.full_rounds
     for place in range(4):
         assert whole.barred(place) == course.barred(place)

@@ -28,8 +28,8 @@ AnySection = TypeVar("AnySection")
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take. `rounds` are those of full length, and `shortens` says whether the sampler may make more,
-    shorter ones. `seconds` are those of one ask after the other; None where providers answer from elsewhere."""
+    """What a run will take. `rounds` are of full length; `shortens` says whether there may be more and shorter ones.
+    `seconds` are those of one ask after the other; None where providers answer from elsewhere."""
 
     rounds: int
     accesses: int

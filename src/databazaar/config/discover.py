@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -138,8 +139,7 @@ def consumer_files(files: Sequence[Path], wishes: Wishes) -> tuple[Path, Path | 
     raise BazaarError(f"{problem}, of {listed(names)}: say which with `--own FILE`")
 
 
-@dataclass(frozen=True)
-class _Market:
+class _Market(NamedTuple):
     target: str
     features: tuple[str, ...] | None
     providers: list[Path]

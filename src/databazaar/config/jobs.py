@@ -32,7 +32,7 @@ from databazaar.market.watch.reach import NO_DEFENCE, Place, blind_spots, meanin
 from databazaar.parties.consumer import Consumer
 from databazaar.parties.provider import Provider
 from databazaar.payments import Payment
-from databazaar.runs.ledger_url import without_passwords
+from databazaar.runs.recipe import without_passwords
 from databazaar.samplers import Sampler, Thrifty
 from databazaar.settings import plain
 from databazaar.stops import Stop
@@ -202,7 +202,7 @@ def _federated_job(market: MarketFile, settings: FederationSettings, folder: Pat
         wait=settings.wait,
         consumer=settings.consumer or market.consumer.name,
         contract=settings.contract,
-        pack=settings.compression != "none",
+        pack=settings.packs,
     )
 
 

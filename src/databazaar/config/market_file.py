@@ -78,7 +78,7 @@ class MarketFile:
     )
     budget_minor: int = field(init=False, default=-1)
     """The budget in minor units of the currency; below zero where it is no amount."""
-    limits_minor: dict[str, int] = field(init=False, default_factory=dict)
+    limits_minor: dict[str, Any] = field(init=False, default_factory=dict)
     """The most per access and per round in minor units of the currency, as far as they are given."""
 
     @property

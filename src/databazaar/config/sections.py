@@ -245,6 +245,10 @@ class FederationSettings:
         "none", "of large questions and answers on their way; it pays on slow lines alone"
     )
 
+    @property
+    def packs(self) -> bool:
+        return self.compression != "none"
+
 
 @dataclass(frozen=True)
 class LedgerSettings:

@@ -89,8 +89,8 @@ class Record:
 
     def frees(self, place: int, entry: Entry) -> None:
         """Held-back pay of who is at this place was settled, in the round that ended last or at the close."""
-        self.freed.append(Freed(entry.round, entry.provider or "", entry.amount or 0, entry.kind == "release"))
-        self.rounds.free(place, entry.kind == "release")
+        self.freed.append(Freed(entry.round, entry.provider or "", entry.amount or 0, entry.releases))
+        self.rounds.free(place, entry.releases)
 
     @property
     def stride(self) -> int:

@@ -334,7 +334,7 @@ def _ended(ledger: Ledger) -> dict[Ended, None]:
     return {
         (entry.round or 0, places[entry.provider or ""], entry.reason): None
         for entry in ledger.store.entries()
-        if entry.kind in ("post", "void")
+        if entry.settles
     }
 
 

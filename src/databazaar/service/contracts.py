@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
+from databazaar.client.shapes import Queue
 from databazaar.codes import Code
 from databazaar.files import read_plain, write_whole
 from databazaar.learning.asked_rows import LEAST_ROWS, visited_rows
@@ -55,8 +57,7 @@ class Needs:
 
 
 def request(session: Session, job: Job, consumer: Organisation, offer: Offer, needs: Needs) -> Contract:
-    """Asks for a contract. What the offer's policy rules out is refused at once, and what it allows without a look is
-    agreed at once."""
+    """Asks for a contract; the offer's policy refuses or agrees at once where it can."""
     version, policy = current_version(session, offer), Policy.model_validate(offer.policy)
     contract = Contract(
         job_id=job.id,
@@ -101,8 +102,7 @@ def _objection(policy: Policy, consumer: Organisation, needs: Needs, table_rows:
 
 
 def conclude(session: Session, job: Job) -> None:
-    """Takes those who have refused out of the job's market. Once nobody is still to decide, the job is agreed, or has
-    failed where nobody agreed. The job is locked."""
+    """Takes refused offers out of a locked job's market; agrees or fails the job once all providers have decided."""
     contracts = contracts_of(session, job)
     others = {c.offer_id for c in contracts if c.state in (ContractState.REFUSED, ContractState.EXPIRED)}
     if others:
@@ -258,3 +258,38 @@ def schema_of(session: Session, caller: Caller, settings: Settings, contract_id:
         )
     folder = settings.job_folder(contract.job_id)
     return read_plain(folder / SCHEMA, folder, LARGEST)
+
+
+_STARTED = {JobState.RUNNING: "running", JobState.SETTLING: "running"}
+
+
+def queues(session: Session, caller: Caller) -> list[Queue]:
+    """Those of a provider's own offers; for the operator those of all."""
+    caller.require("read")
+    rows = (
+        select(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state, func.count(Contract.id))
+        .join(Organisation, Organisation.id == Offer.organisation_id)
+        .outerjoin(Contract, Contract.offer_id == Offer.id)
+        .outerjoin(Job, Job.id == Contract.job_id)
+        .group_by(Offer.id, Offer.slug, Organisation.slug, Contract.state, Job.state)
+        .order_by(Offer.slug)
+    )
+    if not caller.sees_all:
+        rows = rows.where(Offer.organisation_id == caller.organisation_id)
+    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    for offer_id, offer, provider, state, job_state, count in session.execute(rows):
+        found = counts.setdefault((offer_id, offer, provider), Counter())
+        if (place := _place(state, job_state)) is not None:
+            found[place] += count
+    return [
+        Queue(*offer, found["requested"], found["agreed"], found["waiting"], found["running"])
+        for offer, found in counts.items()
+    ]
+
+
+def _place(state: str | None, job_state: str | None) -> str | None:
+    if state in (ContractState.REQUESTED, ContractState.AGREED):
+        return str(state)
+    if state == ContractState.ACTIVE and job_state is not None:
+        return _STARTED.get(JobState(job_state), "waiting")
+    return None

@@ -70,8 +70,8 @@ class Signed:
 
 
 def issue_link(session: Session, caller: Caller, person_id: str) -> str:
-    """A new one-time secret for a person of one's own organisation, or by the operator for anybody. Earlier ones of
-    that person hold no longer. A token makes none: with a link it could sign in as anybody, and do what they may."""
+    """A new one-time secret for a colleague, or by the operator for anybody; a token issues none, as it could sign
+    in."""
     require_person(caller)
     return link_for(session, own_person(session, caller, person_id))
 
@@ -159,8 +159,7 @@ _KNOWN = (
 
 
 def caller_of(session: Session, secret: str, kind: Literal["api", "session"]) -> Caller:
-    """Whose token this is, if it holds at this moment and neither its organisation is suspended nor its person
-    disabled."""
+    """Whose token this is, if it is valid and neither its organisation is suspended nor its person disabled."""
     known = session.execute(_KNOWN, {"digest": digest_of(secret), "kind": kind, "now": now()}).one_or_none()
     if known is None:
         again = "sign in again" if kind == "session" else "send one that holds, which your organisation can issue"
@@ -274,8 +273,8 @@ def check_password(kept: str | None, password: str) -> None:
 
 
 def sign_in(session: Session, email: str, password: str, checked: str | None = None) -> Signed:
-    """`checked` is a hash that the password was found to fit: if it still is the person's, nothing is computed here,
-    where others wait to write."""
+    """`checked` is a hash that the password fits: if it is still the person's, nothing is computed in this
+    transaction."""
     person = _by_email(session, email)
     kept = None if person is None else person.password
     if kept is None or kept != checked:

@@ -1,6 +1,6 @@
 """A market to look at: one operator, three consumers, nine providers, two jobs on their way. All of it is made up.
 
-It is made with the deeds that everybody uses, so what is there has come about as it would in a real market.
+It is made with the commands that everybody uses, so what is there has come about as it would in a real market.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _make(session: Session, settings: Settings) -> None:
         record = cash.request_deposit(session, consumer, settings, DEPOSIT)
         cash.confirm(session, operator, record.id, "demo: no real money")
         if place < 2:
-            jobs.fund(session, consumer, _only_job(session, consumer))
+            jobs.fund(session, consumer, jobs.own_jobs(session, consumer)[0].id)
 
 
 def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int) -> None:
@@ -109,10 +109,6 @@ def _ask_for(session: Session, consumer: Caller, settings: Settings, place: int)
         offers=chosen,
     )
     jobs.submit(session, consumer, settings, job.id)
-
-
-def _only_job(session: Session, consumer: Caller) -> str:
-    return jobs.own_jobs(session, consumer)[0].id
 
 
 def _invited(session: Session, operator: Caller, name: str, slug: str, **roles: bool) -> Caller:

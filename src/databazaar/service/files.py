@@ -172,8 +172,7 @@ def require_uploader(caller: Caller) -> None:
 
 
 def _make_room(session: Session, caller: Caller, settings: Settings, digest: str, size: int) -> None:
-    """Refuses what is more than an organisation may keep. From here to the end of the transaction its other uploads
-    wait, and nobody removes the bytes that this one counts on."""
+    """Refuses what exceeds the quota; until the transaction ends, other uploads wait and nobody removes these bytes."""
     own = select(Organisation).where(Organisation.id == caller.organisation_id)
     session.execute(own.with_for_update(key_share=True))
     if session.get_bind().dialect.name == "postgresql":
@@ -265,14 +264,10 @@ def delete(session: Session, caller: Caller, file_id: str) -> File:
     file = own_file(session, caller, file_id)  # as it is now that nobody else changes it
     for use in uses_of(session, file.organisation_id).get(file.id, ()):
         if use.needed:
-            raise ConflictError(_why_not(use))
+            raise ConflictError(_REMEDIES[use.kind].format(name=use.name))
     file.deleted_at = now()
     session.flush()
     return file
-
-
-def _why_not(use: Use) -> str:
-    return _REMEDIES[use.kind].format(name=use.name)
 
 
 def lock_file(session: Session, file_id: str) -> File:

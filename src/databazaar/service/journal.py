@@ -11,15 +11,14 @@ import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from sqlalchemy import ColumnElement, insert, or_, select
 from sqlalchemy.orm import Session
 
-from databazaar.client.journal import Entry, Hidden, Replay, fault_of, line_of, sealed
+from databazaar.canonical import canonical, chained
+from databazaar.client.journal import Entry, Hidden, Replay, fault_of, line_of
 from databazaar.client.shapes import Movement
-from databazaar.ledger.chain import canonical
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import only_reads
@@ -63,12 +62,9 @@ def post(
     job_id: str | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> JournalEntry:
-    """Writes one entry, in the session's transaction.
-
-    The same again gives the entry that is there; another content under a used key is a ConflictError, and so is what
-    would make a balance negative. From here to the end of the transaction nobody else writes: lock or change your own
-    rows before you post, so that all queue in one order and none can deadlock.
-    """
+    """Writes one entry in the session's transaction. Repeating it returns the same entry; other content under its key,
+    or a negative balance, is a ConflictError. Until the transaction ends nobody else writes: lock or change your own
+    rows before you post, so that all queue in one order and none can deadlock."""
     return post_all(session, [Transfer(kind, key, postings, job_id, body or {})])[0]
 
 
@@ -96,7 +92,7 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
         _refuse(transfer.key, moved, balances, accounts)
         seq, salt = seq + 1, secrets.token_hex(16)
         content = Entry(seq, kind, transfer.key, job_id, moment.isoformat(timespec="microseconds"), moved, body, salt)
-        hash = sealed(hash, content.content)
+        hash = chained(hash, content.content)
         entry = JournalEntry(
             seq=seq, kind=kind, key=transfer.key, job_id=job_id, body=body, at=moment, salt=salt, hash=hash
         )
@@ -105,7 +101,12 @@ def post_all(session: Session, transfers: Sequence[Transfer]) -> list[JournalEnt
         new.append(entry)
         postings += [{"seq": seq, "account": account, "amount": amount} for account, amount in moved.items()]
     if new:
-        _write(session, head, new, postings, accounts, balances)
+        for name, row in accounts.items():
+            row.balance = balances[name]
+        head.seq, head.hash = seq, hash
+        session.add_all([*accounts.values(), *new])
+        session.flush()
+        session.execute(insert(Posting), postings)
     return answers
 
 
@@ -162,23 +163,6 @@ def _refuse(key: str, moved: Mapping[str, int], balances: Mapping[str, int], acc
         raise JournalError(f"{key} cannot be posted: it is between two organisations' cash and escrow")
 
 
-def _write(
-    session: Session,
-    head: JournalHead,
-    new: Sequence[JournalEntry],
-    postings: Sequence[Mapping[str, Any]],
-    accounts: Mapping[str, Account],
-    balances: Mapping[str, int],
-) -> None:
-    for name, account in accounts.items():
-        account.balance = balances[name]
-    head.seq, head.hash = new[-1].seq, new[-1].hash
-    session.add_all(accounts.values())
-    session.add_all(new)
-    session.flush()
-    session.execute(insert(Posting), list(postings))
-
-
 @dataclass(frozen=True)
 class Page:
     """One entry with all its postings, as the operator sees it."""
@@ -215,20 +199,12 @@ def accounts_of(session: Session, caller: Caller) -> Sequence[Account]:
 
 
 def statement(session: Session, caller: Caller, *, before: int | None = None, most: int = 100) -> list[Movement]:
-    """What happened on the caller's accounts, the newest first, from before entry `before` on. Where it ends at `most`,
-    the last entry may have moved more of them."""
+    """Movements on the caller's accounts, the newest first, before entry `before`; the last entry may be cut at
+    `most`."""
     caller.require("read")
-    fields = (
-        Posting.seq,
-        JournalEntry.kind,
-        JournalEntry.at,
-        Posting.account,
-        Posting.amount,
-        JournalEntry.job_id,
-        JournalEntry.hash,
-    )
+    entry = JournalEntry
     found = (
-        select(*fields)
+        select(Posting.seq, entry.kind, entry.at, Posting.account, Posting.amount, entry.job_id, entry.hash)
         .join(JournalEntry, JournalEntry.seq == Posting.seq)
         .join(Account, Account.name == Posting.account)
         .where(_own(caller))
@@ -265,28 +241,18 @@ _NO_MORE = (2**63, "", 0)
 def lines(session: Session, caller: Caller) -> Iterator[str]:
     """The journal's lines: whole for the operator; for others the chain alone, without what entries say."""
     caller.require("read")
-    return _lines(session, whole=caller.sees_all)
+    return exported(session, whole=caller.sees_all)
 
 
-def export(session: Session, target: Path | TextIO, *, whole: bool = True) -> None:
-    """Writes the journal to a file or a stream, whole or as the chain alone."""
-    if isinstance(target, Path):
-        with target.open("w", encoding="utf-8") as stream:
-            stream.writelines(_lines(session, whole))
-    else:
-        target.writelines(_lines(session, whole))
-
-
-def _lines(session: Session, whole: bool) -> Iterator[str]:
+def exported(session: Session, whole: bool = True) -> Iterator[str]:
+    """The journal as lines of JSON, which anybody checks without the hub: `databazaar.client.journal` reads them."""
     for entry in stored(session):
         yield line_of(entry if whole else Hidden(entry.seq, entry.content, entry.hash)) + "\n"
 
 
 def stored(session: Session) -> Generator[Entry]:
-    """All entries as the database has them, of one moment: in a transaction that may write, writers wait meanwhile.
-
-    A posting without its entry comes as an entry without a kind, which no check lets pass.
-    """
+    """All entries of one moment; in a transaction that may write, writers wait. A posting without its entry comes as an
+    entry without a kind, which no check lets pass."""
     if not only_reads(session.connection()):
         lock(session)
     e, p = JournalEntry.__table__.c, Posting.__table__.c
@@ -321,10 +287,7 @@ class JournalAudit:
 
 
 def audit(session: Session) -> JournalAudit:
-    """Replays the whole journal: its chain, its sums, its balances, and which kinds of entries touch which accounts.
-
-    Best in a `database.read()`, which keeps nobody waiting.
-    """
+    """Replays the whole journal: chain, sums, balances, and which kinds of entries touch which accounts."""
     replay, fault = Replay(), None
     with closing(stored(session)) as entries:
         for entry in entries:

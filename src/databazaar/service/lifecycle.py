@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -15,7 +13,6 @@ from databazaar.service.errors import ConflictError, MissingError
 from databazaar.service.states import NEXT_OF_CONTRACT, NEXT_OF_JOB, OVER, ContractState, JobState
 
 LONGEST_DETAIL = 1000
-_OF_A_TABLE = re.compile(r"(provider '[^']+'): .*", re.DOTALL)
 
 
 def locked_job(session: Session, job_id: str) -> Job:
@@ -37,14 +34,13 @@ def contracts_of(session: Session, job: Job, lock: bool = False) -> list[Contrac
 
 
 def enter(session: Session, job: Job, state: JobState, why: Code | str = "") -> JobEvent:
-    """Brings a job into another state, one that may follow. `why` is a code, where that is not plain, or the reason
-    that the job has already."""
+    """Brings a job into a state that may follow. `why` is a code, or the reason that the job has already."""
     if state not in NEXT_OF_JOB[JobState(job.state)]:
         raise ConflictError(f"the job is {job.state} and cannot become {state} now: look at it again")
     code = why.name if isinstance(why, Code) else job.reason_code if why else ""
     job.state, job.changed_at = str(state), now()
     if why or state in OVER or state == JobState.RUNNING:  # what kept it from running is over
-        job.reason, job.reason_code = tellable(str(why)), code
+        job.reason, job.reason_code = str(why)[:LONGEST_DETAIL], code
     event = noted(session, job, why, code)
     if state in OVER:
         for contract in contracts_of(session, job, lock=True):
@@ -55,7 +51,7 @@ def enter(session: Session, job: Job, state: JobState, why: Code | str = "") -> 
 
 def stays(session: Session, job: Job, why: Code) -> None:
     """Notes once why a job stays in its state."""
-    if job.reason != (reason := tellable(str(why))):
+    if job.reason != (reason := str(why)[:LONGEST_DETAIL]):
         job.reason, job.reason_code = reason, why.name
         noted(session, job, why)
 
@@ -65,22 +61,12 @@ def noted(session: Session, job: Job, why: Code | str, code: str = "") -> JobEve
     code = why.name if isinstance(why, Code) else code
     session.flush()
     last = session.scalar(select(func.max(JobEvent.number)).where(JobEvent.job_id == job.id)) or 0
-    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=tellable(str(why)), code=code)
+    event = JobEvent(job_id=job.id, number=last + 1, state=job.state, detail=str(why)[:LONGEST_DETAIL], code=code)
     session.add(event)
     session.flush()
     body = {"job": job.id, "name": job.name, "state": job.state, "detail": event.detail, "code": code}
     outbox.tell(session, job.organisation_id, "job", {**body, "number": event.number})
     return event
-
-
-def tellable(detail: str) -> str:
-    """A detail as the consumer may read it. Of a fault in a provider's table it learns whose table it is, and no more:
-    the sentence may show a value of it.
-
-    >>> tellable("given up: provider 'north-sales': data/north-sales.csv: row 7 of 'pay' is '31337'")
-    "given up: provider 'north-sales': its table does not fit this job: leave its offer out"
-    """
-    return _OF_A_TABLE.sub(r"\1: its table does not fit this job: leave its offer out", detail)[:LONGEST_DETAIL]
 
 
 def enter_contract(session: Session, contract: Contract, state: ContractState, reason: str = "") -> None:

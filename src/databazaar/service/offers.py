@@ -7,7 +7,7 @@ has pinned, a version of the data or a policy, stays as it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import ValidationError
 from sqlalchemy import Select, select
@@ -16,18 +16,17 @@ from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
 from databazaar.client.conversion import from_row
-from databazaar.errors import BazaarError
 from databazaar.learning.asked_rows import refuse_small_table
 from databazaar.service import files
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Offer, OfferVersion, Organisation
-from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
 from databazaar.service.names import prose, slug_of, visible
 from databazaar.service.policy import Policy
 from databazaar.service.settings import Settings
+from databazaar.service.table_reader import MOST_COLUMNS
 
-MOST_COLUMNS = 10_000
 MOST_CONSUMERS = 1000
 KINDS = ("number", "date", "category", "text", "empty")
 
@@ -167,20 +166,21 @@ LONGEST_SLUG, LONGEST_DESCRIPTION = 60, 4000
 MOST_ROWS = 10**12
 
 
+class About(TypedDict):
+    """What is said of every offer."""
+
+    name: str
+    slug: str
+    description: str
+    policy: Policy | Mapping[str, Any]
+
+
 def make_file_offer(
-    session: Session,
-    caller: Caller,
-    settings: Settings,
-    *,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
-    file_id: str,
+    session: Session, caller: Caller, settings: Settings, *, file_id: str, **about: Unpack[About]
 ) -> Offer:
     """Offers a table that the provider has uploaded."""
     caller.require_provider()
-    offer = _new(session, caller, name, slug, description, policy, "file")
+    offer = _new(session, caller, about, "file")
     _file_version(session, caller, settings, offer, file_id)
     return offer
 
@@ -190,23 +190,17 @@ def make_site_offer(
     caller: Caller,
     settings: Settings,
     *,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
     site: str,
     columns: Sequence[Mapping[str, Any]],
     rows: int | None = None,
+    **about: Unpack[About],
 ) -> Offer:
-    """Offers what a site of the federation has; its columns are what the provider says of it.
-
-    The site is known to the federation under the offer's slug, which begins with the organisation's: so nobody offers
-    another's site.
-    """
+    """Offers a site of the federation, with columns as the provider describes them. The site bears the offer's slug,
+    which begins with the organisation's: so nobody offers another's site."""
     caller.require_provider()
     if settings.federation is None:
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
-    offer = _new(session, caller, name, slug, description, policy, "site", site)
+    offer = _new(session, caller, about, "site", site)
     if site != offer.slug:
         raise InvalidError(
             f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name", place="site"
@@ -214,45 +208,30 @@ def make_site_offer(
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     if rows is not None:
-        _refuse_small(rows, f"the site {site}")
+        with as_invalid():
+            refuse_small_table(rows, f"the site {site}")
     session.add(OfferVersion(offer_id=offer.id, number=1, rows=rows, columns=read_columns(columns)))
     session.flush()
     return offer
 
 
-def _refuse_small(rows: int, whose: str) -> None:
-    try:
-        refuse_small_table(rows, whose)
-    except BazaarError as small:
-        raise InvalidError(str(small)) from None
-
-
-def _new(
-    session: Session,
-    caller: Caller,
-    name: str,
-    slug: str,
-    description: str,
-    policy: Policy | Mapping[str, Any],
-    kind: str,
-    site: str | None = None,
-) -> Offer:
-    own = slug_of(slug if slug.startswith(f"{caller.slug}-") else f"{caller.slug}-{slug}", "slug", LONGEST_SLUG)
-    _refuse_anothers(session, caller, own)
+def _new(session: Session, caller: Caller, about: About, kind: str, site: str | None = None) -> Offer:
+    slug = about["slug"] if about["slug"].startswith(f"{caller.slug}-") else f"{caller.slug}-{about['slug']}"
+    _refuse_anothers(session, caller, slug_of(slug, "slug", LONGEST_SLUG))
     offer = Offer(
         organisation_id=caller.organisation_id,
-        slug=own,
-        name=visible(name, "name"),
-        description=prose(description, "description", LONGEST_DESCRIPTION),
+        slug=slug,
+        name=visible(about["name"], "name"),
+        description=prose(about["description"], "description", LONGEST_DESCRIPTION),
         kind=kind,
         site=site,
-        policy=read_policy(policy, kind).model_dump(mode="json"),
+        policy=read_policy(about["policy"], kind).model_dump(mode="json"),
     )
     session.add(offer)
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(f"an offer {own!r} is there already: choose another slug", place="slug") from None
+        raise ConflictError(f"an offer {slug!r} is there already: choose another slug", place="slug") from None
     return offer
 
 
@@ -268,7 +247,8 @@ def _file_version(session: Session, caller: Caller, settings: Settings, offer: O
     file = files.own_file(session, caller, file_id, lock=True)
     outline = files.outline_of(settings, file)
     refuse_many(outline.columns)
-    _refuse_small(outline.rows, file.name)
+    with as_invalid():
+        refuse_small_table(outline.rows, file.name)
     version = OfferVersion(
         offer_id=offer.id,
         number=offer.version,

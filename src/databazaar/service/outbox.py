@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import http.client
 import ipaddress
-import json
 import secrets
 import socket
 import ssl
@@ -27,6 +26,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from databazaar.canonical import canonical
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
@@ -39,10 +39,7 @@ MOST_DELIVERIES = 20
 
 
 def add_webhook(session: Session, caller: Caller, url: str, *, private: bool = False) -> tuple[Webhook, str]:
-    """A new webhook, and the secret that signs what is sent there, which is shown this once.
-
-    Only https, unless the hub is set up to reach `private` addresses.
-    """
+    """A new https webhook and its signing secret, which is shown this once; with `private` also http."""
     _require_writer(caller)
     _check(url, private)
     own = select(func.count()).where(Webhook.organisation_id == caller.organisation_id, Webhook.removed_at.is_(None))
@@ -78,7 +75,7 @@ def _check(url: str, private: bool) -> None:
 def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     """Nothing more is sent there, what waits included."""
     _require_writer(caller)
-    webhook = own_webhook(session, caller, webhook_id)
+    webhook = _own_webhook(session, caller, webhook_id)
     webhook.removed_at = now()
     session.flush()
     return webhook
@@ -93,12 +90,12 @@ def webhooks(session: Session, caller: Caller) -> list[Webhook]:
 
 def deliveries(session: Session, caller: Caller, webhook_id: str, most: int = MOST_DELIVERIES) -> list[Outgoing]:
     """What one's own webhook was told last, or is yet to be told; the newest first."""
-    own_webhook(session, caller, webhook_id)
+    _own_webhook(session, caller, webhook_id)
     told = select(Outgoing).where(Outgoing.webhook_id == webhook_id)
     return list(session.scalars(told.order_by(Outgoing.created_at.desc(), Outgoing.id).limit(most)))
 
 
-def own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
+def _own_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
     caller.require("read")
     webhook = session.get(Webhook, webhook_id)
     if webhook is None or webhook.organisation_id != caller.organisation_id or webhook.removed_at is not None:
@@ -234,10 +231,8 @@ def deliver_due(
     most: int = 10,
     clock: Callable[[], dt.datetime] = now,
 ) -> int:
-    """Sends what is due, at most so many at once, and says how many arrived. No transaction is open meanwhile.
-
-    `private` allows addresses of this machine and its network.
-    """
+    """Sends at most `most` due events outside of any transaction; how many arrived. `private` allows local
+    addresses."""
     with database.begin() as session:
         parcels = _claimed(session, most, clock())
     if not parcels:
@@ -265,7 +260,7 @@ def _claimed(session: Session, most: int, moment: dt.datetime) -> list[Parcel]:
     for outgoing, webhook in session.execute(due):
         outgoing.next_at = moment + HELD
         content = {"id": outgoing.id, "event": outgoing.event, **outgoing.body}
-        body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+        body = canonical(content).encode()
         parcels.append(Parcel(outgoing.id, webhook.url, webhook.secret, outgoing.event, body))
     return parcels
 

@@ -48,33 +48,25 @@ class HubKey:
 
     @classmethod
     def _read(cls, path: Path) -> HubKey:
-        from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            private = serialization.load_pem_private_key(read_plain(path, most=10_000), password=None)
+            private = load_pem_private_key(read_plain(path, most=10_000), password=None)
         except FileNotFoundError:
-            return cls._write(path)
+            return cls(Ed25519PrivateKey.generate())._kept(path)
         except ValueError:
             private = None
         if not isinstance(private, Ed25519PrivateKey):
             raise BazaarError(f"{path} is no key of a hub: put its copy back")
         return cls(private)
 
-    @classmethod
-    def _new(cls) -> HubKey:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        return cls(Ed25519PrivateKey.generate())
-
-    @classmethod
-    def _write(cls, path: Path, key: HubKey | None = None) -> HubKey:
+    def _kept(self, path: Path) -> HubKey:
         from cryptography.hazmat.primitives import serialization
 
-        key = key or cls._new()
         form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        write_whole(path, key._private.private_bytes(*form), mode=0o600)
-        return key
+        write_whole(path, self._private.private_bytes(*form), mode=0o600)
+        return self
 
     @property
     def public(self) -> str:
@@ -95,15 +87,18 @@ def published(settings: Settings) -> dict[str, Any]:
 def rotate(settings: Settings) -> HubKey:
     """A new key from now on. The old one signs for it first, and that is kept before the old one goes: whatever happens
     between the two, a key is in use that leads back to the first."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     settings.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     with alone(settings.keys / LOCK):
-        old, new = HubKey._read(settings.keys / CURRENT), HubKey._new()
+        old = HubKey._read(settings.keys / CURRENT)
+        new = HubKey(Ed25519PrivateKey.generate())
         until = now().isoformat(timespec="seconds")
         said = next_key_bytes(old.public, new.public, until)
         last = {"key": old.public, "next": new.public, "until": until, "signature": old._private.sign(said).hex()}
         former = [*(one for one in _former(settings) if one["key"] != old.public), last]
         write_whole(settings.keys / FORMER, json.dumps(former, indent=2).encode(), mode=0o600)
-        return HubKey._write(settings.keys / CURRENT, new)
+        return new._kept(settings.keys / CURRENT)
 
 
 def _former(settings: Settings) -> list[dict[str, str]]:

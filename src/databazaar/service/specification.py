@@ -10,6 +10,7 @@ import hashlib
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from databazaar.config.chosen_rules import oracle_settings
 from databazaar.config.market_file import MarketFile, parse_market
 from databazaar.config.sections import DataSettings
 from databazaar.config.toml_text import toml_text
-from databazaar.errors import BazaarError, LedgerError
+from databazaar.errors import LedgerError
 from databazaar.learning.asked_rows import ask_cost, refuse_few_rows, refuse_small_table
 from databazaar.money import Currency
 from databazaar.service.database.tables import File, Job, Offer, OfferVersion, Organisation
-from databazaar.service.errors import InvalidError
+from databazaar.service.errors import InvalidError, as_invalid
 from databazaar.service.members import currency_of
 from databazaar.service.offers import current_version
 from databazaar.service.settings import Settings
@@ -34,13 +35,11 @@ def refuse_out_of_bounds(market: MarketFile, tables: Mapping[str, int | None], m
     """Refuses an ask over too few rows, and one that goes through more than `most` rows. `tables` has the rows of each
     offer, None where they are not known: a site then keeps to limits of its own."""
     oracle = oracle_settings(market)
-    try:
+    with as_invalid():
         refuse_few_rows(oracle)
         for offer, rows in tables.items():
             if rows is not None:
                 refuse_small_table(rows, f"the offer {offer}")
-    except BazaarError as few:
-        raise InvalidError(str(few)) from None
     for offer, rows in tables.items():
         cost = ask_cost(oracle, rows)
         if cost is not None and cost > most:
@@ -83,10 +82,7 @@ class Composition:
 
 
 def compose(session: Session, settings: Settings, job: Job) -> Composition:
-    """The market of a draft by what its offers say now, or an InvalidError in market.toml's words.
-
-    In mode "own" it is the market as the consumer's arbiter plays it: nothing of where the hub has its files.
-    """
+    """The market of a draft by its offers' present terms; for an own arbiter, without the hub's paths."""
     sellers, own = _sellers(session, job.offers), job.mode == "own"
     spec, currency = _spec(job.spec), currency_of(session)
     kinds = {seller.offer.kind for seller in sellers}
@@ -207,10 +203,8 @@ def _data_section(data: Mapping[str, Any], files: Mapping[str, str]) -> dict[str
 
 
 def _parsed(settings: dict[str, Any]) -> MarketFile:
-    try:
+    with as_invalid():
         return parse_market(settings, "job")
-    except BazaarError as fault:
-        raise InvalidError(str(fault), place=fault.place) from None
 
 
 def keep(job: Job, settings: Mapping[str, Any]) -> None:
@@ -233,7 +227,12 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 def market_of(job: Job) -> MarketFile:
     """The same, parsed; or an InvalidError in market.toml's words."""
-    return _parsed(settings_of(job))
+    return _parsed_text(text_of(job))
+
+
+@lru_cache(maxsize=64)
+def _parsed_text(text: str) -> MarketFile:
+    return _parsed(tomllib.loads(text))
 
 
 def leave_out(job: Job, providers: Collection[str]) -> None:

@@ -138,9 +138,7 @@ class Outline:
 
 
 def outline(settings: Settings, path: Path, name: str = "", whose: str = "") -> Outline:
-    """What is shown of a table; what is none is refused as databazaar.data does it, under the `name` it came with.
-    `whose` is the organisation that waits for it.
-    """
+    """What is shown of a table. A faulty one is refused under its `name`; `whose` is the organisation that waits."""
     with _lock:
         known = _known.get(path)
     return known or Outline(**read_apart(settings, found_in, path, name=name, whose=whose))

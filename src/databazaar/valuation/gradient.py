@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from databazaar.engines import Ask, query_all
@@ -26,10 +25,8 @@ from databazaar.randomness import stream
 from databazaar.valuation.context import Context
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.permutations import Averaging, Shuffle, credit_in_order
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.stopping import BackCheck, MaxPermutations, Rule
-
-Vector = NDArray[np.float64]
 
 STOP = BackCheck(10, 0.01) | MaxPermutations(500)
 """Appendix A.1 of the paper; the cap is the one behind its figures."""
@@ -52,7 +49,7 @@ class GShapley(Method):
             raise BazaarError(f"the model's own utility is {nothing}: begin with other parameters")
         averaging = Averaging(Shuffle(n, self.seed, "g-shapley"), n, self.stop, context.tally, batch=self.batch)
         while averaging.stopped is None:
-            orders, first = averaging.orders(), averaging.running.count
+            orders, first = averaging.orders(), averaging.count
             seeds = [oracle_seed(self.seed, first + row) for row in range(len(orders))]
             after = walked(context, start, orders.tolist(), seeds, step, nothing)
             context.tally.oracle_calls += orders.size
@@ -60,8 +57,8 @@ class GShapley(Method):
             before = after[:, :1] if not self.credit_first else np.full((len(orders), 1), nothing)
             averaging.add(credit_in_order(orders, np.concatenate([before, after], axis=1)))
             context.progress(averaging.share)
-        running, cost = averaging.running, context.tally.now(averaging.running.count)
-        return ValuationResult(self.kind, context.ids, running.mean, running.standard_errors, averaging.stopped, cost)
+        cost, errors = context.tally.now(averaging.count), averaging.standard_errors
+        return ValuationResult(self.kind, context.ids, averaging.mean, errors, averaging.stopped, cost)
 
 
 g_shapley = as_function(GShapley, "g_shapley")

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from databazaar.service import contracts, files, jobs, offers, retention, specification
+from databazaar.service import contracts, files, jobs, offers, specification
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import File, Job, OfferVersion
 from databazaar.service.errors import ConflictError, MissingError
+from databazaar.service.hub import sweeper
 from databazaar.service.hub.folder import write_market
 from databazaar.service.hub.sweeper import sweep_files
 from databazaar.service.lifecycle import enter, locked_job
@@ -234,13 +235,13 @@ def test_a_file_that_came_into_use_while_it_was_looked_at_stays(
         small.offer(session, "north", 1)
     old = uploaded(small, "buyer", 1)
     aged(small, 40, old)
-    delete = retention._delete
+    delete = sweeper._delete
 
     def late(database: Any, settings: Settings, file_id: str) -> bool:
         a_job(small, file_id)
         return delete(database, settings, file_id)
 
-    monkeypatch.setattr(retention, "_delete", late)
+    monkeypatch.setattr(sweeper, "_delete", late)
     assert old in live(small)
 
 
@@ -261,7 +262,7 @@ def test_what_a_crash_has_left_is_removed_and_another_markets_files_are_not(mark
     assert live(market) == {stays} and len(kept_in(market)) == 1 and strange.exists()
     with market.database.begin() as session:
         session.execute(update(File).values(digest="0" * 64))
-    assert retention.remove_orphans(market.database, market.settings) == 0 and len(kept_in(market)) == 1
+    assert sweeper.remove_orphans(market.database, market.settings) == 0 and len(kept_in(market)) == 1
 
 
 def test_a_request_for_an_offer_whose_file_was_deleted_meanwhile_is_refused(small: DeskMarket) -> None:

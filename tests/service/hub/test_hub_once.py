@@ -59,7 +59,7 @@ def test_a_job_is_composed_once_and_its_ledger_replayed_twice(sqlite_database: D
     market = hub_market(sqlite_database, settings, ())
     buyer, settings = market.desk["buyer"], market.settings
     job_id = market.jobs["plain"] = drafted(market)
-    with counted(compose=specification.market_of, parse=parse_market, replay=audit_entries) as calls:
+    with counted(compose=specification.compose, parse=parse_market, replay=audit_entries) as calls:
         with market.database.begin() as session:
             jobs.look(session, buyer, settings, job_id)
             jobs.submit(session, buyer, settings, job_id)

@@ -1,4 +1,4 @@
-"""Progress: one line a round, the same from the ledger as it was told, followed without reading anything twice."""
+"""Progress: one line a round, the same from the ledger as it was told."""
 
 from __future__ import annotations
 
@@ -72,12 +72,3 @@ def test_a_file_that_was_made_anew_is_read_anew(settings: Settings) -> None:
 def test_what_a_power_cut_left_is_not_told(settings: Settings) -> None:
     write_whole(settings.job_folder(JOB) / progress.FILE, line(1) + b"\0\0\0\0\n" + line(3))
     assert numbers(settings) == [1]
-
-
-def test_only_so_many_jobs_are_followed_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "MOST_FOLLOWED", 2)
-    for job in ("a", "b", "c"):
-        settings.job_folder(job).mkdir()
-        write_whole(settings.job_folder(job) / progress.FILE, line(1))
-        assert progress.played(settings, job) == 1
-    assert len(progress._followed) == 2 and progress.played(settings, "a") == 1

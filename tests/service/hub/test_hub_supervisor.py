@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from databazaar import BazaarError
+from databazaar.codes import Code
 from databazaar.runs.folder import RunFolder
 from databazaar.runs.names import LEDGER
 from databazaar.service import jobs, offers
@@ -172,15 +173,17 @@ def test_a_runner_says_why_it_failed(tmp_path: Path, capfd: pytest.CaptureFixtur
     folder = settings.job_folder("job")
     folder.mkdir(parents=True)
     assert runner.attempt(settings, "job") == 2
-    why = runner.why_failed(settings, "job", 2)
+    why = str(runner.why_failed(settings, "job", 2))
     assert "market.toml" in why and str(tmp_path) not in why
     settings.run_folder("job").mkdir()
     (settings.run_folder("job") / "run.json").write_text("{}")
-    assert runner.attempt(settings, "job") == 2 and "is not a run's folder" in runner.why_failed(settings, "job", 2)
+    assert runner.attempt(settings, "job") == 2 and "is not a run's folder" in str(
+        runner.why_failed(settings, "job", 2)
+    )
     (folder / "stop").touch()
-    assert runner.attempt(settings, "job") == 0 and not (folder / "failure.txt").exists()
-    assert runner.why_failed(settings, "job", 9) == "its runner ended with 9"
-    assert "signal 9" in runner.why_failed(settings, "job", -9)
+    assert runner.attempt(settings, "job") == 0 and not (folder / "failure.json").exists()
+    assert str(runner.why_failed(settings, "job", 9)) == "its runner ended with 9"
+    assert "signal 9" in str(runner.why_failed(settings, "job", -9))
     capfd.readouterr()
 
 
@@ -194,7 +197,7 @@ def test_a_fault_of_ours_is_in_the_log_and_not_in_the_sentence(
     settings.job_folder("job").mkdir(parents=True)
     monkeypatch.setattr(runner, "play", fail)
     assert runner.attempt(settings, "job") == runner.OUR_FAULT
-    assert "secret" not in runner.why_failed(settings, "job", runner.OUR_FAULT)
+    assert "secret" not in str(runner.why_failed(settings, "job", runner.OUR_FAULT))
     assert "a secret of the machine" in capfd.readouterr().err
 
 
@@ -244,7 +247,17 @@ def test_a_table_with_few_known_targets_is_not_asked(sqlite_database: Database, 
     assert runner.attempt(market.settings, job_id) == BazaarError.exit_code
     assert not market.run("few").exists()
     why = runner.why_failed(market.settings, job_id, BazaarError.exit_code)
-    assert why == (
-        "provider 'north-few': its table has 31 rows to learn from, and an ask must go over at least 32: add rows, or "
-        "leave it out"
-    )
+    assert why == Code.of("table-does-not-fit", provider="north-few")
+    assert str(why) == "provider 'north-few': its table does not fit this job: leave its offer out"
+
+
+def test_a_consumer_is_told_no_value_of_a_providers_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise BazaarError("provider 'north-sales': data/north-sales.csv: row 7 holds 'Gwendolyn'\nand more: correct it")
+
+    settings = Settings(home=tmp_path)
+    settings.job_folder("job").mkdir(parents=True)
+    (settings.job_folder("job") / "market.toml").write_text("[[providers]]\nid = 'north-sales'\n")
+    monkeypatch.setattr(runner, "play", fail)
+    assert runner.attempt(settings, "job") == BazaarError.exit_code
+    assert runner.why_failed(settings, "job", 2) == Code.of("table-does-not-fit", provider="north-sales")

@@ -92,7 +92,7 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
     try:
         assert job not in notaries.close_due() and own.found(job).state == JobState.RUNNING
         assert notaries.standing(own.market["buyer"], job).entries
-        assert list(notaries._held) == [job]
+        assert list(notaries._open_runs) == [job]
         now[0] += 2000.0
         notaries.start()
         until = time.monotonic() + 60
@@ -101,9 +101,9 @@ def test_a_silent_arbiter_is_closed_and_one_that_is_heard_is_not(
         assert own.found(job).state == JobState.SETTLING and own.found(idle).state == JobState.FUNDED
         with notaries._run(own.found(job)):
             pass
-        while list(notaries._held) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
+        while list(notaries._open_runs) and time.monotonic() < until:  # it is settled elsewhere: its folder is let go
             time.sleep(0.01)
-        assert not list(notaries._held)
+        assert not list(notaries._open_runs)
         now[0] += 4000.0
         while own.found(idle).state == JobState.FUNDED and time.monotonic() < until:
             time.sleep(0.01)

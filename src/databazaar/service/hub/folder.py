@@ -20,8 +20,8 @@ from databazaar.service.settings import Settings
 from databazaar.service.specification import consumer_files, name_of
 from databazaar.service.states import ContractState, JobState
 
-FAILURE = "failure.txt"
-"""Why the last runner failed: one sentence that its consumer may read."""
+FAILURE = "failure.json"
+"""Why the last runner failed: a code, whose sentence its consumer may read."""
 LOG = "runner.log"
 """What runners have printed, and where they failed: for the operator alone."""
 LOCK = "runner.lock"
@@ -40,10 +40,7 @@ MARKET = "market.toml"
 
 
 def write_market(session: Session, settings: Settings, job: Job) -> Path:
-    """Writes the market.toml of a job whose contracts are agreed, as it was kept; to write it again changes nothing.
-
-    Files are linked under names that people can read, which the ledger names too: it holds no path of this machine.
-    """
+    """Writes a job's market.toml as it was kept, and links its files under names that hold no path of this machine."""
     text, folder = specification.text_of(job), settings.job_folder(job.id)
     for made in (folder.parent, folder, folder / "data"):
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,8 +58,7 @@ def _links(session: Session, job: Job) -> dict[str, File]:
 
 
 def pinned_files(session: Session, job: Job) -> list[tuple[Contract, Offer, File]]:
-    """Each contract of the job that is agreed, with its offer and the version of the data that it pins. Sites, whose
-    data are elsewhere, have none."""
+    """Each agreed contract of the job with its offer and the file that it pins; sites have no file."""
     agreed = (ContractState.AGREED, ContractState.ACTIVE, ContractState.ENDED)
     found = (
         select(Contract, Offer, File)
@@ -88,12 +84,9 @@ HELD = "job-held"
 
 
 def has_begun(session: Session, settings: Settings, job: Job) -> bool:
-    """Whether there is a run to go on with, or to settle. A BazaarError where there should be one that cannot be read,
-    or where another job's lies in its place: then nothing is begun anew, and nothing is refunded.
-
-    There should be one where the database says that the job was running, unless the job's folder shows that its
-    runners have not come as far: it holds the market, and no progress.
-    """
+    """Whether there is a run to continue or to settle. A run that should be there (the database says it ran, and the
+    folder does not show that no runner came as far) but is missing, unreadable or another job's is an error, so that
+    nothing is begun anew or refunded."""
     require_home(session, settings)
     run, folder = settings.run_folder(job.id), settings.job_folder(job.id)
     try:
@@ -125,8 +118,7 @@ def _is_there(path: Path) -> bool:
 
 
 def write_page(run: RunFolder) -> None:
-    """Writes the report, the statement and the figures into the run's folder. What the folder has replayed is not
-    replayed again."""
+    """Writes the report, the statement and the figures into the run's folder."""
     from databazaar.reports.written import write_report
 
     write_report(run, others_tables=False)

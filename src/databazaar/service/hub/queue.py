@@ -48,11 +48,8 @@ def is_due() -> ColumnElement[bool]:
 
 
 def next_queued(session: Session, last_begun: Mapping[str, int]) -> Job | None:
-    """The job to start next, held until the transaction ends: of the consumer with the fewest that are running, and of
-    those the one whose turn is longest ago; of its jobs the oldest.
-
-    `last_begun` numbers consumers by when a job of theirs was last started.
-    """
+    """The job to start next, locked: of the consumer with the fewest running, then of the one that waited longest, the
+    oldest. `last_begun` numbers consumers by when a job of theirs was last started."""
     running = Counter(session.scalars(select(Job.organisation_id).where(hosted(JobState.RUNNING))))
     waiting = select(Job.id, Job.organisation_id).where(is_due()).order_by(Job.created_at, Job.id)
     first: dict[str, str] = {}

@@ -94,11 +94,8 @@ class Outcome:
 def settle(
     database: Database, settings: Settings, job_id: str, report: Callable[[RunFolder], None] | None = None
 ) -> JobState:
-    """Brings a job that is settling to its end, or finds that it has come to it. The state that it is in then.
-
-    Nobody else may be at work in the job's folder. A ledger that does not hold, or cannot be read, raises an
-    UnsoundError, and the job says so: it stays settling. `report` gets a run that was played before anybody is paid.
-    """
+    """Brings a settling job to its end; the state that it is in then. Nobody else may work in its folder. An unsound
+    ledger raises UnsoundError, and the job stays settling. `report` gets the run before anybody is paid."""
     with database.read() as session:
         job = session.get_one(Job, job_id)
         if job.state != JobState.SETTLING:
@@ -109,7 +106,9 @@ def settle(
             return close(session, settings, locked_job(session, job_id), outcome)
     except UnsoundError as broken:
         with database.begin() as session:
-            _note_unsound(session, locked_job(session, job_id), broken.code)
+            job = locked_job(session, job_id)
+            if job.state == JobState.SETTLING:
+                stays(session, job, broken.code)
         raise
 
 
@@ -130,11 +129,8 @@ def _outcome(database: Database, settings: Settings, job: Job, report: Callable[
 
 
 def outcome_of(folder: RunFolder, own: bool = False) -> Outcome:
-    """Closes a run that is open, and audits it. A run without a round has come to nothing; one whose ledger cannot be
-    read, or does not hold, is an error.
-
-    Of a consumer's `own` run the hub has the ledger and no model, and its notary has closed it.
-    """
+    """Closes an open run and audits it; a run without a round comes to nothing. Of a consumer's `own` run the hub has
+    the ledger and no model."""
     own = own or is_notarised(folder)
     if not folder.finished:
         found = folder.replay(record=False) if _has_entries(folder) else None
@@ -153,8 +149,7 @@ def outcome_of(folder: RunFolder, own: bool = False) -> Outcome:
 
 
 def _has_entries(folder: RunFolder) -> bool:
-    """Whether anything was written, also where it was removed since. A ledger that is missing or damaged is an error,
-    unlike for `need_rules`."""
+    """Whether anything was ever written; a ledger that is missing or damaged is an error, unlike for `need_rules`."""
     return next(folder.entries(), None) is not None or bool(folder.begun())
 
 
@@ -208,8 +203,8 @@ def _refuse_another_run(job: Job, contracts: dict[str, Contract], outcome: Outco
 
 
 def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, Code | str]:
-    """A run that has ended by its own rules, or by its consumer's will, is settled, or refunded where nobody was paid.
-    Else it was given up."""
+    """A run that ended by its rules or its consumer's will is settled, or refunded where nobody was paid; else it
+    failed."""
     over = JobState.SETTLED if job.paid else JobState.REFUNDED
     if outcome.by_itself and outcome.refusals == {TASK_REFUSED}:
         return over, Code.of("schema-not-accepted", schema=(Needs(**job.needs).fingerprint or "FINGERPRINT")[:12])
@@ -222,11 +217,6 @@ def _end_of(job: Job, outcome: Outcome) -> tuple[JobState, Code | str]:
     if job.reason_code == UNOPENED.name:
         return over, UNOPENED
     return JobState.FAILED, GIVEN_UP if job.reason_code == UNSOUND else job.reason
-
-
-def _note_unsound(session: Session, job: Job, why: Code) -> None:
-    if job.state == JobState.SETTLING:
-        stays(session, job, why)
 
 
 def refund_unsound(session: Session, caller: Caller, job_id: str) -> Job:

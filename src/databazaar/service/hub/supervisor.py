@@ -84,8 +84,7 @@ class Supervisor:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begins to work, in a thread. Where another hub works here, or the home is not the database's, nothing
-        begins."""
+        """Begins to work in a thread, unless another hub works here or the home is not the database's."""
         self._alone = HubLock(self.settings, self.database)
         try:
             home.bind(self.settings, self.database)
@@ -169,8 +168,7 @@ class Supervisor:
             self._renewed = time.monotonic()
 
     def _end_stopped(self, jobs: list[str]) -> None:
-        """A runner whose job is stopped is told to end after its round, and ended where it does not within
-        `stop_grace`: what its ledger holds by then is settled."""
+        """Tells runners of stopped jobs to end after their round, and ends those that take longer than `stop_grace`."""
         moment = time.monotonic()
         self._stopped = {job_id: self._stopped.get(job_id, moment) for job_id in jobs}
         for job_id, since in self._stopped.items():
@@ -263,7 +261,7 @@ class Supervisor:
                 enter(session, job, JobState.SETTLING)
                 return
             progressed = progress.played(self.settings, job.id) > child.rounds
-            self._later(session, job, runner.why_failed(self.settings, job.id, code), progressed)
+            self._later(session, job, str(runner.why_failed(self.settings, job.id, code)), progressed)
             log.warning("the runner of job %s ended with %d: it is %s", job.id, code, job.state)
 
     def _later(self, session: Session, job: Job, why: str, progressed: bool) -> None:

@@ -11,13 +11,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.config.limits import refuse_endless
-from databazaar.errors import BazaarError
 from databazaar.service import files as uploads
 from databazaar.service import offers as catalogue
 from databazaar.service.caller import Caller
 from databazaar.service.database.columns import new_id
 from databazaar.service.database.tables import Job, JobEvent
-from databazaar.service.errors import ConflictError, InvalidError, MissingError
+from databazaar.service.errors import ConflictError, InvalidError, MissingError, as_invalid
 from databazaar.service.lifecycle import locked_job, noted
 from databazaar.service.names import visible
 from databazaar.service.settings import Settings
@@ -61,8 +60,7 @@ def held_job(session: Session, caller: Caller, job_id: str) -> Job:
 
 
 def job_to_stop(session: Session, caller: Caller, job_id: str) -> tuple[Job, str]:
-    """One that the caller is about to stop, held until the transaction ends; and as whom: its consumer stops its own,
-    the operator any."""
+    """A locked job to stop, and as whom the caller stops it: its consumer stops its own, the operator any."""
     if not caller.sees_all:
         return held_job(session, caller, job_id), CONSUMER
     job = locked_job(session, job_id)
@@ -103,9 +101,8 @@ def from_market_toml(text: str) -> PostedMarket:
     """The parts of a market.toml. Whether they hold is found out when they are drafted."""
     try:
         given = tomllib.loads(text)
-        refuse_endless(given)
-    except BazaarError as fault:
-        raise InvalidError(f"market.toml: {fault}", place="market") from None
+        with as_invalid("market.toml: "):
+            refuse_endless(given)
     except (ValueError, RecursionError) as fault:
         said = f"market.toml: the file is not valid TOML: {fault}: correct that line"
         raise InvalidError(said, place="market") from None
@@ -161,15 +158,14 @@ def draft(
     offers: Sequence[str],
     mode: str = "hosted",
 ) -> Job:
-    """A new job, which costs nothing yet. `offers` are slugs or ids; `files` are file ids by their roles.
-
-    In mode "own" the consumer runs its own arbiter, and its hold-out stays with it: it uploads no files.
-    """
+    """A new job, which costs nothing yet. `offers` are slugs or ids, `files` file ids by role; a consumer with its own
+    arbiter (mode "own") keeps its hold-out and uploads none."""
     caller.require_consumer()
     if mode not in MODES:
         raise InvalidError(f"mode = {mode[:40]!r} must be hosted or own: correct it")
     job = Job(id=new_id(), organisation_id=caller.organisation_id, mode=mode, state=JobState.DRAFT)
-    _write(session, caller, settings, job, name, spec, files, offers)
+    given = {"name": name, "spec": spec, "files": files, "offers": offers}
+    _write(session, caller, settings, job, given)
     session.add(job)
     noted(session, job, "")
     return job
@@ -190,35 +186,19 @@ def change(
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state}, and only a draft can be changed: make a new one")
-    _write(
-        session,
-        caller,
-        settings,
-        job,
-        job.name if name is None else name,
-        job.spec if spec is None else spec,
-        job.files if files is None else files,
-        job.offers if offers is None else offers,
-    )
+    given = {"name": name, "spec": spec, "files": files, "offers": offers}
+    kept = {field: getattr(job, field) if value is None else value for field, value in given.items()}
+    _write(session, caller, settings, job, kept)
     session.flush()
     return job
 
 
-def _write(
-    session: Session,
-    caller: Caller,
-    settings: Settings,
-    job: Job,
-    name: str,
-    spec: Mapping[str, Any],
-    files: Mapping[str, str],
-    offers: Sequence[str],
-) -> None:
+def _write(session: Session, caller: Caller, settings: Settings, job: Job, given: Mapping[str, Any]) -> None:
     """Nothing is changed unless all of it holds."""
-    tried = Job(id=job.id, organisation_id=job.organisation_id, mode=job.mode, name=visible(name, "name"))
-    tried.spec = dict(spec)
-    tried.files = _own_files(session, caller, job.mode, files)
-    tried.offers = _chosen(session, caller, offers)
+    tried = Job(id=job.id, organisation_id=job.organisation_id, mode=job.mode, name=visible(given["name"], "name"))
+    tried.spec = dict(given["spec"])
+    tried.files = _own_files(session, caller, job.mode, given["files"])
+    tried.offers = _chosen(session, caller, given["offers"])
     budget = compose(session, settings, tried).parsed.budget_minor
     job.name, job.spec, job.files, job.offers, job.budget = tried.name, tried.spec, tried.files, tried.offers, budget
 

@@ -37,11 +37,8 @@ MOST_LATEST = 200
 
 @dataclass(frozen=True)
 class JobQuote:
-    """`quote` is the run's, as `bazaar quote` gives it: prices, rounds, who can be asked.
-
-    `escrow` is what is taken from the consumer's cash, the budget and the fee on all of it; what is not spent comes
-    back. `wait` are the seconds before it starts, None where nothing is known.
-    """
+    """`quote` is the run's, as `bazaar quote` gives it. `escrow` is the budget and the fee on all of it; what is not
+    spent comes back. `wait` is in seconds, None where nothing is known."""
 
     quote: Quote
     budget: int
@@ -84,10 +81,7 @@ def escrow_of(budget: int, basis_points: int) -> int:
 
 
 def fund(session: Session, caller: Caller, job_id: str) -> Job:
-    """Locks the money and fixes the fee. A hosted job is queued in the same transaction.
-
-    Cash that was asked back is no longer there to be spent: the operator may have sent it already.
-    """
+    """Locks the money, except cash that was asked back, fixes the fee, and queues a hosted job."""
     caller.require("money")
     job = held_job(session, caller, job_id)
     if job.state != JobState.AGREED:
@@ -119,9 +113,9 @@ STOP = "stop"
 
 
 def stop(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
-    """Ends a job early, for its consumer or the operator; what is not spent comes back. One that runs ends after the
-    round under way, or in it where that takes too long, and one that does not is settled at once. That of an own
-    arbiter the notary ends, who knows whether an answer is being passed on. To ask twice does nothing more."""
+    """Ends a job early; what is not spent comes back. A running one ends after its round, or in it where that takes too
+    long; one that waits is settled at once; that of an own arbiter is ended by the notary. Stopping twice does nothing
+    more."""
     job, party = job_to_stop(session, caller, job_id)
     asked = Code.of("asked-to-stop", party=party)
     if job.state not in (JobState.FUNDED, JobState.QUEUED, JobState.RUNNING):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from databazaar.config.sections import DataSettings
 from databazaar.data.schema_message import SchemaMessage
 from databazaar.errors import BazaarError
 from databazaar.service import contracts, files, specification
-from databazaar.service import files as uploads
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import File, Job, Organisation
 from databazaar.service.errors import ConflictError, InvalidError, ServiceError, TooManyError
@@ -28,7 +26,6 @@ from databazaar.service.settings import Settings
 from databazaar.service.specification import Composition, compose, data_of
 from databazaar.service.states import JobState
 from databazaar.service.table_reader import EndedError, read_apart
-from databazaar.settings import plain
 
 UNOPENED = Code("arbiter-never-opened")
 """Why a job that was funded and never begun is refunded."""
@@ -79,8 +76,7 @@ class Fitted:
 
 
 def check_tables(settings: Settings, market: Composition) -> Fitted | None:
-    """Refuses a hold-out that cannot be used, and offers that lack a column which it has. What it gives, or None where
-    it is not looked at here."""
+    """Refuses an unusable hold-out and offers that lack its columns; None where the hold-out is not read here."""
     data = market.parsed.data
     fitted = fit_holdout(settings, data, market.links.get(data.holdout.as_posix()))
     if fitted is None:
@@ -103,42 +99,27 @@ def fit_holdout(settings: Settings, data: DataSettings, file: File | None) -> Fi
     if file is None or file.size > MOST_BYTES:
         return None
     path = files.path_of(settings, file)
-    as_json = json.dumps(plain(data))
-    holdout = _Holdout(path, _state(path), file.digest, file.name, file.organisation_id, as_json, data)
-    fitted = _fit(holdout, settings)
+    found = path.stat() if path.exists() else None
+    state = None if found is None else (found.st_mtime_ns, found.st_size)  # another file has another one
+    fitted = _fit(settings, path, state, file.digest, file.name, file.organisation_id, data)
     if isinstance(fitted, InvalidError):
         raise fitted
     return fitted
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """It is another one once somebody has put another file there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-@dataclass(frozen=True)
-class _Holdout:
-    """A hold-out, what it was when it was uploaded, and how it is to be read."""
-
-    path: Path
-    state: tuple[int, int] | None
-    digest: str
-    name: str
-    whose: str
-    as_json: str
-    data: DataSettings = field(compare=False, repr=False)
-
-
 @lru_cache(maxsize=16)
-def _fit(holdout: _Holdout, settings: Settings) -> Fitted | InvalidError:
+def _fit(
+    settings: Settings,
+    path: Path,
+    state: tuple[int, int] | None,
+    digest: str,
+    name: str,
+    whose: str,
+    data: DataSettings,
+) -> Fitted | InvalidError:
     """It is the same every time, and takes seconds where the table is large; so a refusal is remembered too."""
-    given = holdout.path, holdout.digest, holdout.data
     try:
-        return Fitted(**read_apart(settings, fitted_to, *given, name=holdout.name, whose=holdout.whose))
+        return Fitted(**read_apart(settings, fitted_to, path, digest, data, name=name, whose=whose))
     except EndedError:
         raise
     except InvalidError as refused:
@@ -157,8 +138,7 @@ def fitted_to(path: Path, digest: str, data: DataSettings) -> dict[str, Any]:
 
 
 def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> None:
-    """Looks at the tables of a draft before `submit` does, which then has it from here: others wait there to write.
-    What is wrong with them is for `submit` to say."""
+    """Reads the tables of a draft before `submit`, which uses the result while others wait to write."""
     job = job_to_change(session, caller, job_id)
     if job.state == JobState.DRAFT:
         try:
@@ -172,13 +152,12 @@ def look(session: Session, caller: Caller, settings: Settings, job_id: str) -> N
 
 
 def submit(session: Session, caller: Caller, settings: Settings, job_id: str) -> Job:
-    """Composes the job's market and keeps it, then asks all providers at once. Where all of them decide by policy, the
-    job is agreed when this returns."""
+    """Composes the job's market, keeps it, and asks all providers; those that decide by policy do so at once."""
     job = held_job(session, caller, job_id)
     if job.state != JobState.DRAFT:
         raise ConflictError(f"the job is {job.state} already: look at it again")
     market, fitted = _checked(session, settings, job)
-    uploads.hold(session, [file.id for file in market.links.values()])
+    files.hold(session, [file.id for file in market.links.values()])
     job.budget = market.parsed.budget_minor
     specification.keep(job, market.settings)
     enter(session, job, JobState.SUBMITTED)

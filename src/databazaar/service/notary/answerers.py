@@ -143,8 +143,7 @@ class Answerer:
 
 
 class Answerers:
-    """At most `most` processes; the one that has been idle for the longest makes room for another job's. Where all are
-    busy, consumers have them by turns."""
+    """At most `most` processes, shared by consumers in turns; the longest idle one makes room for another job's."""
 
     def __init__(self, most: int, max_bytes: int, patience: float = PATIENCE) -> None:
         self._most, self._max_bytes = most, max_bytes
@@ -199,6 +198,6 @@ class Answerers:
 
 def answer_on(there: socket.socket, folder: Path) -> None:
     """What such a process does; it has all that it imports already."""
-    from databazaar.service.notary.answering import main
+    from databazaar.service.notary.responder import main
 
     main(there, folder)

@@ -69,14 +69,13 @@ log = logging.getLogger(__name__)
 
 
 class Notaries:
-    """The notary's side of every job whose arbiter is its consumer's own, for all threads of the one process that has
-    them. Those of different jobs do not wait for each other."""
+    """The notary of every job with an own arbiter, for all threads of the process; jobs do not wait for each other."""
 
     def __init__(
         self, settings: Settings, database: Database, most: int = MOST_RUNS, clock: Callable[[], float] = time.time
     ) -> None:
         self._settings, self._database, self._clock = settings, database, clock
-        self._held = OpenRuns(most)
+        self._open_runs = OpenRuns(most)
         self._ended: set[str] = set()
         self._stopping = threading.Event()
         self._sweeper: threading.Thread | None = None
@@ -122,7 +121,7 @@ class Notaries:
             return encode_bundle({"lost": answers.lost}, answers.replies)
         with self._run(job) as run:
             self._refuse_ended(job)
-            known = run.handed.answers if run.handed.question == question else {}
+            known = run.replies.answers if run.replies.question == question else {}
             left = [name for name in dict.fromkeys(names) if name not in known]
             due = _round_due(run, names, question)
             if not left and not due.no_update:
@@ -130,7 +129,7 @@ class Notaries:
             answers = self._asked(job, left, payload, timeout, due)
             if answers.kind == "update":
                 valid = {name: reply for name, reply in answers.replies.items() if answers.codes[name] is None}
-                run.hand_out(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
+                run.pass_on(question, valid, {name: code for name, code in answers.codes.items() if code is not None})
                 for name, spent in answers.privacy.items():
                     run.folder.note_privacy(name, *spent)
             again = {name: known[name] for name in names if name in known}
@@ -147,12 +146,12 @@ class Notaries:
             return answerer.connected()
 
     def close_due(self) -> list[str]:
-        """Ends the runs of consumers who have stopped their jobs, have been silent for too long, or have never begun;
-        their ids."""
+        """Ends the runs of consumers who have stopped, have been silent for too long, or have never begun; their
+        ids."""
         with self._database.read() as session:
             query = select(Job).where(Job.mode == "own", Job.state.in_(PLAYED))
             going = list(session.scalars(query))
-        for over in set(self._held) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
+        for over in set(self._open_runs) - {job.id for job in going}:  # settled from elsewhere: nobody holds its folder
             self._drop(over)
         return [job.id for job in going if self._due(job) and self._end(job)]
 
@@ -164,10 +163,9 @@ class Notaries:
         return job.state == JobState.RUNNING and self._clock() - self._last_heard(job.id) > self._settings.own_lease
 
     def _last_heard(self, job_id: str) -> float:
-        """When the job's folders were written last: it holds after a restart too, and costs a round nothing. While
-        they cannot be found nobody is silent."""
+        """When the job's files were last written, which survives a restart; missing files count as just written."""
         run, folder = self._settings.run_folder(job_id), self._settings.job_folder(job_id)
-        places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "handed.bin")
+        places = (run / "ledger.sqlite", run / "ledger.sqlite-wal", folder / "replies.bin")
         return max((place.stat().st_mtime for place in places if place.exists()), default=math.inf)
 
     def _begun(self, job: Job) -> bool:
@@ -236,13 +234,13 @@ class Notaries:
     def _run(self, job: Job, begin: bool = False) -> AbstractContextManager[NotarisedRun]:
         """The job's run, for one thread at a time."""
         path = self._settings.run_folder(job.id)
-        return self._held.of(
+        return self._open_runs.of(
             job.id, lambda: NotarisedRun.begin(path, job.id, job.name) if begin else NotarisedRun(path)
         )
 
     def _drop(self, job_id: str) -> None:
         """Lets go of a run that is over, so that it can be settled."""
-        self._held.drop(job_id)
+        self._open_runs.drop(job_id)
         self._answerers.drop(job_id)
 
     def start(self) -> None:
@@ -261,7 +259,7 @@ class Notaries:
         self._stopping.set()
         if self._sweeper is not None:
             self._sweeper.join()
-        for job_id in self._held:
+        for job_id in self._open_runs:
             self._drop(job_id)
         self._answerers.close()
 
@@ -286,12 +284,11 @@ def _round_due(run: NotarisedRun, names: Sequence[str], question: str) -> RoundD
 
 
 def _refuse_other_terms(entries: Sequence[Entry], expected: dict[str, Any]) -> None:
-    """The opening entry agrees on what the job has agreed on: the seed, the rules, the prices, all but what only the
-    consumer's files tell."""
+    """Refuses an opening entry with other terms than the job's, but for what only the consumer's files tell."""
     unknown = {"initial_model", *(name for name in ABOUT if name not in expected)}
     try:
         body = entries[0].body
-        others = differing(body, expected, but=unknown) if entries[0].kind == "open" else ["opening"]
+        others = differing(body, expected, but=unknown) if entries[0].opens else ["opening"]
     except (AttributeError, TypeError, ValueError, IndexError):
         others = ["rules"]
     if others:

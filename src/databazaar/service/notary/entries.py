@@ -18,15 +18,6 @@ _Fields = tuple[_Number, Kind, _Number | None, _Number | None, _Name | None, _Nu
 Line = Annotated[_Fields, Field(strict=False)]
 """seq, kind, round, draw, provider, amount, body, hash."""
 
-_EMPTY = {
-    "open": (False, False, False, False),
-    "close": (False, False, False, False),
-    "round": (True, False, False, False),
-    "release": (None, False, True, True),
-    "return": (None, False, True, True),
-}
-"""Which of round, draw, provider and amount an entry has, by its kind; None leaves it open, and others have all."""
-
 
 def entries_of(lines: Iterable[Line]) -> list[Entry]:
     """
@@ -38,8 +29,6 @@ def entries_of(lines: Iterable[Line]) -> list[Entry]:
     """
     entries = [Entry(*line) for line in lines]
     for entry in entries:
-        wanted = _EMPTY.get(entry.kind, (True, True, True, True))
-        found = (entry.round, entry.draw, entry.provider, entry.amount)
-        if any(has is not None and has != (value is not None) for has, value in zip(wanted, found, strict=True)):
+        if not entry.well_formed:
             raise InvalidError(f"{entry}: has not what an entry of its kind has")
     return entries

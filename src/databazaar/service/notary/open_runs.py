@@ -13,7 +13,7 @@ from databazaar.service.notary.run import NotarisedRun
 
 
 @dataclass
-class _Held:
+class _OpenRun:
     lock: threading.Lock = field(default_factory=threading.Lock)
     run: NotarisedRun | None = None
     users: int = 0
@@ -26,12 +26,11 @@ class _Held:
 
 
 class OpenRuns:
-    """At most about `most`; the one that nobody has used for the longest goes first, and is read again from its ledger
-    when it is needed."""
+    """At most about `most` open runs; the least recently used is closed first, and reopened from its ledger."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: OrderedDict[str, _OpenRun] = OrderedDict()
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[str]:
@@ -42,7 +41,7 @@ class OpenRuns:
     def of(self, job_id: str, opened: Callable[[], NotarisedRun]) -> Iterator[NotarisedRun]:
         """The run of this job, which is `opened` where it is not at hand."""
         with self._lock:
-            held = self._held.setdefault(job_id, _Held())
+            held = self._held.setdefault(job_id, _OpenRun())
             held.users += 1
             self._held.move_to_end(job_id)
             idle = [name for name, one in self._held.items() if not one.users]

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.service import contracts, journal, offers, queues
+from databazaar.service import contracts, journal, offers
 from databazaar.service.database.tables import Contract, Job, Receipt
 from databazaar.service.errors import MissingError
 from databazaar.service.http.context import Call
@@ -127,4 +127,4 @@ def earnings(call: Call, session: Session) -> list[shapes.Contract]:
 @routes.listing("/queues", shapes.Queue, "offer_id")
 def offer_queues(call: Call, session: Session) -> list[shapes.Queue]:
     """The queues of a provider's own offers; of all for the operator."""
-    return queues.queues(session, call.caller)
+    return contracts.queues(session, call.caller)

@@ -17,7 +17,7 @@ from databazaar.service.http.context import Call
 from databazaar.service.http.forms import Form
 from databazaar.service.http.pages import PageContext
 from databazaar.service.http.routes import Routes
-from databazaar.service.retention import ABANDONED
+from databazaar.service.hub.sweeper import ABANDONED
 
 routes = Routes("files")
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

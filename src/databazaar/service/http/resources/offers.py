@@ -131,7 +131,7 @@ def make_file_offer(
     call: Call, session: Session, *, name: Name, slug: Slug, description: Description = "", policy: Policy, file_id: str
 ) -> Offer:
     """Offers a file that was uploaded to the hub."""
-    told: dict[str, Any] = {"name": name, "slug": slug, "description": description, "policy": policy}
+    told: offers.About = {"name": name, "slug": slug, "description": description, "policy": policy}
     return offers.make_file_offer(session, call.caller, call.settings, **told, file_id=file_id)
 
 
@@ -149,7 +149,7 @@ def make_site_offer(
     rows: Annotated[int, Field(ge=0, le=10**12)] | None = None,
 ) -> Offer:
     """Offers what a site of the federation holds, which stays there."""
-    told: dict[str, Any] = {"name": name, "slug": slug, "description": description, "policy": policy}
+    told: offers.About = {"name": name, "slug": slug, "description": description, "policy": policy}
     place: dict[str, Any] = {"site": site, "columns": columns, "rows": rows}
     return offers.make_site_offer(session, call.caller, call.settings, **told, **place)
 

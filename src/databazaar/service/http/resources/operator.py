@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from databazaar.client import shapes
-from databazaar.service import journal, members, queues
+from databazaar.service import contracts, journal, members
 from databazaar.service.caller import Caller
 from databazaar.service.database.tables import Account, CashRecord, Contract, Job, JournalHead, Market
 from databazaar.service.http.context import Call
@@ -78,7 +78,7 @@ def jobs_page(page: PageContext, session: Session, state: str = "") -> dict[str,
 @routes.page("/operator/queues", "operator/queues", "Queues", role="operator", menu=("Operating", "Queues", 4))
 def queues_page(page: PageContext, session: Session) -> dict[str, Any]:
     waiting = session.scalars(select(Job).where(Job.state.in_(LIVE)).order_by(Job.created_at)).all()
-    return {"jobs": waiting, "queues": queues.queues(session, page.caller)}
+    return {"jobs": waiting, "queues": contracts.queues(session, page.caller)}
 
 
 def _percent(page: PageContext, form: Form) -> dict[str, Any]:

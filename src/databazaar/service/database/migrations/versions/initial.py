@@ -20,12 +20,6 @@ def upgrade() -> None:
     op.execute("INSERT INTO accounts (name, balance) VALUES ('outside', 0), ('fees', 0)")
 
 
-def downgrade() -> None:
-    Table.metadata.drop_all(op.get_bind())
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("DROP FUNCTION bazaar_refuse()")
-
-
 def _refuse_changes() -> None:
     """Refuses UPDATE and DELETE of append-only tables, and on PostgreSQL TRUNCATE. The triggers go with the tables."""
     postgres = op.get_bind().dialect.name == "postgresql"
