@@ -83,7 +83,7 @@ def serve(given: dict[str, Any], profile: str) -> None:
     if profile:
         Sampler(Path(profile))
     server = uvicorn.Server(config)
-    app.state.web.tailers.ending = lambda: server.should_exit
+    app.state.web.broadcaster.ending = lambda: server.should_exit
     server.run()
 
 

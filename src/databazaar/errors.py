@@ -2,9 +2,14 @@
 
 
 class BazaarError(Exception):
-    """Something the user can mend. The command line prints the sentence and exits with `exit_code`."""
+    """Something the user can mend. The command line prints the sentence and exits with `exit_code`. `place` is the
+    setting, or the field of a request, that it is about: a form shows the sentence there."""
 
     exit_code = 2
+
+    def __init__(self, *said: object, place: str = "") -> None:
+        super().__init__(*said)
+        self.place = place
 
 
 class LedgerError(BazaarError):

@@ -37,12 +37,23 @@ Reader = Callable[[Any, str, "Faults"], Any]
 """Reads a value at a place, and notes its faults."""
 
 
+class Fault(str):
+    """A sentence about what is wrong, and the place of the setting that it is about."""
+
+    place: str
+
+    def __new__(cls, sentence: str, place: str = "") -> Fault:
+        made = super().__new__(cls, sentence)
+        made.place = place or getattr(sentence, "place", "")
+        return made
+
+
 class Faults:
     """What is wrong with settings, one sentence each; settings that do not exist come first."""
 
     def __init__(self) -> None:
-        self._unknown: list[str] = []
-        self._wrong: list[str] = []
+        self._unknown: list[Fault] = []
+        self._wrong: list[Fault] = []
 
     def __iter__(self) -> Any:
         return iter([*self._unknown, *self._wrong])
@@ -50,11 +61,11 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self._unknown or self._wrong)
 
-    def add(self, sentence: str) -> None:
-        self._wrong.append(sentence)
+    def add(self, sentence: str, place: str = "") -> None:
+        self._wrong.append(Fault(sentence, place))
 
-    def unknown(self, sentence: str) -> None:
-        self._unknown.append(sentence)
+    def unknown(self, sentence: str, place: str = "") -> None:
+        self._unknown.append(Fault(sentence, place))
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class Setting:
 
     def blame(self, value: Any, place: str, problem: str, faults: Faults) -> None:
         shown = "" if self.secret or isinstance(value, Mapping) else f" = {short(value)}"
-        faults.add(f"{place}{shown} {problem}: change it{f' ({self.help})' if self.help else ''}")
+        faults.add(f"{place}{shown} {problem}: change it{f' ({self.help})' if self.help else ''}", place)
 
     def _typed(self, kind: Any, value: Any, place: str, faults: Faults) -> Any:
         if kind is Any or (value is None and NoneType in _parts(kind)):
@@ -215,25 +226,25 @@ def check_settings(rule: Any, where: str) -> None:
 def read(section: type[Section], given: Any, place: str, faults: Faults) -> Section | None:
     """A section as a file has it; None where something is wrong, which is noted."""
     if not isinstance(given, Mapping):
-        faults.add(f"{place} = {short(given)} must be a section: change it")
+        faults.add(f"{place} = {short(given)} must be a section: change it", place)
         return None
     found, values = Faults(), {}
     known = declared(section)
     names = [one.name for one in known]
     for name in given:
         if name not in names:
-            found.unknown(unknown_setting(inside(place, name), name, names))
+            found.unknown(unknown_setting(inside(place, name), name, names), inside(place, name))
     for one in known:
         where = inside(place, one.name)
         if one.name in given:
             values[one.name] = one.take(given[one.name], where, found)
         elif one.required:
-            found.add(missing(where, one))
+            found.add(missing(where, one), where)
     if not found:
         try:
             return section(**values)
         except BazaarError as fault:
-            found.add(str(fault))
+            found.add(str(fault), place)
     for sentence in found._unknown:
         faults.unknown(sentence)
     for sentence in found._wrong:

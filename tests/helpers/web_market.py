@@ -18,7 +18,8 @@ from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Token
 from databazaar.service.http.app import create_app
-from databazaar.service.http.security_callers import CSRF_HEADER, cookie_name, csrf_token
+from databazaar.service.http.cookies import cookie_name
+from databazaar.service.http.security_callers import CSRF_HEADER, csrf_token
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
 from desk_market import SPEC, DeskMarket, desk_market, table

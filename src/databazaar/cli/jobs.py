@@ -166,7 +166,7 @@ def submit(
 
 
 def _submitted(hub: Hub, job_id: str) -> JobSummary:
-    from databazaar.client.sending import HubError
+    from databazaar.client.connection import HubError
 
     try:
         return hub.submit(job_id)

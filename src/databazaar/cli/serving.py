@@ -122,7 +122,7 @@ def serve(
     say(f"{market.name} is at {settings.address}")
     for one in links:
         say(f"  {one.who}: {one.link}")
-    app.state.web.tailers.ending = lambda: server.should_exit  # streams would be waited for
+    app.state.web.broadcaster.ending = lambda: server.should_exit  # streams would be waited for
     try:
         with Listener(listening, settings, proxy) as bounded:
             server.run(sockets=[bounded])

@@ -1,7 +1,6 @@
 """Talking to a hub from Python: `Hub(address, token)`."""
 
-from databazaar.client.hub import Hub
-from databazaar.client.sending import HubError
-from databazaar.client.watching import Seen
+from databazaar.client.connection import HubError
+from databazaar.client.hub import Hub, Seen
 
 __all__ = ["Hub", "HubError", "Seen"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from databazaar.client import shapes
-from databazaar.client.sending import HubError, Sender, place, read
+from databazaar.client.connection import Connection, HubError, place, read
 from databazaar.errors import BazaarError
 from databazaar.federation.bundles import decode_bundle
 from databazaar.federation.engine import FederatedEngine
@@ -31,7 +31,7 @@ MARGIN = 60.0
 """Seconds that an answer may come later than a provider's deadline."""
 
 
-class Notary(Sender):
+class Notary(Connection):
     """The hub, as the arbiter of one job speaks to it."""
 
     def __init__(self, address: str, token: str, job: str, **how: Any) -> None:
@@ -40,20 +40,20 @@ class Notary(Sender):
 
     def market(self) -> shapes.OwnMarket:
         """What was agreed, as market.toml says it, and as whom the arbiter asks."""
-        return read(shapes.OwnMarket, self._get(place("jobs", self.job, "market")))
+        return read(shapes.OwnMarket, self.told("GET", place("jobs", self.job, "market")))
 
     def standing(self) -> shapes.Standing:
         """How many entries the hub has, and the hash of the last."""
-        return read(shapes.Standing, self._get(place("jobs", self.job, "entries")))
+        return read(shapes.Standing, self.told("GET", place("jobs", self.job, "entries")))
 
     def report(self, entries: Sequence[Entry]) -> None:
         """Sends entries, in order; those that the hub has already do no harm. They go in steps as the ledger made
         them, so a request ends where a round is reserved, or the run is closed."""
         for part in in_steps(entries, AT_ONCE):
-            self._answer("POST", place("jobs", self.job, "entries"), json={"entries": [_line(one) for one in part]})
+            self.answer("POST", place("jobs", self.job, "entries"), json={"entries": [_line(one) for one in part]})
 
     def ask(self, names: Sequence[str], payload: bytes, timeout: float) -> tuple[Replies, Failures]:
-        answer = self._answer(
+        answer = self.answer(
             "POST",
             place("jobs", self.job, "ask"),
             params={"provider": list(names), "timeout": timeout},
@@ -69,7 +69,7 @@ class Notary(Sender):
         return {name: reply for name, reply in replies.items() if name in names}, lost
 
     def connected(self) -> list[str]:
-        names: list[str] = self._get(place("jobs", self.job, "connected"))["connected"]
+        names: list[str] = self.told("GET", place("jobs", self.job, "connected"))["connected"]
         return names
 
 

@@ -97,11 +97,11 @@ def read_chosen(
         return None
     kind, where = given.get("kind", default), f"{place}.kind"
     if kind is None:
-        faults.add(missing(where, Setting()))
+        faults.add(missing(where, Setting()), where)
     elif not isinstance(kind, str):
         Setting().blame(kind, where, "must be text in quotes", faults)
     elif kind in (refused or {}):
-        faults.add(f"{where} = {kind!r} {(refused or {})[kind]}")
+        faults.add(f"{where} = {kind!r} {(refused or {})[kind]}", where)
     else:
         try:
             settings = _settings(registry, registry.find(kind), given, place, faults)
@@ -109,9 +109,9 @@ def read_chosen(
         except MissingRuleError as error:
             known = one_of(one for one in registry.kinds() if one not in (refused or {}))
             if error.package is None:
-                faults.add(f"{where} = {short(kind)} {known}: change it, or install the package that brings it")
+                faults.add(f"{where} = {short(kind)} {known}: change it, or install the package that brings it", where)
             else:
-                faults.add(f"{place}: {str(error).removeprefix(f'{registry.noun} ')}")
+                faults.add(f"{place}: {str(error).removeprefix(f'{registry.noun} ')}", where)
     return None
 
 
@@ -127,7 +127,7 @@ def _settings(
         if name in given:
             settings[name] = one.take(given[name], inside(place, name), faults)
         elif one.required and not hasattr(rule, "from_market"):
-            faults.add(missing(inside(place, name), one))
+            faults.add(missing(inside(place, name), one), inside(place, name))
     return settings
 
 

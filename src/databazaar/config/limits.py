@@ -10,6 +10,7 @@ from databazaar.errors import BazaarError
 from databazaar.learning.kinds import ModelForm
 from databazaar.money import Currency
 from databazaar.roster import PriceChange
+from databazaar.settings import Fault
 
 if TYPE_CHECKING:
     from databazaar.config.sections import MarketSettings, ProviderSettings
@@ -113,7 +114,7 @@ def _price(currency: Currency, written: int | str, field: str) -> int:
 
 def limits_of(currency: Currency, market: MarketSettings) -> tuple[dict[str, int], list[str]]:
     """The consumer's limits in minor units, as far as they are given, and what is wrong with them."""
-    limits, faults = {}, []
+    limits, faults = {}, list[str]()
     for name in ("most_per_access", "most_per_round"):
         written = getattr(market, name)
         if written is None:
@@ -121,7 +122,7 @@ def limits_of(currency: Currency, market: MarketSettings) -> tuple[dict[str, int
         try:
             limits[name] = minor(currency, written, f"market.{name}")
         except BazaarError as fault:
-            faults.append(str(fault))
+            faults.append(Fault(str(fault), f"market.{name}"))
     return limits, faults
 
 
@@ -131,15 +132,17 @@ def unpayable(
     """What is wrong where a budget or a limit pays for nobody."""
     cheapest = min(prices, default=0)
     if budget is not None and budget < per_round * cheapest:
-        yield (
+        yield Fault(
             f"market.budget = {currency.format(budget)} cannot pay for one round of per_round = {per_round} accesses "
             f"at {currency.format(cheapest)} or more each: "
-            f"raise budget to at least {currency.format(per_round * cheapest)}, or lower per_round"
+            f"raise budget to at least {currency.format(per_round * cheapest)}, or lower per_round",
+            "market.budget",
         )
     for name, most in limits.items():
         if most < max(cheapest, 1):
-            yield (
+            yield Fault(
                 f"market.{name} = {currency.format(most)} pays for nobody, because an access costs "
                 f"{currency.format(max(cheapest, 1))} or more in the first round: raise {name} to at least that, or "
-                "leave it out"
+                "leave it out",
+                f"market.{name}",
             )

@@ -34,7 +34,7 @@ from databazaar.oracles import ORACLES
 from databazaar.payments.protocol import PAYMENTS
 from databazaar.registry import MarketFacts
 from databazaar.samplers.protocol import SAMPLERS
-from databazaar.settings import Faults, read, setting
+from databazaar.settings import Fault, Faults, read, setting
 from databazaar.stops.protocol import STOPS
 from databazaar.utilities import UTILITIES
 
@@ -127,7 +127,7 @@ class MarketFile:
         try:
             object.__setattr__(self, "budget_minor", minor(self.currency, self.market.budget, "market.budget"))
         except BazaarError as fault:
-            yield str(fault)
+            yield Fault(str(fault), "market.budget")
         limits, faults = limits_of(self.currency, self.market)
         object.__setattr__(self, "limits_minor", limits)
         yield from faults
@@ -141,7 +141,7 @@ class MarketFile:
         for place, rule in (*((name, getattr(self, name)) for name in names), *stops):
             fault = rule.fault(self.facts())
             if fault is not None:
-                yield f"{place}: {fault}"
+                yield Fault(f"{place}: {fault}", place)
 
     def _share_faults(self) -> Iterator[str]:
         """Some rows of the hold-out must be left to judge by."""
@@ -186,9 +186,10 @@ class MarketFile:
             if self.data.task not in tasks:
                 ours = [one for one in registry.kinds() if registry.is_bundled(one)]
                 fit = [f'"{one}"' for one in ours if self.data.task in registry.find(one).tasks]
-                yield (
+                yield Fault(
                     f'{name}.kind = "{rule.kind}" is for {tasks[0]} and data.task = "{self.data.task}": '
-                    f"use {name}.kind = {' or '.join(fit)}, or change data.task"
+                    f"use {name}.kind = {' or '.join(fit)}, or change data.task",
+                    f"{name}.kind",
                 )
 
 
@@ -206,12 +207,12 @@ def parse_market(settings: Mapping[str, Any], where: str = "market.toml") -> Mar
     """A market from a table of TOML or JSON; an error names `where` and the setting."""
     market, faults = parse_all(settings, where)
     if faults:
-        raise BazaarError(faults[0])
+        raise BazaarError(faults[0], place=faults[0].place)
     assert market is not None
     return market
 
 
-def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[MarketFile | None, list[str]]:
+def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[MarketFile | None, list[Fault]]:
     """The market, if its sections can be read at all, and every fault of its settings."""
     faults, market = Faults(), None
     try:
@@ -221,7 +222,7 @@ def parse_all(settings: Mapping[str, Any], where: str = "market.toml") -> tuple[
             faults.add(fault)
     except BazaarError as error:
         faults.add(str(error))
-    return market, [f"{where}: {fault}" for fault in faults]
+    return market, [Fault(f"{where}: {fault}", fault.place) for fault in faults]
 
 
 def load_market(path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None) -> MarketFile:

@@ -22,7 +22,9 @@ def labelled(frame: pd.DataFrame, target: str, task: TaskKind, where: str) -> pd
     check_target(column_names(frame, where), target, where)
     gone = without_target(frame, target, task)
     if gone.all():
-        raise BazaarError(f"{where}: the target column {target!r} is empty in every row: fill it in")
+        raise BazaarError(
+            f"{where}: the target column {target!r} is empty in every row: fill it in", place="data.target"
+        )
     return frame[~gone].reset_index(drop=True) if gone.any() else frame
 
 
@@ -30,7 +32,8 @@ def check_target(names: Sequence[str], target: str, where: str, whose: str = "")
     if target not in names:
         remedy = "add or rename the column" if whose else "correct `target` or add the column"
         raise BazaarError(
-            f"{where}: the target column {target!r}{whose} is missing; {suggestion(target, names)}: {remedy}"
+            f"{where}: the target column {target!r}{whose} is missing; {suggestion(target, names)}: {remedy}",
+            place="data.target",
         )
 
 

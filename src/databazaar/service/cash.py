@@ -120,7 +120,8 @@ def records(session: Session, caller: Caller, *, state: str | None = None, most:
 def _request(session: Session, caller: Caller, settings: Settings, kind: CashKind, amount: Any) -> CashRecord:
     caller.require("money")
     if type(amount) is not int or not 0 < amount <= MOST:
-        raise InvalidError(f"the amount is {amount!r}: give a whole number of minor units between 1 and {MOST}")
+        said = f"the amount is {amount!r}: give a whole number of minor units between 1 and {MOST}"
+        raise InvalidError(said, place="amount")
     cashier: Cashier = CASHIERS.build({"kind": settings.cash})
     if kind != "deposit":
         journal.lock(session)  # so that two who ask at once do not both get the last of it

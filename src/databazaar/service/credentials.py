@@ -186,7 +186,8 @@ def issue_token(
     organisation = _whose(session, caller, organisation_id)
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
-        raise InvalidError(f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them")
+        said = f"scopes = {list(scopes)!r} must name some of {', '.join(SCOPES)}: correct them"
+        raise InvalidError(said, place="scopes")
     allowed = allowed_scopes(organisation.operates, organisation.consumes, organisation.provides)
     if beyond := sorted(set(scopes) - allowed):
         raise DeniedError(f"the roles of {organisation.slug} do not give the right {beyond[0]!r}: leave it out")
@@ -245,7 +246,7 @@ def set_password(session: Session, caller: Caller, password: str) -> None:
     if caller.person_id is None or (person := session.get(Person, caller.person_id)) is None:
         raise DeniedError("only a person who has signed in has a password: sign in")
     if not LEAST <= len(password) <= LONGEST:
-        raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one")
+        raise InvalidError(f"a password has {LEAST} to {LONGEST} characters: choose another one", place="password")
     person.password = _HASHER.hash(password)
     revoke_of(session, person.id, "link")
     others = update(Token).where(

@@ -57,4 +57,4 @@ def as_invalid(where: str = "") -> Iterator[None]:
     try:
         yield
     except BazaarError as fault:
-        raise InvalidError(f"{where}{fault}") from None
+        raise InvalidError(f"{where}{fault}", place=fault.place) from None

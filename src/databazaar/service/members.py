@@ -87,7 +87,7 @@ def invite(
     """A new organisation with its first person."""
     caller.require_operator()
     if not (consumes or provides):
-        raise InvalidError("an organisation consumes, provides or does both: choose")
+        raise InvalidError("an organisation consumes, provides or does both: choose", place="roles")
     return _founded(session, name, slug, email, consumes=consumes, provides=provides)
 
 
@@ -100,7 +100,7 @@ def _founded(session: Session, name: str, slug: str, email: str, **roles: bool) 
     slug = slug_of(slug, "slug", LONGEST_SLUG)
     organisation = Organisation(slug=slug, name=visible(name, "name"), **roles)
     session.add(organisation)
-    _flushed(session, f"the slug {slug!r} is taken: choose another one")
+    _flushed(session, f"the slug {slug!r} is taken: choose another one", "slug")
     return _joined(session, organisation, email)
 
 
@@ -117,19 +117,19 @@ def invite_person(
 def _joined(session: Session, organisation: Organisation, email: str, name: str = "") -> Invitation:
     email = email.strip().lower()
     if len(email) > LONGEST_EMAIL or not email.isprintable() or not _EMAIL.fullmatch(email):
-        raise InvalidError(f"{email[:60]!r} is no e-mail address: write one such as ann@example.org")
+        raise InvalidError(f"{email[:60]!r} is no e-mail address: write one such as ann@example.org", place="email")
     name = visible(name, "name") if name else ""
     person = Person(organisation_id=organisation.id, email=email, name=name)
     session.add(person)
-    _flushed(session, f"{email} takes part already: each person has an e-mail of their own")
+    _flushed(session, f"{email} takes part already: each person has an e-mail of their own", "email")
     return Invitation(organisation, person, link_for(session, person))
 
 
-def _flushed(session: Session, otherwise: str) -> None:
+def _flushed(session: Session, otherwise: str, place: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(otherwise) from None
+        raise ConflictError(otherwise, place=place) from None
 
 
 def _theirs(session: Session, caller: Caller, organisation_id: str | None) -> Organisation:

@@ -18,7 +18,9 @@ def visible(text: str, field: str, longest: int = LONGEST_NAME) -> str:
     """
     text = text.strip()
     if not text or not text.isprintable() or len(text) > longest:
-        raise InvalidError(f"{field} must be visible text on one line of at most {longest} characters: correct it")
+        raise InvalidError(
+            f"{field} must be visible text on one line of at most {longest} characters: correct it", place=field
+        )
     return text
 
 
@@ -26,11 +28,13 @@ def prose(text: str, field: str, longest: int) -> str:
     """Text of several lines, or none. Control characters but line ends and tabs are refused."""
     text = text.replace("\r\n", "\n").strip()
     if len(text) > longest or not all(sign in "\n\t" or sign.isprintable() for sign in text):
-        raise InvalidError(f"{field} must be text of at most {longest:,} characters: shorten or correct it")
+        raise InvalidError(
+            f"{field} must be text of at most {longest:,} characters: shorten or correct it", place=field
+        )
     return text
 
 
-def slug_of(text: str, field: str, longest: int) -> str:
+def slug_of(text: str, field: str, longest: int, place: str = "") -> str:
     """
     >>> slug_of("north-bank", "slug", 40)
     'north-bank'
@@ -38,6 +42,7 @@ def slug_of(text: str, field: str, longest: int) -> str:
     if len(text) > longest or not _SLUG.fullmatch(text):
         raise InvalidError(
             f"{field} = {text[:longest]!r} must be at most {longest} small letters and digits, with single hyphens "
-            'between them: write one such as "north-bank"'
+            'between them: write one such as "north-bank"',
+            place=place or field,
         )
     return text

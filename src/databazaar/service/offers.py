@@ -38,14 +38,17 @@ def read_policy(given: Policy | Mapping[str, Any], kind: str) -> Policy:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         setting = ".".join(str(part) for part in first["loc"]) or "policy"
-        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it") from None
+        field = str(first["loc"][0]) if first["loc"] else ""
+        raise InvalidError(f"policy: {setting[:60]}: {first['msg']}: correct it", place=field) from None
     if policy.consumers is not None:
         if len(policy.consumers) > MOST_CONSUMERS:
-            raise InvalidError(f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all")
+            said = f"policy: consumers names more than {MOST_CONSUMERS:,}: leave it out to allow all"
+            raise InvalidError(said, place="consumers")
         for place, consumer in enumerate(policy.consumers):
-            slug_of(consumer, f"policy: consumers[{place}]", 40)
+            slug_of(consumer, f"policy: consumers[{place}]", 40, "consumers")
     if kind == "file" and (policy.epsilon is not None or policy.epsilon_per_consumer is not None):
-        raise InvalidError("only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out")
+        said = "only a site keeps count of ε, as it answers with noise: offer a site, or leave ε out"
+        raise InvalidError(said, place="epsilon")
     return policy
 
 
@@ -58,13 +61,15 @@ def read_columns(given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _column(given: Mapping[str, Any], place: int) -> dict[str, Any]:
     name, kind = given.get("name"), given.get("kind")
     if not isinstance(name, str) or kind not in KINDS:
-        raise InvalidError(f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it")
+        said = f"columns[{place}] must have a name, and a kind out of {', '.join(KINDS)}: correct it"
+        raise InvalidError(said, place="columns")
     return {"name": visible(name, f"columns[{place}].name", 1000), "kind": kind}
 
 
 def refuse_many(columns: Sequence[object]) -> None:
     if not 1 <= len(columns) <= MOST_COLUMNS:
-        raise InvalidError(f"an offer has 1 to {MOST_COLUMNS:,} columns, not {len(columns):,}: leave some out")
+        said = f"an offer has 1 to {MOST_COLUMNS:,} columns, not {len(columns):,}: leave some out"
+        raise InvalidError(said, place="columns")
 
 
 NO_OFFER = "there is no such offer: look at the list of offers"
@@ -197,7 +202,9 @@ def make_site_offer(
         raise ConflictError("this market has no federation: offer a file, or ask its operator for one")
     offer = _new(session, caller, about, "site", site)
     if site != offer.slug:
-        raise InvalidError(f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name")
+        raise InvalidError(
+            f"site = {site[:60]!r} must be {offer.slug!r}, as the offer is: let it join under that name", place="site"
+        )
     if rows is not None and not 1 <= rows <= MOST_ROWS:
         raise InvalidError(f"rows = {rows} must be a whole number above zero: correct it, or leave it out")
     if rows is not None:
@@ -224,7 +231,7 @@ def _new(session: Session, caller: Caller, about: About, kind: str, site: str | 
     try:
         session.flush()
     except IntegrityError:
-        raise ConflictError(f"an offer {slug!r} is there already: choose another slug") from None
+        raise ConflictError(f"an offer {slug!r} is there already: choose another slug", place="slug") from None
     return offer
 
 
@@ -233,7 +240,7 @@ def _refuse_anothers(session: Session, caller: Caller, slug: str) -> None:
     parts = slug.split("-")
     longer = ["-".join(parts[:count]) for count in range(caller.slug.count("-") + 2, len(parts))]
     if session.scalar(select(Organisation.id).where(Organisation.slug.in_(longer))) is not None:
-        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one")
+        raise ConflictError(f"the slug {slug!r} begins as another organisation's do: choose another one", place="slug")
 
 
 def _file_version(session: Session, caller: Caller, settings: Settings, offer: Offer, file_id: str) -> OfferVersion:

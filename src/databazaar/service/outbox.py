@@ -67,9 +67,9 @@ def _check(url: str, private: bool) -> None:
     schemes = ("https", "http") if private else ("https",)
     printable = url.isascii() and url.isprintable() and " " not in url and len(url) <= LONGEST_URL
     if not (fits and printable and parts.scheme in schemes):
-        raise InvalidError(f"url must be an address that begins with {schemes[0]}://: write it in full")
+        raise InvalidError(f"url must be an address that begins with {schemes[0]}://: write it in full", place="url")
     if parts.username is not None or parts.password is not None or parts.fragment:
-        raise InvalidError("url must hold no name, password or fragment: what is sent is signed instead")
+        raise InvalidError("url must hold no name, password or fragment: what is sent is signed instead", place="url")
 
 
 def remove_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:

@@ -87,7 +87,8 @@ def compose(session: Session, settings: Settings, job: Job) -> Composition:
     spec, currency = _spec(job.spec), currency_of(session)
     kinds = {seller.offer.kind for seller in sellers}
     if len(kinds) > 1:
-        raise InvalidError("a job takes offers at the hub or sites of the federation, not both: choose one kind")
+        said = "a job takes offers at the hub or sites of the federation, not both: choose one kind"
+        raise InvalidError(said, place="offers")
     if kinds == {"site"} and settings.federation is None:
         raise InvalidError("this market has no federation any more: choose offers at the hub")
     links = consumer_files(session, job)

@@ -51,7 +51,7 @@ def read_apart(settings: Settings, work: Work, path: Path, *more: Any, name: str
     if "found" in answer:
         return answer["found"]
     if "refused" in answer:
-        raise InvalidError(str(answer["refused"]).replace(str(path), name))
+        raise InvalidError(str(answer["refused"]).replace(str(path), name), place=str(answer["place"]))
     if "failed" in answer:
         log.warning("a table of %s could not be read: %s", whose or "nobody", answer["failed"])
         raise InvalidError(f"{name}: the file cannot be read ({answer['failed']}): correct it or save it again")
@@ -97,7 +97,7 @@ def told(work: Work, path: Path, *more: Any) -> bytes:
     try:
         return json.dumps({"found": work(path, *more)}).encode()
     except BazaarError as refused:
-        return json.dumps({"refused": str(refused)}).encode()
+        return json.dumps({"refused": str(refused), "place": refused.place}).encode()
     except MemoryError:
         return b"{}"
     except Exception as error:  # whatever a library says of a file that it does not understand

@@ -23,7 +23,7 @@ from databazaar.cli import serving
 from databazaar.cli.app import app
 from databazaar.cli.interrupts import catching_interrupts
 from databazaar.client import Hub, HubError
-from databazaar.client.buying import named_files
+from databazaar.client.hub import named_files
 from databazaar.errors import BazaarError
 from databazaar.service import credentials, members
 from databazaar.service.database.connection import Database
@@ -162,8 +162,10 @@ def test_a_hub_serves_until_it_is_interrupted(home: str) -> None:
         pass
 
     def interrupt() -> None:
-        until(lambda: _healthy(address))
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            until(lambda: _healthy(address), patience=120)
+        finally:  # else a hub that is slow to start would be served for ever
+            os.kill(os.getpid(), signal.SIGINT)
 
     stopping = threading.Thread(target=interrupt)
     loggers = [logging.getLogger(name) for name in ("databazaar", "uvicorn")]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from fastapi.responses import StreamingResponse
 
-from databazaar.service.http import security_limits, tailing
-from databazaar.service.http.api import journal
+from databazaar.service.http import broadcaster, security_limits
+from databazaar.service.http.resources import journal
 from databazaar.service.http.security_callers import Credentials
 from web_market import MakeMarket, WebMarket
 
@@ -74,7 +74,7 @@ def test_a_market_toml_brings_its_files(market: WebMarket) -> None:
 
 @pytest.mark.parametrize("bound", ["MOST_VIEWERS", "MOST_OF_ONE"])
 def test_there_is_an_end_to_viewers(market: WebMarket, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, bound, 0)
+    monkeypatch.setattr(broadcaster, bound, 0)
     assert market.ask("buyer", "GET", f"/v1/jobs/{market.ids['job']}/live").status_code == 429
 
 

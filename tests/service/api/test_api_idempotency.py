@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import func, select
 
 from databazaar.service.database.tables import Answered, CashRecord
-from databazaar.service.http.api.answering import KEPT_FOR, REPEATED, forget_old
-from databazaar.service.http.security_callers import CSRF_HEADER, cookie_name, csrf_token
+from databazaar.service.http.cookies import cookie_name
+from databazaar.service.http.repeats import KEPT_FOR, REPEATED, forget_old
+from databazaar.service.http.security_callers import CSRF_HEADER, csrf_token
 from web_market import MakeMarket, WebMarket
 from web_rights import OWN_KEY, RIGHTS, Row
 

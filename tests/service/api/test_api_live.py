@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from databazaar.client import Hub, Seen
-from databazaar.client.watching import events as parsed
+from databazaar.client.hub import events as parsed
 from databazaar.service.database.columns import now
-from databazaar.service.http import events
-from databazaar.service.http.tailing import Tailers
+from databazaar.service.http.broadcaster import Broadcaster
+from databazaar.service.http.resources import live as events
 from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.states import JobState
 from web_market import MakeMarket, WebMarket
@@ -36,10 +36,10 @@ class Live:
         self.folder.mkdir(parents=True)
 
     @property
-    def tailers(self) -> Tailers:
-        tailers = self.market.app.state.web.tailers
-        assert isinstance(tailers, Tailers)
-        return tailers
+    def broadcaster(self) -> Broadcaster:
+        broadcaster = self.market.app.state.web.broadcaster
+        assert isinstance(broadcaster, Broadcaster)
+        return broadcaster
 
     def play(self, *numbers: int) -> None:
         with (self.folder / "progress.jsonl").open("a") as file:
@@ -103,7 +103,7 @@ def test_a_viewer_sees_all_rounds_and_states_until_the_job_is_over(live: Live) -
     live.enter(JobState.REFUNDED)
     last = [one for one in iter(lambda: seen.get(timeout=30), None) if one is not None]
     assert [one.data["state"] for one in last if one.kind == "state"][-1] == "refunded"
-    until(lambda: live.tailers.viewers == 0)
+    until(lambda: live.broadcaster.viewers == 0)
 
 
 def test_who_comes_back_goes_on_after_the_last_round(live: Live) -> None:
@@ -124,7 +124,7 @@ def test_many_viewers_share_one_reader_and_hold_no_connection(live: Live) -> Non
     live.play(1)
     viewers = [live.viewer() for _ in range(12)]
     assert [rounds(seen, 1) for seen in viewers] == [[1]] * 12
-    assert live.tailers.viewers == 12 and len(live.tailers._tailed) == 1
+    assert live.broadcaster.viewers == 12 and len(live.broadcaster._feeds) == 1
     pool: Any = live.market.database.engine.pool
     until(lambda: pool.checkedout() == 0)
     live.play(2, 3)
@@ -149,7 +149,7 @@ def test_a_stream_ends_when_its_token_is_revoked(live: Live, monkeypatch: pytest
             if name == "state":
                 live.market.spoil(token, revoked_at=now())
     assert seen == ["rounds", "state"]
-    until(lambda: live.tailers.viewers == 0)
+    until(lambda: live.broadcaster.viewers == 0)
 
 
 def test_a_quiet_stream_has_heartbeats(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +164,9 @@ def test_streams_end_when_the_hub_does(live: Live, monkeypatch: pytest.MonkeyPat
     with httpx.stream("GET", live.address + live.path, headers=headers, timeout=30) as stream:
         names = (name for name, _ in parsed(stream.iter_lines()))
         assert next(names) == "state"
-        monkeypatch.setattr(live.tailers, "ending", lambda: True)
+        monkeypatch.setattr(live.broadcaster, "ending", lambda: True)
         assert list(names) == []
-    until(lambda: live.tailers.viewers == 0)
+    until(lambda: live.broadcaster.viewers == 0)
 
 
 def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

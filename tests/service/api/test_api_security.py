@@ -15,17 +15,11 @@ from fastapi import Request, Response
 from databazaar.service import credentials
 from databazaar.service.database.connection import Database
 from databazaar.service.http.app import create_app
+from databazaar.service.http.cookies import SESSION, cookie_name, delete_cookie, set_cookie
 from databazaar.service.http.logs import JsonLines, write_logs
 from databazaar.service.http.security import HEADERS
 from databazaar.service.http.security_browsers import known_browser
-from databazaar.service.http.security_callers import (
-    CSRF_HEADER,
-    begin_session,
-    cookie_name,
-    csrf_of,
-    csrf_token,
-    end_session,
-)
+from databazaar.service.http.security_callers import CSRF_HEADER, csrf_of, csrf_token
 from databazaar.service.http.security_limits import Buckets, Limits
 from databazaar.service.settings import Settings
 from desk_market import table
@@ -103,11 +97,11 @@ def test_a_persons_post_carries_the_token_of_the_forms(market: WebMarket) -> Non
 
 def test_the_cookie_is_for_the_browser_alone(market: WebMarket) -> None:
     response = Response()
-    begin_session(response, Settings(market.settings.home, secure=True), "secret")
+    set_cookie(response, Settings(market.settings.home, secure=True), SESSION, "secret")
     cookie = response.headers["set-cookie"].lower()
     assert cookie.startswith("__host-bazaar=secret;")
     assert all(part in cookie for part in ("httponly", "secure", "samesite=lax", "path=/")) and "domain" not in cookie
-    end_session(response, Settings(market.settings.home, secure=True))
+    delete_cookie(response, Settings(market.settings.home, secure=True), SESSION)
     assert "max-age=0" in response.headers.getlist("set-cookie")[1].lower()
 
 

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import starlette.formparsers
 
+from databazaar.service.http.cookies import cookie_name
 from databazaar.service.http.security_bodies import FORM
-from databazaar.service.http.security_callers import CSRF_FIELD, cookie_name, csrf_token
+from databazaar.service.http.security_callers import CSRF_FIELD, csrf_token
 from web_market import MakeMarket, WebMarket, table
 
 QUOTA = 100_000

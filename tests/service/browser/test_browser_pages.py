@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from browsing import NEEDS_CHROMIUM
 from databazaar.service import credentials, members, outbox
 from databazaar.service.database.tables import Job, Offer
-from databazaar.service.http.security_callers import cookie_name
+from databazaar.service.http.cookies import cookie_name
 from databazaar.service.states import JobState
 from looking import PHONE, Person, assert_accessible
 from page_market import PageMarket, page_market

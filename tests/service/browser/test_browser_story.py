@@ -119,7 +119,7 @@ def asked_for(buyer: Person) -> str:
     holdout = {"name": "holdout.csv", "mimeType": "text/csv", "buffer": table(9, rows=120)}
     page.get_by_label("Name of the job").fill("Which deliveries are late")
     page.get_by_label("Hold-out").set_input_files(holdout)  # type: ignore[arg-type]
-    page.get_by_label("Column to predict").fill("late")
+    page.get_by_label("Target", exact=True).fill("late")
     page.get_by_label("Model").select_option("logistic")
     page.get_by_label("Budget").fill("4 thousand")
     page.get_by_label("Freight of the south").check()
@@ -132,7 +132,7 @@ def asked_for(buyer: Person) -> str:
     page.get_by_label("Budget").fill("4000")
     page.get_by_label("It ends").select_option("budget")
     page.get_by_text("More settings").click()
-    page.get_by_label("Accesses in a round").fill("2")
+    page.get_by_label("Per round").fill("2")
     buyer.press("Make a draft")
     expect(page.get_by_role("heading", level=1)).to_have_text("Which deliveries are late")
     job = page.url

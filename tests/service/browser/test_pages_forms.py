@@ -11,7 +11,7 @@ from sqlalchemy import update
 from databazaar.service import credentials, jobs, members, outbox
 from databazaar.service.database.columns import now
 from databazaar.service.database.tables import Outgoing
-from databazaar.service.http.security_callers import cookie_name
+from databazaar.service.http.cookies import cookie_name
 from databazaar.service.lifecycle import enter, locked_job
 from databazaar.service.states import JobState
 from desk_market import SPEC, table
@@ -206,7 +206,7 @@ def test_a_job_of_a_market_toml(visit: Callable[..., Visitor]) -> None:
     buyer = visit("buyer")
 
     def sent(content: bytes, *tables: str) -> Response:
-        files = [("market", ("market.toml", content)), *(("tables", (name, table(9, 120))) for name in tables)]
+        files = [("market", ("market.toml", content)), *(("file", (name, table(9, 120))) for name in tables)]
         return buyer.post("/jobs/from-file", files)
 
     assert "By file" in buyer.sees(sent(text.encode(), "mine.csv"))

@@ -43,7 +43,7 @@ def test_the_journal_is_paged_audited_and_exported(market: PageMarket, visit: Ca
     older = re.search(r'href="(/operator/journal\?before=\d+)">Older', newest)
     assert older and "Newer entries" in hub.get(older[1]).text
     assert "The books hold" in hub.sees(hub.post("/operator/journal/audit"))
-    lines = hub.get("/operator/journal/export").text.splitlines()
+    lines = hub.get("/v1/journal/export").text.splitlines()
     with market.database.read() as session:
         assert len(lines) >= journal.audit(session).entries
     with market.database.engine.begin() as connection:

@@ -7,14 +7,14 @@ import hashlib
 import re
 from collections.abc import Callable
 
-from databazaar.service.http.pages.static_files import served
-from databazaar.service.http.security_callers import cookie_name
+from databazaar.service.http.cookies import cookie_name
+from databazaar.service.http.static_files import served
 from databazaar.service.states import JobState
 from page_market import PageMarket
 from visitor import Visitor
 
 PAGES = {
-    "operator": ("", "/organisations", "/jobs", "/jobs?state=draft", "/queues", "/journal", "/journal/export", "/cash"),
+    "operator": ("", "/organisations", "/jobs", "/jobs?state=draft", "/queues", "/journal", "/cash"),
     "consumer": (
         "/market",
         "/market/{offer of north}",

@@ -18,7 +18,7 @@ from databazaar.service import jobs, offers
 from databazaar.service.database.columns import now
 from databazaar.service.database.connection import Database
 from databazaar.service.database.tables import Job, JournalEntry
-from databazaar.service.http.pages.job_view import told_of
+from databazaar.service.http.job_page import told_of
 from databazaar.service.hub import progress, runner, supervisor
 from databazaar.service.hub.folder import HELD, write_market
 from databazaar.service.hub.progress import progress_of

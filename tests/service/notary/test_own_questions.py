@@ -12,8 +12,8 @@ import torch
 
 from databazaar import BazaarError
 from databazaar.cli.own_arbiter import playing_own
+from databazaar.client.connection import HubError
 from databazaar.client.own_arbiter import HubTransport, Notary
-from databazaar.client.sending import HubError
 from databazaar.ledger import Entry
 from databazaar.market.arbiter import Arbiter
 from databazaar.service import credentials

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from databazaar.client.sending import HubError
+from databazaar.client.connection import HubError
 from databazaar.service import jobs
 from databazaar.service.database.connection import Database
 from databazaar.service.errors import ConflictError

@@ -7,22 +7,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 
 from databazaar import __version__
 from databazaar.service.database.connection import Database
-from databazaar.service.http import api, health, pages, security_oidc
-from databazaar.service.http.api import answering
+from databazaar.service.http import repeats, security_oidc, static_files
+from databazaar.service.http.broadcaster import Broadcaster
 from databazaar.service.http.context import Web
 from databazaar.service.http.errors import handle_errors
 from databazaar.service.http.logs import LoggedRequests
 from databazaar.service.http.metrics import Counts
+from databazaar.service.http.resources import all_routes
 from databazaar.service.http.security import OwnRequests, SecureAnswers
 from databazaar.service.http.security_bodies import BoundedBodies
 from databazaar.service.http.security_limits import Limits
-from databazaar.service.http.tailing import Tailers
 from databazaar.service.hub import children
 from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
@@ -38,9 +37,8 @@ def create_app(
     settings: Settings, database: Database, *, supervise: bool = True, limits: Limits | None = None
 ) -> FastAPI:
     """With `supervise` this process also starts the jobs' runners and settles them."""
-    web = Web(
-        settings, database, limits or Limits(), Counts(), Tailers(settings, database), Notaries(settings, database)
-    )
+    broadcaster, notaries = Broadcaster(settings, database), Notaries(settings, database)
+    web = Web(settings, database, limits or Limits(), Counts(), broadcaster, notaries)
     app = FastAPI(
         title="databazaar",
         version=__version__,
@@ -48,27 +46,25 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lambda _: _alive(web, supervise),
     )
     app.state.web = web
     handle_errors(app)
-    api.include(app)
-    app.include_router(health.router)
     if settings.oidc_issuer:
         app.state.oidc = security_oidc.Provider(settings)
         app.include_router(security_oidc.router)
-    pages.include(app)
+    app.include_router(static_files.router)
+    for routes in all_routes():
+        app.include_router(routes.api)
+        app.include_router(routes.pages)
+        web.menu += routes.menu
     # the last one added is asked first
     app.add_middleware(BoundedBodies, web=web)
     app.add_middleware(OwnRequests, settings=settings)
     app.add_middleware(LoggedRequests, web=web)
     app.add_middleware(SecureAnswers, settings=settings)
     return app
-
-
-def _operation(route: APIRoute) -> str:
-    return route.name
 
 
 @asynccontextmanager
@@ -88,7 +84,7 @@ async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
         tidying.cancel()
         with suppress(asyncio.CancelledError):
             await tidying
-        await web.tailers.stop()
+        await web.broadcaster.stop()
         await run_in_threadpool(web.notaries.close)
         if web.supervisor is not None:
             await run_in_threadpool(web.supervisor.stop)
@@ -96,11 +92,11 @@ async def _alive(web: Web, supervise: bool) -> AsyncIterator[None]:
 
 async def _tidy(web: Web) -> None:
     """Forgets old answers, now and every hour."""
+
+    def forget() -> None:
+        with suppress(OperationalError), web.database.begin() as session:
+            repeats.forget_old(session)
+
     while True:
-        await run_in_threadpool(_forget, web)
+        await run_in_threadpool(forget)
         await asyncio.sleep(HOUR)
-
-
-def _forget(web: Web) -> None:
-    with suppress(OperationalError), web.database.begin() as session:
-        answering.forget_old(session)

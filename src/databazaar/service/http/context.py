@@ -1,17 +1,22 @@
-"""What every request needs of its app: settings, database, limits, counts, and whoever follows jobs."""
+"""What every request has: the app's settings, database, limits and counts, and who asks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
+from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
+from databazaar.service.caller import Caller
 from databazaar.service.database.connection import Database
+from databazaar.service.http.broadcaster import Broadcaster
+from databazaar.service.http.menu import Entry
 from databazaar.service.http.metrics import Counts
 from databazaar.service.http.security_limits import Limits
-from databazaar.service.http.tailing import Tailers
 from databazaar.service.notary.commands import Notaries
 from databazaar.service.settings import Settings
 
@@ -27,14 +32,36 @@ class Web:
     database: Database
     limits: Limits
     counts: Counts
-    tailers: Tailers
+    broadcaster: Broadcaster
     notaries: Notaries
+    menu: list[Entry] = field(default_factory=list)
     supervisor: Supervisor | None = None
 
     def wake(self) -> None:
         """Something has changed that the supervisor waits for."""
         if self.supervisor is not None:
             self.supervisor.wake()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: what commands are given, be it from a program or from a form. `after` is done once the command's
+    transaction is committed."""
+
+    web: Web
+    request: Request
+    caller: Caller
+    after: list[Callable[[], object]] = field(default_factory=list, kw_only=True)
+
+    @property
+    def settings(self) -> Settings:
+        return self.web.settings
+
+    def begin(self) -> AbstractContextManager[Session]:
+        return self.web.database.begin()
+
+    def read(self) -> AbstractContextManager[Session]:
+        return self.web.database.read()
 
 
 def web_of(request: HTTPConnection) -> Web:

@@ -14,6 +14,7 @@ from fastapi import Response
 from starlette.requests import HTTPConnection
 
 from databazaar.files import alone, read_plain, write_whole
+from databazaar.service.http.cookies import BROWSER, cookie_name, set_cookie
 from databazaar.service.settings import Settings
 
 KEY = "browsers.key"
@@ -23,7 +24,7 @@ LASTING = 180 * 24 * 3600
 
 def known_browser(request: HTTPConnection, settings: Settings, account: str) -> str:
     """The name of the browser, if this account has signed in from it; else nothing."""
-    name, _, mark = request.cookies.get(_cookie(settings), "").partition(".")
+    name, _, mark = request.cookies.get(cookie_name(settings, BROWSER), "").partition(".")
     known = bool(name) and hmac.compare_digest(mark.encode(), _mark(settings, account, name).encode())
     return name if known else ""
 
@@ -31,19 +32,7 @@ def known_browser(request: HTTPConnection, settings: Settings, account: str) -> 
 def remember_browser(response: Response, settings: Settings, account: str) -> None:
     """For a browser from which somebody has just signed in."""
     name = secrets.token_hex(16)
-    response.set_cookie(
-        _cookie(settings),
-        f"{name}.{_mark(settings, account, name)}",
-        max_age=LASTING,
-        httponly=True,
-        secure=settings.secure,
-        samesite="lax",
-        path="/",
-    )
-
-
-def _cookie(settings: Settings) -> str:
-    return "__Host-known" if settings.secure else "known"
+    set_cookie(response, settings, BROWSER, f"{name}.{_mark(settings, account, name)}", LASTING)
 
 
 def _mark(settings: Settings, account: str, name: str) -> str:

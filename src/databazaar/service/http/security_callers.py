@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -16,8 +16,8 @@ from databazaar.service import credentials as tokens
 from databazaar.service.caller import Caller
 from databazaar.service.errors import DeniedError, UnknownCallerError
 from databazaar.service.http.context import InWeb, Web, web_of
+from databazaar.service.http.cookies import cookie_name
 from databazaar.service.http.security_limits import address_of
-from databazaar.service.settings import Settings
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER, CSRF_FIELD = "X-CSRF-Token", "csrf"
@@ -41,11 +41,6 @@ class Credentials:
     @property
     def digest(self) -> str:
         return hashlib.sha256(self.secret.encode()).hexdigest()
-
-
-def cookie_name(settings: Settings) -> str:
-    """With the prefix `__Host-` a browser takes the cookie over TLS alone, and from this very host."""
-    return "__Host-bazaar" if settings.secure else "bazaar"
 
 
 def credentials_of(request: HTTPConnection) -> Credentials | None:
@@ -102,12 +97,3 @@ async def require_csrf(request: Request, secret: str) -> None:
     if not isinstance(given, str) or not hmac.compare_digest(given.encode(), csrf_token(secret).encode()):
         await request.close()  # and the files of its form
         raise DeniedError("this form is not of your session: load the page again, then send it again")
-
-
-def begin_session(response: Response, settings: Settings, secret: str) -> None:
-    """Signs the browser in: scripts cannot read the cookie, and other sites cannot post with it."""
-    response.set_cookie(cookie_name(settings), secret, httponly=True, secure=settings.secure, samesite="lax", path="/")
-
-
-def end_session(response: Response, settings: Settings) -> None:
-    response.delete_cookie(cookie_name(settings), httponly=True, secure=settings.secure, samesite="lax", path="/")

@@ -19,7 +19,7 @@ from databazaar.errors import BazaarError
 from databazaar.service import credentials
 from databazaar.service.errors import UnknownCallerError
 from databazaar.service.http.context import InWeb
-from databazaar.service.http.security_callers import begin_session
+from databazaar.service.http.cookies import OIDC, SESSION, cookie_name, delete_cookie, set_cookie
 from databazaar.service.settings import Settings
 
 log = logging.getLogger("databazaar.hub")
@@ -124,10 +124,6 @@ class Provider:
         return self._metadata
 
 
-def _cookie(settings: Settings) -> str:
-    return "__Host-bazaar-oidc" if settings.secure else "bazaar-oidc"
-
-
 @router.get(START)
 def begin(request: Request, web: InWeb) -> Response:
     """Sends the browser to the identity provider."""
@@ -136,14 +132,7 @@ def begin(request: Request, web: InWeb) -> Response:
     with _told_as_refusal():
         target = request.app.state.oidc.begin(attempt)
     response = RedirectResponse(target, 303)
-    response.set_cookie(
-        _cookie(web.settings),
-        json.dumps(asdict(attempt)),
-        max_age=TEN_MINUTES,
-        httponly=True,
-        secure=web.settings.secure,
-        samesite="lax",
-    )
+    set_cookie(response, web.settings, OIDC, json.dumps(asdict(attempt)), TEN_MINUTES)
     return response
 
 
@@ -151,7 +140,7 @@ def begin(request: Request, web: InWeb) -> Response:
 def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> Response:
     """Where the provider sends the browser back to, with a code that is good for one token."""
     web.limits.sign_in(request)
-    attempt = Attempt.read(request.cookies.get(_cookie(web.settings), ""))
+    attempt = Attempt.read(request.cookies.get(cookie_name(web.settings, OIDC), ""))
     if not code or not hmac.compare_digest(attempt.state.encode(), state.encode()):
         raise UnknownCallerError(AGAIN)
     with _told_as_refusal():
@@ -159,8 +148,8 @@ def come_back(request: Request, web: InWeb, state: str = "", code: str = "") -> 
     with web.database.begin() as session:
         signed = credentials.sign_in_vouched(session, email)
     response = RedirectResponse("/", 303)
-    begin_session(response, web.settings, signed.session_secret)
-    response.delete_cookie(_cookie(web.settings), httponly=True, secure=web.settings.secure, samesite="lax")
+    set_cookie(response, web.settings, SESSION, signed.session_secret)
+    delete_cookie(response, web.settings, OIDC)
     return response
 
 

@@ -104,7 +104,8 @@ def from_market_toml(text: str) -> PostedMarket:
         with as_invalid("market.toml: "):
             refuse_endless(given)
     except (ValueError, RecursionError) as fault:
-        raise InvalidError(f"market.toml: the file is not valid TOML: {fault}: correct that line") from None
+        said = f"market.toml: the file is not valid TOML: {fault}: correct that line"
+        raise InvalidError(said, place="market") from None
     offers = _offers(given.pop("providers", []))
     spec = {name: dict(section) if isinstance(section, Mapping) else section for name, section in given.items()}
     name = _taken(spec, "market", "name") or "market"
@@ -209,15 +210,15 @@ def _own_files(session: Session, caller: Caller, mode: str, files: Mapping[str, 
     if mode == "own" and files:
         raise InvalidError("a consumer that runs its own arbiter keeps its files: leave them out")
     if mode == "hosted" and "holdout" not in files:
-        raise InvalidError("files: the hold-out is missing: upload it and name it as holdout")
+        raise InvalidError("files: the hold-out is missing: upload it and name it as holdout", place="data.holdout")
     return {role: uploads.own_file(session, caller, files[role], lock=True).id for role in ROLES if role in files}
 
 
 def _chosen(session: Session, caller: Caller, offers: Sequence[str]) -> list[str]:
     """Ids of open offers that the caller can see, each once."""
     if len(offers) > MOST_OFFERS:
-        raise InvalidError(f"a job takes at most {MOST_OFFERS:,} offers: choose fewer")
+        raise InvalidError(f"a job takes at most {MOST_OFFERS:,} offers: choose fewer", place="offers")
     chosen = [catalogue.listing(session, caller, offer).id for offer in offers]
     if len(set(chosen)) < len(chosen):
-        raise InvalidError("an offer is chosen twice: name each once")
+        raise InvalidError("an offer is chosen twice: name each once", place="offers")
     return chosen

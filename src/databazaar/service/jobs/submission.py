@@ -37,7 +37,8 @@ def refuse_unverifiable(market: MarketFile) -> None:
     if not market.defence.chosen.off:
         raise InvalidError(
             "defence: an own arbiter's findings cannot be checked without its hold-out, and they would take pay from "
-            'providers: leave the defence out, or let the hub run the job (mode "hosted")'
+            'providers: leave the defence out, or let the hub run the job (mode "hosted")',
+            place="defence.kind",
         )
 
 
@@ -87,7 +88,8 @@ def check_tables(settings: Settings, market: Composition) -> Fitted | None:
         if lacking:
             raise InvalidError(
                 f"the offer {seller.offer.slug} has no column {lacking[0]!r}, which the hold-out has: leave the offer "
-                "out, or name the columns to use in data.features"
+                "out, or name the columns to use in data.features",
+                place="offers",
             )
     return fitted
 

@@ -1,0 +1,198 @@
+"""The broadcaster: sends the progress of jobs to those who look on. One reader serves all; viewers wait for it and hold
+nothing. What is new of a job is made into an event once, and all viewers get the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+
+from databazaar.service.database.connection import Database
+from databazaar.service.database.tables import Job
+from databazaar.service.errors import TooManyError
+from databazaar.service.hub import progress
+from databazaar.service.settings import Settings
+from databazaar.service.states import OVER
+
+TICK, LONGEST_TICK, STATES_EVERY = 0.15, 0.5, 0.6
+A_VIEWER_MORE = 0.002
+"""Seconds that all wait longer for each who looks on: the more there are, the more an event costs."""
+PULSE = 1.0
+"""Seconds after which viewers are woken although nothing is new."""
+BATCH = 500
+"""Rounds in one event, at most."""
+MOST_VIEWERS, MOST_OF_ONE = 2000, 500
+"""At once, and of one organisation: none takes all places."""
+TOLD = ("state", "reason", "reason_code", "stopped_by", "attempts", "budget", "paid", "fee", "refunded")
+"""What viewers are told of the job's row when one of these changes."""
+
+
+def pause(viewers: int) -> float:
+    """How long the reader waits when so many look on.
+
+    >>> pause(1), pause(100), pause(2000)
+    (0.152, 0.35, 0.5)
+    """
+    return round(min(LONGEST_TICK, TICK + A_VIEWER_MORE * viewers), 3)
+
+
+@dataclass
+class Feed:
+    """What is known of one job: its rounds as text, in order, and its state. It is changed in the loop's thread."""
+
+    job_id: str
+    numbers: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    state: dict[str, Any] | None = None
+    told: bytes = b""
+    over: bool = False
+    viewers: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    reading: asyncio.Task[None] | None = None
+    _made: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        return self.numbers[-1] if self.numbers else 0
+
+    def after(self, number: int) -> tuple[int, bytes]:
+        """The number of the last round that the event with those after this one has, and the event; it is empty where
+        there are none. Nearly all who ask have the same rounds, so it is made once."""
+        if number >= self.last:
+            return number, b""
+        if number not in self._made:
+            begin = bisect.bisect_right(self.numbers, number)
+            end = min(len(self.numbers), begin + BATCH)
+            last = self.numbers[end - 1]
+            self._made[number] = last, event("rounds", f'{{"rounds":[{",".join(self.texts[begin:end])}]}}', last)
+        return self._made[number]
+
+    def take(self, rounds: Iterable[dict[str, Any]], state: dict[str, Any] | None) -> None:
+        """Adds what was read, and wakes whoever waits if any of it is new."""
+        before = len(self.numbers), self.state
+        for one in rounds:
+            if one["round"] > self.last:
+                self.numbers.append(one["round"])
+                self.texts.append(
+                    json.dumps({name: _plain(value) for name, value in one.items()}, separators=(",", ":"))
+                )
+        if state is not None and state != self.state:
+            self.state, self.told, self.over = state, event("state", json.dumps(state)), state["state"] in OVER
+        if (len(self.numbers), self.state) != before:
+            self._made.clear()
+            self.wake()
+
+    def wake(self) -> None:
+        awake, self.changed = self.changed, asyncio.Event()
+        awake.set()
+
+
+def event(name: str, data: str, number: int | None = None) -> bytes:
+    """A server-sent event, whose data is one line.
+
+    >>> event("rounds", "{}", 3)
+    b'id: 3\\nevent: rounds\\ndata: {}\\n\\n'
+    """
+    named = "" if number is None else f"id: {number}\n"
+    return f"{named}event: {name}\ndata: {data}\n\n".encode()
+
+
+class Broadcaster:
+    """All jobs that somebody looks at. What nobody looks at is not read. Streams end when `ending` says so."""
+
+    ending: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self.settings, self.database = settings, database
+        self._feeds: dict[str, Feed] = {}
+        self._of_one: Counter[str] = Counter()
+        self._task: asyncio.Task[None] | None = None
+        self._states_at = self._woken_at = 0.0
+
+    @property
+    def viewers(self) -> int:
+        return sum(feed.viewers for feed in self._feeds.values())
+
+    def refuse_too_many(self, whose: str) -> None:
+        if self.viewers >= MOST_VIEWERS or self._of_one[whose] >= MOST_OF_ONE:
+            raise TooManyError("too many look on at once: try again later")
+
+    @asynccontextmanager
+    async def following(self, job_id: str, whose: str) -> AsyncIterator[Feed]:
+        """The job, read at least once, for as long as the viewer looks, who is of the organisation `whose`."""
+        self.refuse_too_many(whose)
+        feed = self._feeds.setdefault(job_id, Feed(job_id))
+        feed.viewers += 1
+        self._of_one[whose] += 1
+        try:
+            if feed.state is None:
+                await self._read_once(feed)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._follow())
+            yield feed
+        finally:
+            feed.viewers -= 1
+            self._of_one[whose] -= 1
+            if not feed.viewers:
+                self._feeds.pop(job_id, None)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _follow(self) -> None:
+        while self._feeds:
+            await asyncio.sleep(pause(self.viewers))
+            now = time.monotonic()
+            with suppress(OSError, SQLAlchemyError):  # it is asked again
+                await self._read(
+                    [one for one in self._feeds.values() if not one.over], now - self._states_at >= STATES_EVERY
+                )
+            if now - self._woken_at >= PULSE or self.ending():
+                self._woken_at = now
+                for one in self._feeds.values():
+                    one.wake()
+
+    async def _read_once(self, feed: Feed) -> None:
+        """All who come to a job at the same time wait for one reading of it."""
+        if feed.reading is None or feed.reading.done():
+            feed.reading = asyncio.create_task(self._read([feed], states=True))
+        await asyncio.shield(feed.reading)
+
+    async def _read(self, feed: list[Feed], states: bool) -> None:
+        """One thread reads for all, the states first: the rounds of a job that is over are then all there."""
+        if states:
+            self._states_at = time.monotonic()
+        found = await run_in_threadpool(self._found, [(one.job_id, one.last) for one in feed], states)
+        for one, (rounds, state) in zip(feed, found, strict=True):
+            one.take(rounds, state)
+
+    def _found(
+        self, wanted: list[tuple[str, int]], states: bool
+    ) -> list[tuple[list[dict[str, Any]], dict[str, Any] | None]]:
+        told = self._states([job_id for job_id, _ in wanted]) if states and wanted else {}
+        return [(progress.rounds(self.settings, job_id, last), told.get(job_id)) for job_id, last in wanted]
+
+    def _states(self, job_ids: list[str]) -> dict[str, dict[str, Any]]:
+        columns = [getattr(Job, name) for name in TOLD]
+        with self.database.read() as session:
+            rows = session.execute(select(Job.id, *columns).where(Job.id.in_(job_ids))).all()
+        return {row[0]: dict(zip(TOLD, row[1:], strict=True)) for row in rows}
+
+
+def _plain(value: Any) -> Any:
+    """Browsers read no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,80 @@
+"""How the hub is: `/healthz` for those who keep it running, `/metrics` for Prometheus."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from databazaar.service.database.tables import Job, JournalHead, Outgoing
+from databazaar.service.database.upgrading import is_current
+from databazaar.service.errors import DeniedError
+from databazaar.service.http.calls import Reading
+from databazaar.service.http.context import InWeb, Web
+from databazaar.service.http.metrics import sample
+from databazaar.service.http.routes import Routes
+from databazaar.service.states import JobState
+
+routes = Routes("health")
+routes.api = APIRouter(tags=["health"])
+log = logging.getLogger(__name__)
+
+
+class Health(BaseModel):
+    """`supervisor` is None where another process runs the jobs."""
+
+    ok: bool
+    database: bool
+    schema_current: bool
+    supervisor: bool | None
+
+
+@routes.api.get("/healthz", response_model=Health)
+def healthz(web: InWeb, response: Response) -> Health:
+    """Whether the database answers and fits this version, and the jobs' supervisor is at work; 503 where not."""
+    try:
+        current, reachable = is_current(web.database), True
+    except SQLAlchemyError as error:
+        log.warning("the database does not answer: %s", type(error).__name__)
+        current, reachable = False, False
+    supervisor = None if web.supervisor is None else bool(web.supervisor.alive)
+    health = Health(
+        ok=reachable and current and supervisor is not False,
+        database=reachable,
+        schema_current=current,
+        supervisor=supervisor,
+    )
+    response.status_code = 200 if health.ok else 503
+    return health
+
+
+@routes.api.get("/metrics", response_class=PlainTextResponse)
+def metrics(call: Reading) -> str:
+    """Counts in the text format of Prometheus. For the operator: give Prometheus a token of its organisation with
+    the right `read` alone."""
+    if not call.caller.operates:
+        raise DeniedError("only the market's operator may do this")
+    call.caller.require("read")
+    return "\n".join([*call.web.counts.lines(), *_of_market(call.web)]) + "\n"
+
+
+def _of_market(web: Web) -> list[str]:
+    with web.database.read() as session:
+        jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
+        head = session.scalar(select(JournalHead.seq))
+        waiting = select(func.count()).where(Outgoing.delivered_at.is_(None), Outgoing.given_up_at.is_(None))
+        parcels = session.scalar(waiting)
+    return [
+        "# TYPE bazaar_jobs gauge",
+        *(sample("bazaar_jobs", jobs.get(state, 0), state=state) for state in JobState),
+        "# TYPE bazaar_journal_entries gauge",
+        sample("bazaar_journal_entries", (-1 if head is None else head) + 1),
+        "# TYPE bazaar_outbox_waiting gauge",
+        sample("bazaar_outbox_waiting", parcels or 0),
+        "# TYPE bazaar_viewers gauge",
+        sample("bazaar_viewers", web.broadcaster.viewers),
+    ]
