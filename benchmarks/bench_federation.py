@@ -4,7 +4,7 @@
 
 Server and providers are real processes on loopback with real certificates; the handler returns what it
 got. "relay" asks nobody: the payload only goes from this process to the server's. "empty" is a round
-with one byte: what FLARE and the processes cost whatever the size. The rest is moving bytes through TLS.
+with one byte: what gRPC and the processes cost whatever the size. The rest is moving bytes through TLS.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from databazaar.federation import onboarding, server
-from databazaar.federation.transport import FlareTransport
+from databazaar.federation.grpc_transport import GrpcTransport
 
 
 def echo(payload: bytes) -> bytes:
     return payload
 
 
-def times(transport: FlareTransport, names: Sequence[str], payload: bytes, rounds: int) -> tuple[float, float]:
+def times(transport: GrpcTransport, names: Sequence[str], payload: bytes, rounds: int) -> tuple[float, float]:
     """p50 and p95 in milliseconds, after a warm-up."""
     took = []
     for number in range(rounds + 10):
@@ -69,7 +69,7 @@ def measure(count: int, rounds: int, size: int) -> None:
                             stderr=output,
                         )
                     )
-            with FlareTransport(market) as transport:
+            with GrpcTransport(market) as transport:
                 if missing := transport.wait_for(names, 120):
                     raise SystemExit(f"not connected: {missing}")
                 joined = time.perf_counter() - began - ready

@@ -22,8 +22,8 @@ from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
 from databazaar.federation import message_faults, messages, server
 from databazaar.federation.exchange import Failures, Replies
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.signing import MarketKeys
-from databazaar.federation.transport import FlareTransport
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
 from markets import a_consumer, afar, at_home, federated
 from own_samplers import Together
@@ -35,7 +35,7 @@ EVERYBODY = Uniform(replacement=False)
 
 
 @pytest.fixture(autouse=True)
-def awake(transport: FlareTransport) -> None:
+def awake(transport: GrpcTransport) -> None:
     """A provider imports what it computes with when a market first asks."""
     assert federated(BANKS, transport).would_take(BANKS, WAIT) == {}
 
@@ -56,7 +56,7 @@ def reasons(report: Report, provider: str) -> list[str | None]:
 
 
 def test_the_same_model_and_ledger_as_at_home_and_each_is_asked_once_a_round(
-    federation: Federation, transport: FlareTransport
+    federation: Federation, transport: GrpcTransport
 ) -> None:
     home = Arbiter(a_consumer(), at_home(BANKS), Together(), engine="loop", device="cpu", seed=3).run()
     engine = federated(BANKS, transport)
@@ -93,7 +93,7 @@ def test_consumers_over_one_federation_end_as_each_would_alone(federation: Feder
     assert server.queues(federation.market) == {}
 
 
-def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTransport, behave: dict[str, Path]) -> None:
+def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: GrpcTransport, behave: dict[str, Path]) -> None:
     behave["bank2"].write_text("nan inf good huge shape good stale identity good raise")
     engine = federated(BANKS, transport, quarantine=Quarantine(3))
     report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
@@ -114,7 +114,7 @@ def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: FlareTrans
 
 
 def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
-    federation: Federation, transport: FlareTransport, behave: dict[str, Path], tmp_path: Path
+    federation: Federation, transport: GrpcTransport, behave: dict[str, Path], tmp_path: Path
 ) -> None:
     """bank3 answers as bank1, on bank1's own connection, with everything but its key; then somebody signs nothing."""
     behave["bank1"].write_text("good forged shape good")
@@ -129,7 +129,7 @@ def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
     assert "6 receipts of the market agree with it" in checked
 
 
-class NotingTransport(FlareTransport):
+class NotingTransport(GrpcTransport):
     """Notes whom it asked for what, and how long it was to wait."""
 
     def __init__(self, folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_hanging_provider_costs_its_deadline_twice_and_then_next_to_nothing(
     def tell(progress: Progress) -> None:
         if progress.round == 6:
             behave["bank3"].unlink()
-            with FlareTransport(federation.market) as other:
+            with GrpcTransport(federation.market) as other:
                 wait_until_it_answers(other, "bank3")
 
     behave["bank3"].write_text("hang")
@@ -165,19 +165,19 @@ def test_a_hanging_provider_costs_its_deadline_twice_and_then_next_to_nothing(
     assert report.payouts[0].failures == report.payouts[1].failures == 0
 
 
-def wait_until_it_answers(transport: FlareTransport, name: str) -> None:
+def wait_until_it_answers(transport: GrpcTransport, name: str) -> None:
     """Connected is not enough: on busy cores it takes seconds from there until a provider's own process answers."""
     assert transport.wait_for([name], WAIT) == []
     assert eventually(lambda: not federated([name], transport).would_take([name], 5.0), WAIT)
 
 
-def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: FlareTransport) -> None:
+def test_a_provider_killed_in_the_middle_of_a_run_rejoins_it(federation: Federation, transport: GrpcTransport) -> None:
     def tell(progress: Progress) -> None:
         if progress.round == 2:
             federation.kill("bank2")
         if progress.round == 6:
             federation.start("bank2")
-            with FlareTransport(federation.market) as other:
+            with GrpcTransport(federation.market) as other:
                 wait_until_it_answers(other, "bank2")
 
     engine = federated(BANKS, transport, deadline=10.0)

@@ -1,4 +1,4 @@
-"""The parts that need no FLARE process: frames, exchange, onboarding, the local transport."""
+"""The parts that need no process: frames, exchange, onboarding, the local transport."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, pki, relay, server
-from databazaar.federation.arriving import Chunk
+from databazaar.federation import onboarding, pki, server
 from databazaar.federation.exchange import Exchange, Lost
 from databazaar.federation.frames import Channel, ClosedError
+from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.provider import load_handler
-from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
+from databazaar.federation.transport import LocalTransport, Transport
 from databazaar.files import write_whole
+from databazaar.testing import check_transport
 from whole_answers import hand_in
 
 
@@ -161,75 +161,34 @@ def test_everybody_has_a_number_of_its_own_and_answers_under_it_alone() -> None:
 @pytest.mark.parametrize(
     ("pieces", "result"),
     [
-        ([(0, 6, b"abc", False), (1, 6, b"def", True)], b"abcdef"),
-        ([(0, 0, b"", True)], b""),
-        ([(0, 11, b"abc", False)], "reply-too-large"),
-        ([(0, 6, b"abc", False), (2, 6, b"def", True)], "provider-error"),
-        ([(0, 6, b"abc", False), (0, 6, b"def", True)], "provider-error"),
-        ([(0, 6, b"abc", False), (1, 7, b"def", True)], "provider-error"),
-        ([(1, 6, b"abc", False)], "provider-error"),
-        ([(0, 2, b"abc", True)], "provider-error"),
-        ([(0, 6, b"abc", True)], "provider-error"),
-        ([(0, 3, b"abc", False)], "provider-error"),
-        ([(0, -1, b"", True)], "provider-error"),
-        ([(0, "6", b"abc", False)], "provider-error"),
-        ([(0, 6, b"", False), (1, 6, b"", False), (2, 6, b"abcdef", True)], b"abcdef"),
+        ([(6, "", b"abc"), (6, "", b"def")], b"abcdef"),
+        ([(0, "", b"")], b""),
+        ([(11, "", b"abc")], "reply-too-large"),
+        ([(6, "", b"abc"), (7, "", b"def")], "provider-error"),
+        ([(6, "", b"abc"), (6, "", b"defg")], "provider-error"),
+        ([(2, "", b"abc")], "provider-error"),
+        ([(-1, "", b"")], "provider-error"),
+        ([("6", "", b"abc")], "provider-error"),
+        ([(6, "", b"abc"), (6, "", b"")], "provider-error"),
+        ([(6, "no-answer", b"abc")], "provider-error"),
+        ([(6, "", b"abc"), (6, "words of its own", b"def")], "provider-error"),
+        ([(0, "words of its own", b"")], "provider-error"),
     ],
 )
 def test_an_answer_in_pieces_is_whole_or_a_failure(
-    pieces: list[tuple[int, object, bytes, bool]], result: bytes | str
+    pieces: list[tuple[object, str, bytes]], result: bytes | str
 ) -> None:
     wire, got = Wire(), list[tuple[dict[str, bytes], dict[str, Lost]]]()
     thread = threading.Thread(target=lambda: got.append(wire.exchange.ask(["a"], b"quiet", 20.0)))
     thread.start()
     assert wire.asked.wait(20.0)
     number = wire.sent[-1][1]
-    assert wire.exchange.take("b", number, Chunk(1, 0, 1, True, "", b"x")) == 0, "nobody asked b"
-    for sequence, size, data, last in pieces:
-        received = wire.exchange.take("a", number, Chunk(1, sequence, size, last, "", data))
-        assert received <= 6
+    assert not wire.exchange.take("b", number, 1, "", b"x"), "nobody asked b"
+    for size, code, data in pieces:
+        wire.exchange.take("a", number, size, code, data)
     thread.join()
     assert got == [({"a": result}, {}) if isinstance(result, bytes) else ({}, {"a": result})]
     assert wire.ended == [number]
-
-
-def test_a_piece_of_another_stream_and_a_code_of_one_s_own() -> None:
-    for second, code in ((2, ""), (1, "words of its own")):
-        wire, got = Wire(), list[object]()
-        ask = partial(wire.exchange.ask, ["a"], b"quiet", 20.0)
-        thread = threading.Thread(target=lambda ask=ask, got=got: got.append(ask()))
-        thread.start()
-        assert wire.asked.wait(20.0)
-        for stream, last in ((1, False), (second, True)):
-            wire.exchange.take("a", wire.sent[-1][1], Chunk(stream, int(last), 2, last, code, b"x"))
-        thread.join()
-        assert got == [({}, {"a": "provider-error"})]
-
-
-def test_the_relay_is_its_owner_s_alone(tmp_path: Path) -> None:
-    """It is a socket in a folder that nobody else can enter, however long the folder's name is."""
-    folder = tmp_path / ("a-long-name-" * 12)
-    folder.mkdir(mode=0o700)
-    relay.Relay(lambda channel, header, body: channel.send({"got": header["n"]}, body), 100).start(folder)
-    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
-        assert (folder / name).stat().st_mode & 0o777 == 0o600
-    channel = relay.dial(folder, "nobody there")
-    channel.send({"n": 5}, b"body")
-    assert channel.receive() == ({"got": 5}, b"body")
-    channel.send({"n": 5}, b"x" * 100)
-    assert channel.receive()[1] == b"x" * 100
-    channel.send({"no": "number"})
-    with pytest.raises(ClosedError):
-        channel.receive()
-    channel.close()
-    write_whole(folder / relay.RELAY_FILE, b'{"token": "guess", "max_bytes": 100}', PRIVATE)
-    stranger = relay.dial(folder, "nobody there")
-    with pytest.raises(ClosedError):
-        stranger.receive()
-    stranger.close()
-    (folder / relay.RELAY_SOCKET).unlink()
-    with pytest.raises(BazaarError, match="nobody there"):
-        relay.dial(folder, "nobody there")
 
 
 def test_a_process_id_given_to_another_is_not_the_server(tmp_path: Path) -> None:
@@ -263,6 +222,15 @@ def test_the_local_transport_is_a_transport() -> None:
         {"a": b"xx"},
         {"b": "provider-error", "c": "not-connected"},
     )
+
+
+def test_the_contract_of_a_transport_holds_in_memory() -> None:
+    def fails(payload: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    check_transport(LocalTransport({"a": bytes, "b": bytes, "c": fails}), ["a", "b"], failing="c")
+    with pytest.raises(AssertionError, match="bytes arrive as they were sent"):
+        check_transport(LocalTransport({"a": lambda payload: payload * 2}), ["a"])
 
 
 def test_onboarding_keeps_the_key_at_home_and_serves_an_invitation_once(market: Path, tmp_path: Path) -> None:
@@ -339,7 +307,7 @@ def test_errors_are_one_sentence_with_a_remedy(market: Path, tmp_path: Path) -> 
         onboarding.init_market(tmp_path / "x", "fraud", "localhost", 0)
     with pytest.raises(BazaarError, match="holds no market"):
         server.status(tmp_path)
-    with pytest.raises(BazaarError, match="is not up"), FlareTransport(market):
+    with pytest.raises(BazaarError, match="is not up"), GrpcTransport(market):
         pass
     with pytest.raises(BazaarError, match="no handler"):
         load_handler("no.such.module:thing")

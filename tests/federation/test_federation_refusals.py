@@ -182,27 +182,6 @@ def test_a_certificate_that_has_expired_is_not_taken_and_is_found(root: Path, mo
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "words"),
-    [
-        ("authorization.json", None, "cannot be read: put the certificate into the kit again to restore it"),
-        ("authorization.json", "{", "cannot be read: put the certificate"),
-        ("resources.json", '{"components": [{}]}', "cannot be read: put the certificate"),
-        ("authorization.json", '{"permissions": {"lead": {"submit_job": "any"}}}', "grants rights to the server: put"),
-        ("resources.json", '{"components": [{"path": "evil.Site"}]}', "admits code other than ours: put the certific"),
-    ],
-)
-@pytest.mark.process
-def test_a_changed_policy_is_found_and_restored(root: Path, file: str, text: str | None, words: str) -> None:
-    path = root / "bank1/local" / file
-    assert findings(root / "bank1")["policy"][0]
-    path.unlink() if text is None else path.write_text(text)
-    ok, says = findings(root / "bank1")["policy"]
-    assert not ok and words in says
-    onboarding.complete(root / "bank1", root / "market/certificates/bank1.json")
-    assert findings(root / "bank1")["policy"] == (True, "no job, no command and no code from the server is accepted")
-
-
 @pytest.mark.process
 def test_a_provider_s_file_is_looked_at_before_it_joins(root: Path) -> None:
     table = root / "bank1.csv"

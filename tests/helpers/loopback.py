@@ -70,9 +70,6 @@ class Federation:
         self.processes[kit.name] = process
         return process
 
-    def children(self, name: str) -> list[psutil.Process]:
-        return psutil.Process(self.processes[name].pid).children(recursive=True)
-
     def kill(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGKILL)
         self.processes[name].wait()

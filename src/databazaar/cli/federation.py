@@ -33,7 +33,7 @@ Ca = Annotated[
 
 def need_packages() -> None:
     """One sentence instead of a traceback where the extra is not installed."""
-    if any(find_spec(name) is None for name in ("nvflare", "psutil", "cryptography")):
+    if any(find_spec(name) is None for name in ("grpc", "cryptography")):
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'")
 
 

@@ -21,7 +21,6 @@ from databazaar.config.jobs import market_job
 from databazaar.data.fraud import TARGET, Bank, fraud_banks
 from databazaar.errors import BazaarError
 from databazaar.federation import onboarding, server
-from databazaar.federation.processes import stop
 
 BANKS = ("harbour-bank", "meadow-credit-union", "alpine-business-bank", "coastal-direct")
 
@@ -42,7 +41,7 @@ def play_demo(out: Path | None, budget: int, seed: int, output: play.Output) -> 
         server.up(market)
         for bank in banks:
             say(f"{bank.id} makes its key, is certified, and joins with its own file")
-            stack.callback(stop, _join(root, market, bank))
+            stack.callback(_stop, _join(root, market, bank))
         story.holdout.to_csv(root / "holdout.csv", index=False)
         (root / "market.toml").write_text(_market_toml(budget, seed))
         job = replace(market_job(root / "market.toml"), notes={bank.id: bank.note for bank in banks})
@@ -78,6 +77,16 @@ def _join(root: Path, market: Path, bank: Bank) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, then insist."""
+    process.terminate()
+    try:
+        process.wait(2.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:

@@ -14,7 +14,7 @@ import typer
 from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
-from databazaar.federation.copies import Evictions, only_copy
+from databazaar.federation.copies import only_copy
 from databazaar.federation.onboarding import load_kit
 from databazaar.federation.payloads import log as transfers
 from databazaar.federation.pins import Pins, read_schema
@@ -29,9 +29,6 @@ from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
 
 _MOST = 1e6
-_LOOK = 30.0
-"""Seconds between two looks at whether somebody else uses this kit."""
-log = logging.getLogger(__name__)
 
 
 def source(
@@ -152,11 +149,4 @@ def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, thr
                 if node.connected.is_set():
                     typer.echo("connected", err=True)
                     break
-            evictions = Evictions(loaded.folder / "log.txt")
-            while not done.wait(_LOOK):
-                if evictions.often():
-                    log.warning(
-                        "%s lets us in and puts us out again and again: if the network is sound, somebody answers with "
-                        "a copy of this kit; ask the operator who is connected, and to revoke the name",
-                        loaded.market,
-                    )
+            done.wait()

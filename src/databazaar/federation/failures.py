@@ -1,7 +1,7 @@
 """Why a provider's ask ended without an update: the codes that the ledger keeps, and which of them are its fault.
 
 They have neither times nor measurements, so that the ledger of a run is the same wherever it is played again. Neither
-torch nor FLARE is needed to read them.
+torch nor gRPC is needed to read them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class FederatedJob:
                     f"{name} is no member of the federation in {self.folder}: invite it with "
                     f"`bazaar federation invite {name}`, or take it out of market.toml"
                 )
-        transport = transports.FlareTransport(self.folder, self.consumer, pack=self.pack)
+        transport = transports.GrpcTransport(self.folder, self.consumer, pack=self.pack)
         with transport:
             transport.connected()
         return FederatedEngine(
@@ -78,7 +78,7 @@ class FederatedJob:
 
 def _installed() -> tuple[Any, Any, Any]:
     try:
-        from databazaar.federation import onboarding, signing, transport
+        from databazaar.federation import grpc_transport, onboarding, signing
     except ImportError:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
-    return onboarding, transport, signing
+    return onboarding, grpc_transport, signing

@@ -14,10 +14,12 @@ from databazaar.errors import BazaarError
 from databazaar.federation import authority as authorities
 from databazaar.federation import pki, revocations
 from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
-from databazaar.federation.kits import make_folder, sync, write_json, write_server_kit
+from databazaar.federation.kits import PRIVATE, make_folder, sync, write_json, write_pair
 from databazaar.federation.papers import HOST, NAME, RESERVED, Invitation, MarketFile, RequestFile, proof, read_paper
-from databazaar.files import alone
+from databazaar.files import alone, write_whole
 
+REVOKED_NAMES = "disabled_clients.json"
+"""The file with the names that are shut out, in the server's folder."""
 _HOLDS = (
     "{} already has a certificate: let it renew that one with `bazaar provider request KIT`, or revoke it and invite "
     "under a new name"
@@ -71,16 +73,10 @@ def init_market(
     key = pki.new_key()
     certificate = authority.issue(market.identity, key.public_key(), market.hosts)
     record(market.folder, market.identity, certificate)
-    write_server_kit(
-        market.server,
-        name,
-        market.identity,
-        host,
-        port,
-        pki.pem(authority.certificate),
-        pki.pem(certificate),
-        pki.key_pem(key),
-    )
+    startup = market.server / "startup"
+    make_folder(startup)
+    write_whole(startup / "rootCA.pem", pki.pem(authority.certificate).encode(), PRIVATE)
+    write_pair(startup, "server", pki.pem(certificate), pki.key_pem(key))
     revocations.add(market.folder, authority)
     write_json(market.folder / "market.json", {"name": name, "host": host, "port": port, "ca": market.ca})
     return market
@@ -154,13 +150,16 @@ def members(folder: Path) -> list[str]:
 
 
 def revoked(folder: Path) -> set[str]:
-    """The names shut out, read from the file that FLARE's server loads when it starts."""
-    path = operator_folder(folder).server / "disabled_clients.json"
+    """The names shut out."""
+    return read_revoked(operator_folder(folder).server / REVOKED_NAMES)
+
+
+def read_revoked(path: Path) -> set[str]:
     return set(json.loads(path.read_text())["disabled_clients"]) if path.exists() else set()
 
 
 def record_revocation(folder: Path, provider: str) -> None:
-    """Write the name where FLARE's server looks. `server.revoke` also tells a server that is up."""
+    """Write the name where the server looks. `server.revoke` also tells a server that is up."""
     market = operator_folder(folder)
     _check_name(provider, "provider")
     invitation = market.folder / "invitations" / f"{provider}.json"
@@ -169,7 +168,7 @@ def record_revocation(folder: Path, provider: str) -> None:
     invitation.unlink(missing_ok=True)
     with alone(market.folder / "ca" / "lock"):
         names = sorted(revoked(folder) | {provider})
-        write_json(market.server / "disabled_clients.json", {"disabled_clients": names})
+        write_json(market.server / REVOKED_NAMES, {"disabled_clients": names})
 
 
 def _check_name(name: str, what: str) -> None:

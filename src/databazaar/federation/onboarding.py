@@ -21,7 +21,7 @@ from cryptography import x509
 from databazaar.errors import BazaarError
 from databazaar.federation import pki
 from databazaar.federation.authority import issued
-from databazaar.federation.kits import PRIVATE, make_folder, take_up, write_json, write_provider_kit
+from databazaar.federation.kits import PRIVATE, make_folder, take_up, write_json
 from databazaar.federation.membership import (
     OperatorFolder,
     init_market,
@@ -64,6 +64,8 @@ class Kit:
     provider: str
     host: str
     port: int
+    identity: str
+    """The name in the certificate of the market's server."""
 
 
 def request(invitation: Path, kit: Path) -> Path:
@@ -87,8 +89,8 @@ def request(invitation: Path, kit: Path) -> Path:
 
 
 def complete(kit: Path, certificate_file: Path) -> Kit:
-    """On the provider's machine: put the certificate into the kit, if it is this kit's own. FLARE takes a renewed one
-    when it connects next; a connection that is open stays."""
+    """On the provider's machine: put the certificate into the kit, if it is this kit's own. A renewed one is taken when
+    the provider connects next; a connection that is open stays."""
     invited = read_paper(kit / "invitation.json", Place, f"{kit} is not a kit: start from an invitation")
     otherwise = f"{certificate_file} is not a certificate: ask the operator for it"
     text = read_paper(certificate_file, CertificateFile, otherwise).certificate
@@ -101,8 +103,8 @@ def complete(kit: Path, certificate_file: Path) -> Kit:
     if not renewed and _issued_at(startup / "client.crt", certificate) > certificate.not_valid_before_utc:
         raise BazaarError(f"{kit} holds a newer certificate than {certificate_file}: keep it, or ask for a new one")
     authority = pki.pem(pki.load_certificate(invited.authority))
-    place = (invited.market, invited.identity, invited.host, invited.port)
-    write_provider_kit(kit.resolve(), *place, authority, pki.pem(certificate))
+    write_whole(startup / "rootCA.pem", authority.encode(), PRIVATE)
+    write_whole(startup / "client.crt", pki.pem(certificate).encode(), PRIVATE)
     if renewed:
         take_up(pending, startup / "client.key")
     return load_kit(kit)
@@ -119,7 +121,8 @@ def _issued_at(path: Path, otherwise: x509.Certificate) -> dt.datetime:
 def load_kit(folder: Path) -> Kit:
     missing = f"{folder} is not a complete kit: put the operator's certificate into it first"
     invited = read_paper(folder / "invitation.json", Place, missing)
-    for file in ("client.key", "client.crt", "rootCA.pem", "fed_client.json"):
+    for file in ("client.key", "client.crt", "rootCA.pem"):
         if not (folder / "startup" / file).exists():
             raise BazaarError(missing)
-    return Kit(folder.resolve(), invited.market, invited.provider, invited.host, invited.port)
+    place = invited.market, invited.provider, invited.host, invited.port, invited.identity
+    return Kit(folder.resolve(), *place)

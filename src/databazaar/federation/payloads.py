@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 PIECE = 1024 * 1024
-"""Bytes of a piece: one chunk of FLARE's."""
+"""Bytes of a piece: one message of gRPC's at the most."""
 _ALIGNMENT = 8
 _START = struct.Struct(">4sI")
 """How a message begins (federation/messages.py): what it is, and how long its header is."""

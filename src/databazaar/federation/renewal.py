@@ -16,7 +16,7 @@ from databazaar.federation.authority import Passphrase, certificate_of, current,
 from databazaar.federation.kits import PRIVATE, make_folder, write_json, write_pair
 from databazaar.federation.onboarding import PENDING, load_kit, members, operator_folder, revoked
 from databazaar.federation.papers import read_small
-from databazaar.federation.tls import REVOKED
+from databazaar.federation.revocations import REVOKED
 from databazaar.files import write_whole
 
 SOON = 30

@@ -20,9 +20,10 @@ from databazaar.errors import BazaarError
 from databazaar.federation.authority import Authority
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.papers import read_small
-from databazaar.federation.tls import REVOKED
 from databazaar.files import alone, write_whole
 
+REVOKED = "crl.pem"
+"""The list's file, beside the authority's certificate."""
 GRACE = dt.timedelta(days=7)
 """How long a renewed certificate stays good."""
 _BLOCK = re.compile(rb"-----BEGIN X509 CRL-----[^-]*-----END X509 CRL-----")

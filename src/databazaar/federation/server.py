@@ -1,4 +1,4 @@
-"""The market's FLARE server on this machine: up, down, status and queues, revoke, capacities.
+"""The market's server on this machine: up, down, status and queues, revoke, capacities.
 
 The server's process holds a lock on `server.lock` for as long as it lives. So whether it is up is the kernel's word,
 and depends on no clock and on no process id that may have been given to another.
@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +20,17 @@ from io import FileIO
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, relay
+from databazaar.federation import onboarding
 from databazaar.federation.capacities import keep_capacity
-from databazaar.federation.frames import MAX_BYTES, Channel, ClosedError, Header
+from databazaar.federation.grpc_transport import LocalServer
 from databazaar.federation.kits import PRIVATE
 from databazaar.federation.lanes import Queue
-from databazaar.federation.launch import LOCK_FD
+from databazaar.federation.market_server import LOCK_FD
 from databazaar.federation.payloads import Transfer
-from databazaar.federation.processes import start_flare
+from databazaar.federation.wire import MAX_BYTES, Header
 
-_PROGRAM = "databazaar.federation.launch"
+_PROGRAM = "databazaar.federation.market_server"
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
 _LOCK = "server.lock"
 _ours: dict[int, subprocess.Popen[bytes]] = {}  # servers started by this very process, which must reap them
 
@@ -53,18 +55,23 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     market = onboarding.operator_folder(folder)
     with _claim(market) as lock:
         _check_port(market)
-        ready = market.server / relay.RELAY_FILE
-        ready.unlink(missing_ok=True)
-        more = {LOCK_FD: str(lock.fileno())}
-        process = start_flare(
-            _PROGRAM, market.server, "fed_server.json", ["org=market"], max_bytes, more, [lock.fileno()]
-        )
+        with (market.server / "output.txt").open("ab") as output:
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", _PROGRAM, str(market.folder), str(max_bytes)],
+                env={**os.environ, **_ENVIRONMENT, LOCK_FD: str(lock.fileno())},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+            )
     _ours[process.pid] = process
     until = time.monotonic() + wait
     while time.monotonic() < until:
         if process.poll() is not None:
             raise BazaarError(f"the server of {market.name} stopped at once: read {market.server / 'output.txt'}")
-        if ready.exists() and _listens(market):
+        with contextlib.suppress(BazaarError):
+            _command(market, {"op": "status"}, 1.0)
             return process.pid
         time.sleep(0.1)
     down(folder)
@@ -86,8 +93,6 @@ def down(folder: Path, grace: float = 5.0) -> bool:
         ours.wait()
     if not gone:
         raise BazaarError(f"the server of {market.name} does not end: stop process {pid} yourself")
-    for name in (relay.RELAY_FILE, relay.RELAY_SOCKET):
-        (market.server / name).unlink(missing_ok=True)
     return True
 
 
@@ -96,7 +101,7 @@ def status(folder: Path, wait: float = 10.0) -> Status:
     pid = _running(market)
     found: Header | None = None
     if pid is not None:
-        with contextlib.suppress(BazaarError, ClosedError, TimeoutError):
+        with contextlib.suppress(BazaarError):
             found = _command(market, {"op": "status"}, wait)
     return Status(
         up=pid is not None,
@@ -125,7 +130,7 @@ def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0)
     keep_capacity(market.server, provider, capacity)
     try:
         _command(market, {"op": "capacity", "name": provider}, wait)
-    except (BazaarError, ClosedError, TimeoutError):
+    except BazaarError:
         if _held(market):
             raise BazaarError(
                 f"the capacity of {provider} is kept, but the server that is up has not taken it: run "
@@ -145,11 +150,11 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     onboarding.record_revocation(folder, provider)
     try:
         said = _command(market, {"op": "revoke", "name": provider}, wait)
-    except (BazaarError, ClosedError, TimeoutError):
+    except BazaarError:
         if not _held(market):
             return False
         said = {}
-    if (said.get("op"), said.get("name"), said.get("closed")) != ("revoked", provider, True):
+    if (said.get("name"), said.get("closed")) != (provider, True):
         raise BazaarError(
             f"{provider} is recorded as revoked, but the server that is up has not confirmed it and may still let it "
             "in: run `bazaar federation down` and `bazaar federation up`"
@@ -157,20 +162,9 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     return True
 
 
-def connect(folder: Path) -> Channel:
-    """A channel to the server's relay, open only to who can read the market's folder."""
-    market = onboarding.operator_folder(folder)
-    return relay.dial(market.server, f"the server of {market.name} is not up: run `bazaar federation up`")
-
-
-def _command(market: onboarding.OperatorFolder, header: dict[str, str], wait: float) -> Header:
-    channel = connect(market.folder)
-    try:
-        channel.settimeout(wait)
-        channel.send(header)
-        return channel.receive()[0]
-    finally:
-        channel.close()
+def _command(market: onboarding.OperatorFolder, header: Header, wait: float) -> Header:
+    with LocalServer(market) as server:
+        return server.command(header, wait)
 
 
 def _claim(market: onboarding.OperatorFolder) -> FileIO:
@@ -241,10 +235,3 @@ def _check_port(market: onboarding.OperatorFolder, wait: float = 5.0) -> None:
                         f"port {market.port} is taken: stop what listens there, or make the market anew"
                     ) from None
         time.sleep(0.1)
-
-
-def _listens(market: onboarding.OperatorFolder) -> bool:
-    for host in (market.host, "127.0.0.1"):
-        with contextlib.suppress(OSError), socket.create_connection((host, market.port), timeout=1.0):
-            return True
-    return False

@@ -29,7 +29,7 @@ from databazaar.federation.messages import Request, decode_reply, decode_request
 from databazaar.federation.pins import Pins
 from databazaar.federation.policy import Policy
 from databazaar.federation.table import Table
-from databazaar.federation.transport import FlareTransport, LocalTransport, Transport
+from databazaar.federation.transport import LocalTransport, Transport
 from databazaar.federation.worker import ProviderWorker
 from databazaar.learning.task import step_at
 from databazaar.service.hub.runner import become_a_child
@@ -64,12 +64,13 @@ class Answering:
         return LocalTransport(workers)
 
     def _sites(self, about: Mapping[str, Any]) -> Transport:
+        from databazaar.federation.grpc_transport import GrpcTransport
         from databazaar.federation.signing import MarketKeys
 
         folder = Path(about["federation"])
         self._keys = MarketKeys.of(folder)
         lines = self._market.federation
-        return FlareTransport(folder, self._consumer, pack=lines is not None and lines.packs)
+        return GrpcTransport(folder, self._consumer, pack=lines is not None and lines.packs)
 
     def check(self, payload: bytes, names: Sequence[str], about: Mapping[str, Any]) -> tuple[Request, Tensor | None]:
         """What is asked; a BazaarError says what is wrong with it. Nothing is asked that the job did not agree on."""
