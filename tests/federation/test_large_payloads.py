@@ -19,8 +19,8 @@ from processes import Forked
 from raw_provider import RawProvider, ServerMemory, joined
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
-SIZE = 96 * PIECE
-BETWEEN = 64 * PIECE
+SIZE = 160 * PIECE
+BETWEEN = 128 * PIECE
 """Bytes that whoever passes a large message on may hold beside it, whatever its size: windows and buffers of gRPC on
 the way in and on the way out, and what the allocator keeps."""
 
