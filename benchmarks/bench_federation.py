@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from databazaar.federation.grpc_transport import GrpcTransport
 
 
@@ -47,11 +47,11 @@ def measure(count: int, rounds: int, size: int) -> None:
         root = Path(name)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        market = onboarding.init_market(root / "market", "benchmark", "localhost", port).folder
+        market = enrolment.init_market(root / "market", "benchmark", "localhost", port).folder
         names = [f"p{i}" for i in range(count)]
         for provider in names:
-            asked = onboarding.request(onboarding.invite(market, provider), root / provider)
-            onboarding.complete(root / provider, onboarding.sign(market, asked))
+            asked = enrolment.request(enrolment.invite(market, provider), root / provider)
+            enrolment.complete(root / provider, enrolment.sign(market, asked))
         running = []
         began = time.perf_counter()
         server.up(market)

@@ -35,7 +35,7 @@ import torch
 
 import compressed_updates
 from databazaar.engines.protocol import Ask
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.messages import OracleMessage, TaskMessage
@@ -90,9 +90,9 @@ def federation(root: Path) -> Iterator[tuple[Path, list[Party]]]:
     """A market with one provider, and the processes that take part."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    market = onboarding.init_market(root / "market", "benchmark", "localhost", port).folder
-    asked = onboarding.request(onboarding.invite(market, "p0"), root / "p0")
-    onboarding.complete(root / "p0", onboarding.sign(market, asked))
+    market = enrolment.init_market(root / "market", "benchmark", "localhost", port).folder
+    asked = enrolment.request(enrolment.invite(market, "p0"), root / "p0")
+    enrolment.complete(root / "p0", enrolment.sign(market, asked))
     pid = server.up(market)
     command = [sys.executable, __file__, "--provide", str(root / "p0")]
     with (root / "p0" / "provider.txt").open("wb") as output:
@@ -128,7 +128,7 @@ def _send(secure: Any, data: memoryview) -> None:
 
 
 def _far_end(startup: Path, port: int) -> None:
-    context = client_context(onboarding.load_kit(startup.parent))
+    context = client_context(enrolment.load_kit(startup.parent))
     with (
         socket.create_connection(("localhost", port)) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as secure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from databazaar.aggregators.check import check_aggregator
 from databazaar.engines.check import check_engine
-from databazaar.federation.transport_check import check_transport
+from databazaar.federation.transport import check_transport
 from databazaar.payments.check import check_payment
 from databazaar.samplers.check import check_sampler
 from databazaar.stops.check import check_stop

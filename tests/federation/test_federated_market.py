@@ -20,7 +20,8 @@ from databazaar.codes import SET_ASIDE
 from databazaar.data.fraud import fraud_banks
 from databazaar.engines import Beginning
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation import message_faults, messages, server
+from databazaar.federation import failures as faults
+from databazaar.federation import messages, server
 from databazaar.federation.exchange import Failures, Replies
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.signing import MarketKeys
@@ -98,14 +99,14 @@ def test_lies_of_every_kind_are_voided_and_the_run_goes_on(transport: GrpcTransp
     engine = federated(BANKS, transport, quarantine=Quarantine(3))
     report = Arbiter(a_consumer(30), afar(BANKS), EVERYBODY, engine=engine).run()
     assert reasons(report, "bank2") == [
-        message_faults.NOT_FINITE,
-        message_faults.NOT_FINITE,
+        faults.NOT_FINITE,
+        faults.NOT_FINITE,
         None,
         "beyond-limit",
-        message_faults.OTHER_SHAPE,
+        faults.OTHER_SHAPE,
         None,
-        message_faults.OTHER_ROUND,
-        message_faults.OTHER_PROVIDER,
+        faults.OTHER_ROUND,
+        faults.OTHER_PROVIDER,
         None,
         "provider-error",
     ]
@@ -120,7 +121,7 @@ def test_only_what_a_provider_has_signed_counts_and_it_gets_receipts(
     behave["bank1"].write_text("good forged shape good")
     engine = federated(BANKS, transport, keys=MarketKeys.of(federation.market))
     report = Arbiter(a_consumer(36), afar(BANKS), EVERYBODY, engine=engine).run(tmp_path / "run")
-    void = [None, message_faults.NOT_SIGNED, message_faults.OTHER_QUESTION, None]
+    void = [None, faults.NOT_SIGNED, faults.OTHER_QUESTION, None]
     assert reasons(report, "bank1") == 3 * void
     assert [payout.pay for payout in report.payouts] == [6, 12, 12]
     assert eventually(lambda: all((federation.root / name / "receipts.jsonl").exists() for name in BANKS))

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from databazaar.federation.check import check
+from databazaar.federation.fair_queue import Queue
 from databazaar.federation.grpc_transport import GrpcTransport, LocalServer
-from databazaar.federation.lanes import Queue
 from databazaar.federation.wire import LOCAL, SERVICE, SOCKET, client_options, grpc
 from loopback import MAX_BYTES, WAIT, Federation, eventually, server_log
 
@@ -70,7 +70,7 @@ def test_consumers_take_turns_who_waits_is_not_late_and_who_is_gone_does_not_wai
         first = asking(federation, "north", "bank2", b"hang bank2", 60.0)
         assert eventually(lambda: server.queues(market) == {"bank2": Queue(1, {}, {"north": 1}, {})})
         began, second = time.monotonic(), asking(federation, "south", "bank2", b"hello", 4.0)
-        killed = LocalServer(onboarding.operator_folder(market))
+        killed = LocalServer(enrolment.operator_folder(market))
         header = {"names": ["bank2"], "timeout": 60.0, "consumer": "killed", "pack": False}
         call = killed.ask(header, b"of no use")
         both = {"south": 1, "killed": 1}
@@ -168,7 +168,7 @@ def test_a_revoked_provider_is_out_at_once_and_for_good(transport: GrpcTransport
     assert "bank9" not in transport.connected()
     assert "bank9" in server.status(federation.market).revoked
     with pytest.raises(BazaarError, match="under a new name"):
-        onboarding.invite(federation.market, "bank9")
+        enrolment.invite(federation.market, "bank9")
     federation.kill("bank9")
 
 
@@ -185,7 +185,7 @@ def test_a_provider_cannot_take_another_s_name(transport: GrpcTransport, federat
 
 @pytest.mark.parametrize("who", ["nobody", "a stranger", "a member"])
 def test_only_a_certificate_of_this_market_passes(federation: Federation, tmp_path: Path, who: str) -> None:
-    market = onboarding.operator_folder(federation.market)
+    market = enrolment.operator_folder(federation.market)
     key = certificate = None
     if who != "nobody":
         home = Federation(tmp_path, "fraud") if who == "a stranger" else federation
@@ -251,7 +251,7 @@ def test_a_provider_checks_its_kit_before_it_joins(federation: Federation, tmp_p
     assert "nothing answers" in check(lost)[-1].says
     (lost / "startup" / "client.key").chmod(0o644)
     assert "chmod 600" in check(lost)[0].says
-    port = onboarding.operator_folder(federation.market).port
+    port = enrolment.operator_folder(federation.market).port
     other.edit("bank1/invitation.json", lambda kit: kit.update(port=port))
     assert "is not the market's" in check(lost)[-1].says
     shutil.copy(kit / "startup/rootCA.pem", lost / "startup/rootCA.pem")

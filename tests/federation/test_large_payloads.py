@@ -33,7 +33,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
             made.enroll(name)
         server.up(made.market)
         kit = made.root / "bank1"
-        command = [sys.executable, "-m", "databazaar.federation.provider", str(kit), "--handler", "parties:handler"]
+        command = [sys.executable, "-m", "provider_process", str(kit), "parties:handler"]
         environment = {**os.environ, "PYTHONPATH": SEARCH_PATH, "PARTY": "bank1", "NOTES": str(kit / "notes.txt")}
         with (kit / "provider.txt").open("ab") as output:
             made.processes["bank1"] = Forked(command, env=environment, stdout=output, stderr=output)

@@ -22,7 +22,7 @@ from databazaar.federation.engine import FederatedEngine
 from databazaar.federation.exchange import Exchange, Failures, Lost
 from databazaar.federation.message_vector import decode_vector, plainly_encoded, vector_parts
 from databazaar.federation.messages import OracleMessage, TaskMessage, decode_request, encode_request
-from databazaar.federation.payloads import Landing, Transfer, overheard
+from databazaar.federation.payloads import ChunkAssembler, Transfer, overheard
 from databazaar.federation.provider import Incoming
 from databazaar.federation.transport import LocalTransport
 from databazaar.federation.wire import (
@@ -65,7 +65,7 @@ def test_a_message_that_came_down_in_pieces_is_read_where_it_lies(consumer: str,
     request = FederatedEngine(TASK, [], LocalTransport({}), consumer=consumer)._request(3, 7, "update")
     params = torch.arange(count, dtype=torch.float32)
     data = encode_request(request, params)
-    landing = Landing(len(data))
+    landing = ChunkAssembler(len(data))
     done = [landing.add(piece) for piece in [data[:8], *split(data[8:], cuts)]]
     assert done == [False] * (len(done) - 1) + [True] and bytes(landing.body) == data
     asked = decode_request(landing.body)
@@ -114,7 +114,8 @@ def test_an_outbox_holds_few_frames_and_who_fills_it_waits() -> None:
     frames = [str(place).encode() for place in range(50)]
 
     def fill() -> None:
-        outbox.put_all(frames)
+        for frame in frames:
+            outbox.put(frame)
         outbox.end()
 
     thread = threading.Thread(target=fill)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.tls import open_channel
 from databazaar.federation.wire import SERVICE, Header, Outbox, decode_frame, encode_frame, grpc
 

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from databazaar.cli.app import app
 from databazaar.errors import BazaarError
-from databazaar.federation import authority, onboarding, pki, renewal, revocations
+from databazaar.federation import authority, enrolment, pki, renewal, revocations
 from databazaar.federation.check import check
 from databazaar.federation.grpc_transport import GrpcTransport
-from databazaar.federation.market_server import Revoked
 from databazaar.federation.provider import ProviderNode
+from databazaar.federation.revoked import Revoked
 from databazaar.federation.tls import ServerCertificate, open_channel, trusted_certificate
 from databazaar.federation.wire import SERVICE, client_options, grpc
 from loopback import SEARCH_PATH, WAIT, Federation, eventually
@@ -72,12 +72,12 @@ IMPOSTORS: list[tuple[Callable[[Path], ssl.SSLContext], str]] = [
 ]
 
 
-def point_at(kit: Path, port: int) -> onboarding.Kit:
+def point_at(kit: Path, port: int) -> enrolment.Kit:
     """The kit's market is now at this port, as if somebody had taken its address."""
-    before = str(onboarding.load_kit(kit).port)
+    before = str(enrolment.load_kit(kit).port)
     file = kit / "invitation.json"
     file.write_text(file.read_text().replace(before, str(port)))
-    return onboarding.load_kit(kit)
+    return enrolment.load_kit(kit)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def grpc_server(startup: Path) -> Iterator[int]:
         server.stop(0).wait()
 
 
-def hello(kit: onboarding.Kit) -> bytes:
+def hello(kit: enrolment.Kit) -> bytes:
     with open_channel(kit) as channel:
         said: bytes = channel.unary_unary(f"/{SERVICE}/Hello")(b"", timeout=20)
         return said
@@ -127,7 +127,7 @@ def test_grpc_goes_on_with_the_certificate_that_was_looked_at_and_no_other(root:
     """Somebody in between lets the look pass to the market's server, and the connection to its own: with a certificate
     of the same authority, for the same host, that would pass for another reason."""
     startup = root / "market/server/startup"
-    kit = onboarding.load_kit(root / "bank1")
+    kit = enrolment.load_kit(root / "bank1")
     with grpc_server(startup) as port:
         looked = trusted_certificate(point_at(root / "bank1", port))
         assert looked.split() == (startup / "server.crt").read_bytes().split()
@@ -140,14 +140,14 @@ def test_grpc_goes_on_with_the_certificate_that_was_looked_at_and_no_other(root:
             pytest.raises(grpc.RpcError, match="UNAVAILABLE"),
         ):
             channel.unary_unary(f"/{SERVICE}/Hello")(b"", timeout=20)
-        assert hello(onboarding.load_kit(root / "bank1")) == b"bank1", "the server took its new one while it was up"
+        assert hello(enrolment.load_kit(root / "bank1")) == b"bank1", "the server took its new one while it was up"
 
 
 def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Path) -> None:
     kit = root / "bank1"
     with TlsServer(of_a_system_authority(root)) as server:
         point_at(kit, server.port)
-        command = [sys.executable, "-m", "databazaar.federation.provider", str(kit), "--handler", "builtins:bytes"]
+        command = [sys.executable, "-m", "provider_process", str(kit), "builtins:bytes"]
         with (tmp_path / "said.txt").open("wb") as said:
             provider = Forked(command, env={**os.environ, "PYTHONPATH": SEARCH_PATH}, stdout=said, stderr=said)
         expected = f"WARNING the server at localhost:{server.port} is not the market's (unable to get local issuer"
@@ -162,7 +162,7 @@ def test_a_provider_that_joins_says_so_in_one_sentence(root: Path, tmp_path: Pat
 def test_a_provider_waits_for_its_market_and_speaks_of_its_certificate(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kit = onboarding.load_kit(root / "bank1")
+    kit = enrolment.load_kit(root / "bank1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pki, "LEAF_DAYS", 5.5)
         key = pki.load_key(kit.folder / "startup/client.key").public_key()
@@ -176,14 +176,14 @@ def test_a_provider_waits_for_its_market_and_speaks_of_its_certificate(
 
 
 def test_a_kit_whose_key_is_another_s_says_so(root: Path) -> None:
-    kit = onboarding.load_kit(root / "bank1")
+    kit = enrolment.load_kit(root / "bank1")
     (kit.folder / "startup/client.key").write_bytes(pki.key_pem(KEY))
     with pytest.raises(BazaarError, match=r"client.crt and client.key do not belong together"):
         open_channel(kit)
 
 
 def serial_of(root: Path, name: str) -> int:
-    return onboarding.issued(root / "market", name)[-1].serial_number
+    return authority.issued(root / "market", name)[-1].serial_number
 
 
 def revoked(root: Path) -> Revoked:
@@ -208,7 +208,7 @@ def test_a_revoked_certificate_is_known_to_a_server_that_is_up(root: Path) -> No
 
 def test_of_lists_signed_in_advance_the_latest_whose_day_has_come_counts(root: Path) -> None:
     now, by = dt.datetime.now(dt.UTC).replace(microsecond=0), ours(root)
-    serials = [onboarding.issued(root / "market", name)[0].serial_number for name in ("bank1", "bank2")]
+    serials = [authority.issued(root / "market", name)[0].serial_number for name in ("bank1", "bank2")]
     first, second = (revocations.Entry(serial, now, superseded=True) for serial in serials)
     days = [(-2, []), (-1, [first]), (1, [first, second])]
     lists = [revocations._sign(by, entries, now + dt.timedelta(days=d), 5 + d) for d, entries in days]
@@ -263,7 +263,7 @@ def test_a_server_whose_key_was_stolen_is_refused_by_who_has_the_list(root: Path
         taken = CliRunner().invoke(app, ["provider", "complete", listed, "--kit", str(root / "bank1")])
         assert taken.exit_code == 0, taken.output
         with pytest.raises(BazaarError, match=r"is not the market.s .*revoked"):
-            hello(onboarding.load_kit(root / "bank1"))
+            hello(enrolment.load_kit(root / "bank1"))
         assert hello(point_at(root / "bank1", port)) == b"bank1", "the server took its new one while it was up"
     (tmp_path / "older.pem").write_bytes(older)
     with pytest.raises(BazaarError, match="is older than the list that is there"):
@@ -282,7 +282,7 @@ def test_certificates_are_renewed_under_a_running_market(tmp_path: Path, monkeyp
         with GrpcTransport(market) as transport:
             assert transport.wait_for(["bank1"], WAIT) == []
             earlier = Path(shutil.copytree(kit, tmp_path / "earlier"))
-            onboarding.complete(kit, onboarding.sign(market, renewal.renew(kit, new_key=True)))
+            enrolment.complete(kit, enrolment.sign(market, renewal.renew(kit, new_key=True)))
             renewal.renew_server(market)
             assert transport.request(["bank1"], b"still there", WAIT)[0] == {"bank1": b"bank1:still there"}
             assert [finding.what for finding in check(kit) if not finding.ok] == []
@@ -292,7 +292,7 @@ def test_certificates_are_renewed_under_a_running_market(tmp_path: Path, monkeyp
             federation.start("bank1")
             assert transport.wait_for(["bank1"], WAIT) == []
             assert transport.request(["bank1"], b"back", WAIT)[0] == {"bank1": b"bank1:back"}
-        before, now = onboarding.issued(market, "bank1")
+        before, now = authority.issued(market, "bank1")
         assert before.public_key() != now.public_key()
         assert isinstance(now, x509.Certificate) and before.serial_number in revocations.in_force(market / "ca/crl.pem")
     finally:

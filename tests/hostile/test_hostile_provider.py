@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from databazaar.errors import BazaarError
-from databazaar.federation import market_server, onboarding, renewal, server
+from databazaar.federation import enrolment, provider_stream, renewal, server
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.federation.tls import open_channel
 from databazaar.federation.wire import LOCAL, REPLACED, encode_frame, grpc
@@ -101,7 +101,7 @@ def test_everybody_is_asked_under_a_number_of_its_own(transport: GrpcTransport, 
 
 
 def test_providers_reach_nothing_that_is_for_consumers(federation: Federation) -> None:
-    with open_channel(onboarding.load_kit(federation.root / "mallory")) as channel:
+    with open_channel(enrolment.load_kit(federation.root / "mallory")) as channel:
         for service, method in ((LOCAL, "Command"), (LOCAL, "Ask"), ("grpc.reflection.v1", "x")):
             with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
                 channel.unary_unary(f"/{service}/{method}")(encode_frame({"op": "status"}), timeout=20)
@@ -141,8 +141,8 @@ def test_answers_that_nobody_asked_for_are_read_ever_slower(monkeypatch: pytest.
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(market_server, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    connection = market_server.Connection("mallory", 1)
+    monkeypatch.setattr(provider_stream, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    connection = provider_stream.ProviderStream("mallory", 1)
     for _ in range(1000):
         connection.pause()
     assert now[0] == 0.0
@@ -251,7 +251,7 @@ def test_a_provider_revoked_in_the_middle_of_a_question_is_out_at_once(
 def test_connections_without_a_certificate_end_soon_and_keep_nobody_out(
     federation: Federation, transport: GrpcTransport
 ) -> None:
-    market = onboarding.operator_folder(federation.market)
+    market = enrolment.operator_folder(federation.market)
     with contextlib.ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection((market.host, market.port), timeout=60)) for _ in range(200)

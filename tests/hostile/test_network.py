@@ -14,7 +14,7 @@ import pytest
 
 from bad_wire import CHUNK, Wire
 from databazaar import Arbiter, Consumer, Progress, Uniform
-from databazaar.federation import onboarding, server
+from databazaar.federation import enrolment, server
 from databazaar.federation.grpc_transport import GrpcTransport
 from databazaar.runs.folder import RunFolder
 from loopback import WAIT, Federation, eventually
@@ -40,7 +40,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.fixture(scope="module")
 def wire(federation: Federation) -> Iterator[Wire]:
     """bank2 reaches the server through this alone."""
-    with Wire(onboarding.operator_folder(federation.market).port) as made:
+    with Wire(enrolment.operator_folder(federation.market).port) as made:
         federation.edit("bank2/invitation.json", lambda it: it.update(port=made.own_port))
         federation.start("bank2")
         yield made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import typer
@@ -15,18 +17,21 @@ from databazaar.cli.screen import OneLine, say
 from databazaar.errors import BazaarError
 from databazaar.federation.accounts import Accounts, users_folder
 from databazaar.federation.copies import only_copy
-from databazaar.federation.onboarding import load_kit
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.payloads import log as transfers
 from databazaar.federation.pins import Pins, read_schema
 from databazaar.federation.policy import Policy
-from databazaar.federation.provider import ProviderNode, load_function
+from databazaar.federation.provider import ProviderNode
 from databazaar.federation.receipts import ReceiptKeeper
 from databazaar.federation.records import ANSWERS, Record
 from databazaar.federation.signing import Signer
 from databazaar.federation.table import Table
-from databazaar.federation.worker import Privacy, ProviderWorker, Source, VectorOracle
+from databazaar.federation.worker import ProviderWorker, Source, VectorOracle
 from databazaar.files import lock
 from databazaar.learning.kinds import MODEL_KINDS
+
+if TYPE_CHECKING:
+    from databazaar.federation.privacy import PrivateUpdates
 
 _MOST = 1e6
 
@@ -48,9 +53,17 @@ def source(
 
 
 def _load(name: str) -> VectorOracle:
-    """The provider's own function, by the name that it wrote on its own command line."""
+    """The provider's own function, `package.module:function`, by the name that it wrote on its own command line."""
     sys.path.insert(0, str(Path.cwd()))
-    return load_function(name, f"--oracle {name} is not found", "parameters to update")
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError):
+        raise BazaarError(f"--oracle {name} is not found: write module:function of something installed here") from None
+    if not callable(found):
+        raise BazaarError(f"{name} cannot be called: name a function from parameters to update")
+    function: VectorOracle = found
+    return function
 
 
 def policy(
@@ -86,7 +99,7 @@ def privacy(
     delta: float,
     account: str | None,
     per_consumer: float | None = None,
-) -> Privacy | None:
+) -> PrivateUpdates | None:
     """What answers with differential privacy, charged to the account of the data; None without a cap."""
     if cap is None:
         if per_consumer is not None:
@@ -120,7 +133,9 @@ def pins(kit: Path, given: Path | None, most: int = 1) -> Pins:
     return made
 
 
-def stay(kit: Path, source: Source, policy: Policy, privacy: Privacy | None, threads: int, at_once: int = 1) -> None:
+def stay(
+    kit: Path, source: Source, policy: Policy, privacy: PrivateUpdates | None, threads: int, at_once: int = 1
+) -> None:
     """Answers until the process is asked to end."""
     if at_once > 1 and not callable(source):
         raise BazaarError(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.federation.kits import write_json
 from databazaar.federation.policy import RefusedError
+from databazaar.federation.private_files import write_json
 from databazaar.files import alone
 
 History = list[tuple[float, float, int]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation.onboarding import Kit, load_kit
+from databazaar.federation.enrolment import Kit, load_kit
 from databazaar.federation.pki import days_left, ended
 from databazaar.federation.records import SCHEMA
 from databazaar.federation.renewal import kit_certificate, kit_warning

@@ -14,11 +14,9 @@ from databazaar.codes import SET_ASIDE, Code
 from databazaar.engines.protocol import Ask, Beginning, Engine, Evidence, NotePrivacy, Replies
 from databazaar.engines.quarantine import Quarantine
 from databazaar.errors import BazaarError
-from databazaar.federation.acknowledging import ReceiptSender
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import REFUSED, declined, is_honest
-from databazaar.federation.lanes import LONGEST_NAME
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import REFUSED, MessageError, declined, is_honest
+from databazaar.federation.fair_queue import LONGEST_NAME
 from databazaar.federation.messages import (
     Request,
     TaskMessage,
@@ -28,6 +26,7 @@ from databazaar.federation.messages import (
     question_hash,
 )
 from databazaar.federation.payloads import Body
+from databazaar.federation.receipt_sender import ReceiptSender
 from databazaar.federation.transport import Transport
 from databazaar.learning.task import Schedule, step_at
 from databazaar.ledger.chain import Entry

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from databazaar.federation.lanes import Lanes, Place, Queue, State
+from databazaar.federation.fair_queue import FairQueue, Queue, State, Ticket
 from databazaar.federation.payloads import PIECE, Transfer
 
 REPLY_ROOM = 64 * 1024
@@ -68,7 +68,7 @@ class _Open:
     name: str
     number: str
     question: _Question
-    place: Place
+    place: Ticket
     until: float = inf
     began: float = inf
     moved: int = 0
@@ -132,7 +132,7 @@ class Exchange:
         self._ended = ended
         self._taken = taken
         self._open: dict[str, _Open] = {}
-        self._lanes = Lanes(capacity)
+        self._lanes = FairQueue(capacity)
         self._changed = threading.Condition()
 
     def ask(
@@ -170,12 +170,6 @@ class Exchange:
             for number in asked:
                 self._ended(number)
         return question.replies, question.failures
-
-    def expects(self, name: str, number: object) -> bool:
-        """Is there an open question of this number that this provider has not answered yet?"""
-        with self._changed:
-            found = self._find(name, number)
-            return found is not None and found.wanted
 
     def queues(self) -> dict[str, Queue]:
         """The lanes in which somebody waits or is asked."""

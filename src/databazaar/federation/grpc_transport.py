@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from databazaar.errors import BazaarError
+from databazaar.federation.enrolment import OperatorFolder, operator_folder
 from databazaar.federation.exchange import Failures, Lost, Replies, Watch
-from databazaar.federation.membership import OperatorFolder, operator_folder
-from databazaar.federation.payloads import Body, Landing, Transfer, log
+from databazaar.federation.payloads import Body, ChunkAssembler, Transfer, log
 from databazaar.federation.transport import Transport
 from databazaar.federation.wire import (
     LOCAL,
@@ -138,7 +138,7 @@ class GrpcTransport(Transport):
 
     def _collect(self, frames: Iterator[bytes]) -> tuple[Replies, Failures]:
         replies: Replies = {}
-        landings: dict[str, Landing] = {}
+        landings: dict[str, ChunkAssembler] = {}
         while True:
             header, piece = decode_frame(next(frames))
             match header["op"]:
@@ -149,7 +149,7 @@ class GrpcTransport(Transport):
                     replies[str(header["name"])] = bytes(piece)
                 case "piece":
                     name = str(header["name"])
-                    landing = landings.setdefault(name, Landing(int(header["size"])))
+                    landing = landings.setdefault(name, ChunkAssembler(int(header["size"])))
                     if landing.add(piece):
                         replies[name] = cast("bytes", landings.pop(name).body)
                 case "transfers":

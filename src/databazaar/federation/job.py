@@ -47,8 +47,8 @@ class FederatedJob:
 
     def engine(self, names: Sequence[str]) -> FederatedEngine:
         """An engine on the market's server, which must be up and know these providers. `begin` waits for them."""
-        onboarding, transports, signing = _installed()
-        members, shut = onboarding.members(self.folder), onboarding.revoked(self.folder)
+        enrolment, transports, signing = _installed()
+        members, shut = enrolment.members(self.folder), enrolment.revoked(self.folder)
         for name in names:
             if name in shut:
                 raise BazaarError(
@@ -78,7 +78,7 @@ class FederatedJob:
 
 def _installed() -> tuple[Any, Any, Any]:
     try:
-        from databazaar.federation import grpc_transport, onboarding, signing
+        from databazaar.federation import enrolment, grpc_transport, signing
     except ImportError:
         raise BazaarError("federation needs more packages: pip install 'databazaar[federated]'") from None
-    return onboarding, grpc_transport, signing
+    return enrolment, grpc_transport, signing

@@ -17,8 +17,6 @@ import resource
 import signal
 import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -29,13 +27,15 @@ from typing import Any
 from cryptography import x509
 
 from databazaar.errors import BazaarError
-from databazaar.federation import membership, pki, revocations
-from databazaar.federation.capacities import read_capacities
+from databazaar.federation import pki
+from databazaar.federation.enrolment import operator_folder
 from databazaar.federation.exchange import BEAT, Exchange
-from databazaar.federation.lanes import LONGEST_NAME
+from databazaar.federation.fair_queue import LONGEST_NAME
 from databazaar.federation.payloads import Body, Transfer
-from databazaar.federation.revocations import REVOKED
-from databazaar.federation.tls import ServerCertificate, stamps
+from databazaar.federation.private_files import read_capacities
+from databazaar.federation.provider_stream import ProviderStream
+from databazaar.federation.revoked import Revoked
+from databazaar.federation.tls import ServerCertificate
 from databazaar.federation.wire import (
     LOCAL,
     REPLACED,
@@ -56,121 +56,21 @@ from databazaar.federation.wire import (
 LOCK_FD = "DATABAZAAR_LOCK_FD"
 MOST_PROVIDERS = 1000
 _HANDSHAKE_SECONDS, _IDLE_SECONDS, _SWEEP_SECONDS = 10, 30, 1.0
-_FRAMES_PER_SECOND, _BURST = 200.0, 1000.0
 
 log = logging.getLogger(__name__)
-
-
-class Connection:
-    """One provider's stream. Questions take turns, a piece each; gRPC asks for the next when one is on its way."""
-
-    def __init__(self, name: str, serial: int) -> None:
-        self.name, self.serial = name, serial
-        self._queue: deque[tuple[str, Iterator[tuple[int, bytes]]]] = deque()
-        self._taken: dict[str, int] = {}
-        self._change = threading.Condition()
-        self._why: str | None = None
-        self._allowance, self._filled_at = _BURST, time.monotonic()
-
-    def send(self, number: str, payload: Body, seconds: float, pack: bool) -> None:
-        frames = body_frames({"op": "ask", "number": number, "seconds": seconds, "pack": pack}, payload, pack)
-        with self._change:
-            if self._why is not None:
-                raise ConnectionError(self._why)
-            self._taken[number] = 0
-            self._queue.append((number, frames))
-            self._change.notify_all()
-
-    def taken(self, number: str) -> int:
-        """Bytes of this question that were sent."""
-        return self._taken.get(number, 0)
-
-    def stop(self, number: str) -> None:
-        """The question is over: no more of it is sent, and the provider need not go on with it."""
-        with self._change:
-            if self._taken.pop(number, None) is not None and self._why is None:
-                self._queue = deque(waiting for waiting in self._queue if waiting[0] != number)
-                self._queue.append(("", iter([(0, encode_frame({"op": "over", "number": number}))])))
-                self._change.notify_all()
-
-    def close(self, why: str) -> None:
-        with self._change:
-            self._why = self._why or why
-            self._queue.clear()
-            self._change.notify_all()
-
-    def frames(self) -> Iterator[bytes]:
-        """What gRPC sends, until the connection is closed."""
-        yield encode_frame({"op": "welcome"})
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._why is not None or bool(self._queue))
-                if self._why is not None:
-                    return
-                number, frames = self._queue.popleft()
-            if (found := next(frames, None)) is None:
-                continue
-            yield found[1]
-            with self._change:
-                if number in self._taken:
-                    self._taken[number] = found[0]
-                    self._queue.append((number, frames))
-
-    @property
-    def why(self) -> str:
-        """Why it was closed."""
-        return self._why or ""
-
-    def pause(self) -> None:
-        """Waits a moment where many frames came that belong to nothing: reading them costs more than sending them."""
-        now = time.monotonic()
-        self._allowance = min(_BURST, self._allowance + (now - self._filled_at) * _FRAMES_PER_SECOND) - 1.0
-        self._filled_at = now
-        if self._allowance < 0:
-            time.sleep(-self._allowance / _FRAMES_PER_SECOND)
-
-
-class Revoked:
-    """Who is shut out, by the two files that say so; both are read again when they change, and every minute, because
-    an entry of the list may begin to count on a later day."""
-
-    def __init__(self, server: Path) -> None:
-        self._names, self._list = server / membership.REVOKED_NAMES, server / "startup" / REVOKED
-        self._seen: object = None
-        self._found: tuple[set[str], set[int]] | None = None
-
-    def why(self, name: str, serial: int) -> str:
-        """Why this certificate counts no more, or nothing. Without a list that can be read, nobody is let in."""
-        if (seen := (stamps(self._names, self._list), int(time.time()) // 60)) != self._seen:
-            self._found = self._read()
-            self._seen = seen
-        if self._found is None:
-            return "the server has no revocation list that can be read"
-        if name in self._found[0]:
-            return "the name is revoked"
-        return "the certificate is revoked" if serial in self._found[1] else ""
-
-    def _read(self) -> tuple[set[str], set[int]] | None:
-        try:
-            if not self._list.exists():
-                raise BazaarError(f"{self._list} is missing: run `bazaar federation sign --server`")
-            return membership.read_revoked(self._names), revocations.in_force(self._list)
-        except (BazaarError, OSError, ValueError) as reason:
-            log.error("nobody is let in: %s", reason)
-            return None
 
 
 class MarketServer:
     """Both listeners, the providers that are connected, and the exchange between them."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._market, self._max_bytes = membership.operator_folder(folder), max_bytes
+        self._market, self._max_bytes = operator_folder(folder), max_bytes
         home = self._market.server
         self._revoked, self._capacities = Revoked(home), read_capacities(home)
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ProviderStream] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._numbers: dict[str, Connection] = {}
+        self._numbers: dict[str, ProviderStream] = {}
         self._exchange = Exchange(
             partial(self._send, False),
             self._connections.__contains__,
@@ -184,7 +84,6 @@ class MarketServer:
             ("grpc.server_handshake_timeout_ms", 1000 * _HANDSHAKE_SECONDS),
             ("grpc.max_connection_idle_ms", 1000 * _IDLE_SECONDS),
             ("grpc.max_allowed_incoming_connections", 4 * MOST_PROVIDERS),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
             ("grpc.so_reuseport", 0),
         ]
         joining = {
@@ -226,7 +125,7 @@ class MarketServer:
         """Ends the streams of those whose certificate was revoked meanwhile."""
         while not self._stopping.wait(_SWEEP_SECONDS):
             for connection in list(self._connections.values()):
-                if why := self._revoked.why(connection.name, connection.serial):
+                if why := self._revoked.why(connection.name, connection.serial, connected=True):
                     log.warning("%s is put out: %s", connection.name, why)
                     self._leave(connection, why)
 
@@ -254,7 +153,7 @@ class MarketServer:
         return encode_frame({"time": dt.datetime.now(dt.UTC).isoformat()})
 
     def _join(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        connection = Connection(*self._admit(context))
+        connection = ProviderStream(*self._admit(context))
         if not context.add_callback(lambda: self._leave(connection, "it has left")):
             return
         with self._lock:
@@ -268,14 +167,14 @@ class MarketServer:
         yield from connection.frames()
         context.abort(grpc.StatusCode.ABORTED, connection.why)
 
-    def _leave(self, connection: Connection, why: str) -> None:
+    def _leave(self, connection: ProviderStream, why: str) -> None:
         with self._lock:
             if self._connections.get(connection.name) is connection:
                 del self._connections[connection.name]
                 log.info("%s is not connected any more: %s", connection.name, why)
         connection.close(why)
 
-    def _listen(self, connection: Connection, messages: Iterator[bytes]) -> None:
+    def _listen(self, connection: ProviderStream, messages: Iterator[bytes]) -> None:
         why = "it has left"
         try:
             for message in messages:
@@ -343,7 +242,8 @@ class MarketServer:
                 partial(self._send, header["pack"] is True),
             )
             for name, reply in replies.items():
-                outbox.put_all(frame for _, frame in body_frames({"op": "piece", "name": name}, reply))
+                for _, frame in body_frames({"op": "piece", "name": name}, reply):
+                    outbox.put(frame, 10 * BEAT)
             say("done", failures=failures)
         except ConnectionError:
             log.info("a consumer is gone, and its question is over")

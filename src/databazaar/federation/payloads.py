@@ -34,13 +34,13 @@ def pieces(body: Body) -> Iterator[tuple[int, memoryview]]:
         yield at, view[at : at + PIECE]
 
 
-class Landing:
+class ChunkAssembler:
     """Memory for one message of an announced size, filled in order.
 
     It lies so that the message's vector is aligned and can be used where it is. The operating system gives memory for
     bytes that have come, and not for bytes that were announced.
 
-    >>> landing = Landing(6)
+    >>> landing = ChunkAssembler(6)
     >>> landing.add(b"abcd"), landing.add(b"ef"), bytes(landing.body)
     (False, True, b'abcdef')
     """

@@ -1,17 +1,11 @@
-"""The provider's own process: it holds the data and the handler, and one stream to the market's server.
+"""The provider's end of the connection: one stream to the market's server, and a handler from bytes to bytes.
 
-    python -m databazaar.federation.provider KIT --handler package.module:function
-
-The handler takes bytes and returns bytes. It is code the provider installed; nothing the server sends is ever run.
+The handler is code that the provider installed; nothing that the server sends is ever run.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import logging
-import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -22,9 +16,9 @@ from typing import Any, Self
 
 from databazaar.errors import BazaarError
 from databazaar.federation.copies import Evictions
+from databazaar.federation.enrolment import load_kit
 from databazaar.federation.exchange import Lost
-from databazaar.federation.onboarding import load_kit
-from databazaar.federation.payloads import PIECE, Body, Landing, Meter, amount
+from databazaar.federation.payloads import PIECE, Body, ChunkAssembler, Meter, amount
 from databazaar.federation.renewal import kit_warning
 from databazaar.federation.tls import open_channel
 from databazaar.federation.wire import (
@@ -47,7 +41,7 @@ _FIRST_PAUSE, _STEADY = 1.0, 60.0
 log = logging.getLogger(__name__)
 
 
-class Link:
+class ServerStream:
     """One connection to the server: what goes up, and the questions that are still open."""
 
     def __init__(self) -> None:
@@ -66,7 +60,7 @@ class Link:
                 meter.moved(done)
 
 
-Question = tuple[Link, str, float, Body]
+Question = tuple[ServerStream, str, float, Body]
 
 
 class Waiting:
@@ -100,14 +94,14 @@ class Incoming:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._landings: dict[str, tuple[Landing, Meter]] = {}
+        self._landings: dict[str, tuple[ChunkAssembler, Meter]] = {}
 
     def add(self, number: str, at: int, size: int, piece: Body) -> Body | None:
         """The question once all of it is here; `at` is where the piece begins."""
         if at == 0 and size == len(piece):
             return piece
         if at == 0:
-            self._landings[number] = Landing(size), Meter("question received", size)
+            self._landings[number] = ChunkAssembler(size), Meter("question received", size)
             while sum(landing.size for landing, _ in self._landings.values()) > self._most_bytes:
                 self.drop(next(iter(self._landings)))
         if number not in self._landings:
@@ -191,22 +185,22 @@ class ProviderNode:
         """Joins, and answers until the connection ends; returns why it did."""
         if warning := kit_warning(self.kit.folder):
             log.warning("%s", warning)
-        link, incoming = Link(), Incoming(2 * self._max_bytes)
+        stream, incoming = ServerStream(), Incoming(2 * self._max_bytes)
         with open_channel(self.kit) as channel:
-            self._call = channel.stream_stream(f"/{SERVICE}/Join")(link.outbox)
+            self._call = channel.stream_stream(f"/{SERVICE}/Join")(stream.outbox)
             try:
                 if self._stopping.is_set():
                     return ""
                 for message in self._call:
-                    self._hear(link, incoming, message)
+                    self._hear(stream, incoming, message)
                     del message  # or it would be held until the next one comes
             except WireError as wrong:
                 return f"{self.kit.market} sends what cannot be read ({wrong})"
             except grpc.RpcError as error:
                 return self._lost(error)
             finally:
-                link.packed.clear()
-                link.outbox.close()
+                stream.packed.clear()
+                stream.outbox.close()
                 self._call.cancel()
         return ""
 
@@ -222,7 +216,7 @@ class ProviderNode:
             )
         return f"the connection to {self.kit.market} is lost: {why}"
 
-    def _hear(self, link: Link, incoming: Incoming, message: bytes) -> None:
+    def _hear(self, stream: ServerStream, incoming: Incoming, message: bytes) -> None:
         """One frame of the server."""
         header, piece = decode_frame(message)
         number = str(header.get("number"))
@@ -230,17 +224,17 @@ class ProviderNode:
             case "welcome":
                 self.connected.set()
             case "over":
-                link.packed.pop(number, None)
+                stream.packed.pop(number, None)
                 incoming.drop(number)
             case "ask":
                 at, size, seconds = (header.get(key) for key in ("at", "size", "seconds"))
                 if not isinstance(at, int) or not isinstance(size, int) or not isinstance(seconds, float | int):
                     raise WireError("a question without a size or a deadline")
                 if at == 0:
-                    link.packed[number] = header.get("pack") is True
+                    stream.packed[number] = header.get("pack") is True
                 whole = incoming.add(number, at, size, plain_piece(header, piece))
                 if whole is not None:
-                    self._questions.put((link, number, time.monotonic() + seconds, whole))
+                    self._questions.put((stream, number, time.monotonic() + seconds, whole))
             case _:
                 raise WireError("neither a question nor the end of one")
 
@@ -252,8 +246,8 @@ class ProviderNode:
         """Waits for a question and answers it; nothing of the two is held after that. False where there are no more."""
         if (question := self._questions.get()) is None:
             return False
-        link, number, until, payload = question
-        if time.monotonic() >= until or number not in link.packed:
+        stream, number, until, payload = question
+        if time.monotonic() >= until or number not in stream.packed:
             return True
         code: str = ""
         reply: Body = b""
@@ -265,48 +259,5 @@ class ProviderNode:
             log.exception("the handler failed; the market hears only %r", str(Lost.PROVIDER_ERROR))
             code, reply = Lost.PROVIDER_ERROR, b""
         del question, payload
-        link.send_answer(number, code, reply)
+        stream.send_answer(number, code, reply)
         return True
-
-
-def load_function(name: str, missing: str, wanted: str) -> Callable[..., Any]:
-    """`package.module:function` as the provider wrote it on its own command line."""
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
-        raise BazaarError(f"{missing}: write module:function of something installed here") from None
-    if not callable(found):
-        raise BazaarError(f"{name} cannot be called: name a function from {wanted}")
-    function: Callable[..., Any] = found
-    return function
-
-
-def load_handler(name: str) -> Handler:
-    function = load_function(name, f"no handler {name!r}", "bytes to bytes")
-    return lambda payload: function(bytes(payload))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m databazaar.federation.provider")
-    parser.add_argument("kit", type=Path)
-    parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION")
-    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES)
-    given = parser.parse_args(arguments)
-    done = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: done.set())
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        with ProviderNode(given.kit, load_handler(given.handler), given.max_bytes) as node:
-            kit = node.kit
-            log.info("%s joins %s at %s:%d", kit.provider, kit.market, kit.host, kit.port)
-            done.wait()
-    except BazaarError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

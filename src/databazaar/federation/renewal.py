@@ -13,9 +13,9 @@ from cryptography import x509
 from databazaar.errors import BazaarError
 from databazaar.federation import pki, revocations
 from databazaar.federation.authority import Passphrase, certificate_of, current, from_environment, issued, record
-from databazaar.federation.kits import PRIVATE, make_folder, write_json, write_pair
-from databazaar.federation.onboarding import PENDING, load_kit, members, operator_folder, revoked
-from databazaar.federation.papers import read_small
+from databazaar.federation.enrolment import PENDING, load_kit, members, operator_folder, revoked
+from databazaar.federation.enrolment_files import read_small
+from databazaar.federation.private_files import PRIVATE, make_folder, write_json, write_pair
 from databazaar.federation.revocations import REVOKED
 from databazaar.files import write_whole
 

@@ -20,13 +20,12 @@ from io import FileIO
 from pathlib import Path
 
 from databazaar.errors import BazaarError
-from databazaar.federation import onboarding
-from databazaar.federation.capacities import keep_capacity
+from databazaar.federation import enrolment
+from databazaar.federation.fair_queue import Queue
 from databazaar.federation.grpc_transport import LocalServer
-from databazaar.federation.kits import PRIVATE
-from databazaar.federation.lanes import Queue
 from databazaar.federation.market_server import LOCK_FD
 from databazaar.federation.payloads import Transfer
+from databazaar.federation.private_files import PRIVATE, keep_capacity
 from databazaar.federation.wire import MAX_BYTES, Header
 
 _PROGRAM = "databazaar.federation.market_server"
@@ -52,7 +51,7 @@ class Status:
 
 def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
     """Start the server and return its process id once it takes requests."""
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     with _claim(market) as lock:
         _check_port(market)
         with (market.server / "output.txt").open("ab") as output:
@@ -80,7 +79,7 @@ def up(folder: Path, wait: float = 60.0, max_bytes: int = MAX_BYTES) -> int:
 
 def down(folder: Path, grace: float = 5.0) -> bool:
     """Stop the server. False if it was not up."""
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     pid = _running(market)
     if pid is None:
         return False
@@ -97,22 +96,22 @@ def down(folder: Path, grace: float = 5.0) -> bool:
 
 
 def status(folder: Path, wait: float = 10.0) -> Status:
-    market = onboarding.operator_folder(folder)
+    market = enrolment.operator_folder(folder)
     pid = _running(market)
-    found: Header | None = None
+    found: Header = {}
     if pid is not None:
         with contextlib.suppress(BazaarError):
             found = _command(market, {"op": "status"}, wait)
     return Status(
         up=pid is not None,
-        answers=found is not None,
+        answers=bool(found),
         pid=pid,
         address=f"{market.host}:{market.port}",
-        members=onboarding.members(folder),
-        connected=[str(name) for name in found["connected"]] if found is not None else [],
-        revoked=sorted(onboarding.revoked(folder)),
-        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()} if found is not None else {},
-        transfers={name: Transfer(**one) for name, one in (found or {}).get("transfers", {}).items()},
+        members=enrolment.members(folder),
+        connected=found.get("connected", []),
+        revoked=sorted(enrolment.revoked(folder)),
+        queues={name: Queue(**queue) for name, queue in found.get("queues", {}).items()},
+        transfers={name: Transfer(**one) for name, one in found.get("transfers", {}).items()},
     )
 
 
@@ -124,8 +123,8 @@ def queues(folder: Path) -> dict[str, Queue]:
 
 def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0) -> bool:
     """From now on so many asks of the provider may be under way. False where the server is down, and will know."""
-    market = onboarding.operator_folder(folder)
-    if provider not in (known := onboarding.members(folder)):
+    market = enrolment.operator_folder(folder)
+    if provider not in (known := enrolment.members(folder)):
         raise BazaarError(f"{market.name} has no provider {provider}: its providers are {', '.join(known) or 'none'}")
     keep_capacity(market.server, provider, capacity)
     try:
@@ -146,8 +145,8 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     False where the server is down: it will not let the provider in when it starts. Where a server is up and does not
     confirm, that is an error, although the revocation is on record.
     """
-    market = onboarding.operator_folder(folder)
-    onboarding.record_revocation(folder, provider)
+    market = enrolment.operator_folder(folder)
+    enrolment.record_revocation(folder, provider)
     try:
         said = _command(market, {"op": "revoke", "name": provider}, wait)
     except BazaarError:
@@ -162,12 +161,12 @@ def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
     return True
 
 
-def _command(market: onboarding.OperatorFolder, header: Header, wait: float) -> Header:
+def _command(market: enrolment.OperatorFolder, header: Header, wait: float) -> Header:
     with LocalServer(market) as server:
         return server.command(header, wait)
 
 
-def _claim(market: onboarding.OperatorFolder) -> FileIO:
+def _claim(market: enrolment.OperatorFolder) -> FileIO:
     """The lock, for a server that is about to start."""
     descriptor = os.open(market.folder / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
     lock = FileIO(descriptor, "rb+")
@@ -186,7 +185,7 @@ def _claim(market: onboarding.OperatorFolder) -> FileIO:
     return lock
 
 
-def _held(market: onboarding.OperatorFolder) -> bool:
+def _held(market: enrolment.OperatorFolder) -> bool:
     """Does a server's process hold the lock?"""
     try:
         with FileIO(market.folder / _LOCK, "rb") as lock:
@@ -198,7 +197,7 @@ def _held(market: onboarding.OperatorFolder) -> bool:
     return False
 
 
-def _running(market: onboarding.OperatorFolder) -> int | None:
+def _running(market: enrolment.OperatorFolder) -> int | None:
     """The server's process id, which it writes down as the first thing it does; None where it is not up."""
     path = market.folder / _LOCK
     for ended in [pid for pid, process in _ours.items() if process.poll() is not None]:
@@ -220,18 +219,15 @@ def _by(seconds: float, true: Callable[[], bool]) -> bool:
     return True
 
 
-def _check_port(market: onboarding.OperatorFolder, wait: float = 5.0) -> None:
+def _check_port(market: enrolment.OperatorFolder, wait: float = 5.0) -> None:
     """Refuse a port that something listens on; a server just killed may hold it a moment more."""
-    until = time.monotonic() + wait
-    while True:
-        with socket.socket() as probe:
+
+    def free() -> bool:
+        with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", market.port))
-                return
-            except OSError:
-                if time.monotonic() > until:
-                    raise BazaarError(
-                        f"port {market.port} is taken: stop what listens there, or make the market anew"
-                    ) from None
-        time.sleep(0.1)
+            probe.bind(("", market.port))
+            return True
+        return False
+
+    if not _by(wait, free):
+        raise BazaarError(f"port {market.port} is taken: stop what listens there, or make the market anew")

@@ -74,7 +74,7 @@ class MarketKeys:
     @classmethod
     def of(cls, folder: Path) -> MarketKeys:
         """Those of an operator's folder."""
-        from databazaar.federation.onboarding import operator_folder
+        from databazaar.federation.enrolment import operator_folder
 
         market = operator_folder(folder)
         startup = market.server / "startup"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from databazaar.errors import BazaarError
-from databazaar.federation.onboarding import Kit
+from databazaar.federation.enrolment import Kit
 from databazaar.federation.revocations import REVOKED
 from databazaar.federation.wire import client_options, grpc
 

@@ -14,12 +14,12 @@ import struct
 import threading
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from databazaar.federation.payloads import PIECE, Body, Landing, pieces
+from databazaar.federation.payloads import PIECE, Body, ChunkAssembler, pieces
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said in our own words
 import grpc as grpc
@@ -44,15 +44,16 @@ class WireError(Exception):
     """The other side breaks the format: its stream is to be ended. The text says why."""
 
 
-def options(keepalive: float = 20.0) -> Options:
-    """gRPC's settings for either side. A connection over which nothing has come for twice `keepalive` is given up."""
+def options() -> Options:
+    """gRPC's settings for either side. A connection over which nothing has come for twice 20 seconds is given up."""
     return [
         ("grpc.max_receive_message_length", PIECE + 2 * _HEADER),
         ("grpc.max_metadata_size", 8192),
         ("grpc.absolute_max_metadata_size", 16384),
-        ("grpc.keepalive_time_ms", int(1000 * keepalive)),
-        ("grpc.keepalive_timeout_ms", int(1000 * keepalive)),
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
     ]
 
 
@@ -136,7 +137,7 @@ def receive_body(frames: Iterator[bytes], max_bytes: int) -> tuple[Header, Body]
         raise WireError(f"a message is over the limit of {max_bytes} bytes")
     if size <= len(piece):
         return header, bytes(piece)
-    landing = Landing(size)
+    landing = ChunkAssembler(size)
     while not landing.add(piece):
         piece = decode_frame(next(frames))[1]
     return header, landing.body
@@ -162,9 +163,6 @@ class Outbox:
             self._frames.append(frame)
             self._change.notify_all()
             return True
-
-    def put_all(self, frames: Iterable[bytes], seconds: float | None = None) -> bool:
-        return all(self.put(frame, seconds) for frame in frames)
 
     def end(self) -> None:
         """No more are put in; those that are there are still taken."""

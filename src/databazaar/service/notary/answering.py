@@ -22,9 +22,8 @@ from databazaar.config.market_file import parse_market
 from databazaar.engines.protocol import why_invalid
 from databazaar.errors import BazaarError
 from databazaar.federation.exchange import Lost
-from databazaar.federation.failures import declined
+from databazaar.federation.failures import MessageError, declined
 from databazaar.federation.frames import Channel, ClosedError, Header
-from databazaar.federation.message_faults import MessageError
 from databazaar.federation.messages import Request, decode_reply, decode_request, hear_reply, question_hash
 from databazaar.federation.pins import Pins
 from databazaar.federation.policy import Policy

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from databazaar.codes import Code
 from databazaar.engines.protocol import Evidence
 from databazaar.engines.quarantine import Quarantine
-from databazaar.federation.message_faults import MessageError
+from databazaar.federation.failures import MessageError
 from databazaar.federation.messages import (
     ReceiptMessage,
     encode_request,

@@ -18,7 +18,7 @@ State = Literal["waiting", "asked", "late", "over"]
 
 
 @dataclass(eq=False)
-class Place:
+class Ticket:
     """One ask's place in the lane of its provider.
 
     It is `waiting`, then `asked`. An ask that was given up while its provider still computes is `late`: it keeps the
@@ -43,8 +43,8 @@ class Queue:
 
 @dataclass
 class _Lane:
-    waiting: dict[str, deque[Place]] = field(default_factory=dict)  # in the order of their turns
-    under_way: list[Place] = field(default_factory=list)
+    waiting: dict[str, deque[Ticket]] = field(default_factory=dict)  # in the order of their turns
+    under_way: list[Ticket] = field(default_factory=list)
 
     def take_turns(self, capacity: int) -> None:
         while self.waiting and len(self.under_way) < capacity:
@@ -57,21 +57,21 @@ class _Lane:
                 self.waiting[consumer] = places
 
 
-class Lanes:
+class FairQueue:
     """The lanes of all providers; `capacity` says how many asks of a provider may be under way."""
 
     def __init__(self, capacity: Callable[[str], int] = lambda provider: 1) -> None:
         self._capacity = capacity
         self._lanes: dict[str, _Lane] = {}
 
-    def join(self, provider: str, consumer: str) -> Place:
+    def join(self, provider: str, consumer: str) -> Ticket:
         """A place at the end of what this consumer asks of the provider; `asked` at once where nobody is before it."""
-        place = Place(provider, consumer)
+        place = Ticket(provider, consumer)
         self._lanes.setdefault(provider, _Lane()).waiting.setdefault(consumer, deque()).append(place)
         self.take_turns(provider)
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Ticket) -> None:
         """The ask has ended, one way or the other, and whose turn it is may go."""
         if place.state == "over":
             return
@@ -86,7 +86,7 @@ class Lanes:
         place.state = "over"
         self.take_turns(place.provider)
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, place: Ticket) -> None:
         """Nobody wants the answer any more. One that is under way keeps the lane busy until it leaves."""
         if place.state == "asked":
             place.state = "late"
