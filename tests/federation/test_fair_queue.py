@@ -31,65 +31,65 @@ BANKS = ["bank1", "bank2", "bank3"]
 
 
 class WatchedQueue:
-    """The lanes, and what must hold of them after every step, counted the obvious way."""
+    """The queues, and what must hold of them after every step, counted the obvious way."""
 
     def __init__(self, capacities: dict[str, int]) -> None:
         self.capacities = capacities
-        self.lanes = FairQueue(capacities.__getitem__)
-        self.places: list[Ticket] = []
+        self.fair = FairQueue(capacities.__getitem__)
+        self.tickets: list[Ticket] = []
         self.known: dict[Ticket, State] = {}
         self.passed_by: dict[Ticket, Counter[str]] = {}
 
     def step(self, what: str, provider: str, consumer: str, which: int) -> None:
-        mine = [place for place in self.places if place.provider == provider]
-        under_way = [place for place in mine if place.state in ("asked", "late")]
+        mine = [ticket for ticket in self.tickets if ticket.provider == provider]
+        under_way = [ticket for ticket in mine if ticket.state in ("asked", "late")]
         if what == "join":
-            place = self.lanes.join(provider, consumer)
-            self.places.append(place)
-            self.known[place] = "waiting"
+            ticket = self.fair.join(provider, consumer)
+            self.tickets.append(ticket)
+            self.known[ticket] = "waiting"
         elif what == "answer":
-            for place in under_way[:1]:
-                self.lanes.leave(place)
+            for ticket in under_way[:1]:
+                self.fair.leave(ticket)
         elif what == "grow":
             self.capacities[provider] = 3
-            self.lanes.take_turns(provider)
+            self.fair.take_turns(provider)
         elif mine:  # one that has ended before, too: that changes nothing
-            (self.lanes.leave if what == "leave" else self.lanes.give_up)(mine[which % len(mine)])
+            (self.fair.leave if what == "leave" else self.fair.give_up)(mine[which % len(mine)])
         self.look()
         self.check_capacity()
         self.check_queues()
 
     def look(self) -> None:
         """Every ask goes on and ends once; and whoever is first of its consumer sees nobody pass by twice."""
-        asked = [place for place in self.places if self.known[place] == "waiting" and place.state == "asked"]
+        asked = [ticket for ticket in self.tickets if self.known[ticket] == "waiting" and ticket.state == "asked"]
         first: dict[tuple[str, str], Ticket] = {}
-        for place in self.places:
-            if place.state == "waiting":
-                first.setdefault((place.provider, place.consumer), place)
-        for place in first.values():
-            passed = self.passed_by.setdefault(place, Counter())
-            passed.update(one.consumer for one in asked if one.provider == place.provider)
+        for ticket in self.tickets:
+            if ticket.state == "waiting":
+                first.setdefault((ticket.provider, ticket.consumer), ticket)
+        for ticket in first.values():
+            passed = self.passed_by.setdefault(ticket, Counter())
+            passed.update(one.consumer for one in asked if one.provider == ticket.provider)
             assert max(passed.values(), default=0) <= 1, "consumers take turns"
-        for place in self.places:
-            came = self.known[place], place.state
+        for ticket in self.tickets:
+            came = self.known[ticket], ticket.state
             assert came[0] == came[1] or came in STEPS, came
-            self.known[place] = place.state
+            self.known[ticket] = ticket.state
 
     def check_capacity(self) -> None:
         for name, capacity in self.capacities.items():
-            mine = Counter(place.state for place in self.places if place.provider == name)
+            mine = Counter(ticket.state for ticket in self.tickets if ticket.provider == name)
             assert mine["asked"] + mine["late"] <= capacity
             assert not mine["waiting"] or mine["asked"] + mine["late"] == capacity, "nobody waits without need"
 
     def check_queues(self) -> None:
         found: dict[str, dict[str, Counter[str]]] = {}
-        for place in self.places:
-            if place.state != "over":
-                found.setdefault(place.provider, {}).setdefault(place.state, Counter())[place.consumer] += 1
+        for ticket in self.tickets:
+            if ticket.state != "over":
+                found.setdefault(ticket.provider, {}).setdefault(ticket.state, Counter())[ticket.consumer] += 1
         states = ("waiting", "asked", "late")
         told = {
             name: {state: getattr(queue, state) for state in states if getattr(queue, state)}
-            for name, queue in self.lanes.queues().items()
+            for name, queue in self.fair.queues().items()
         }
         assert told == found
 
@@ -112,20 +112,20 @@ def test_consumers_take_turns_capacity_is_kept_and_every_ask_ends_once(
     for what, provider, consumer, which in steps:
         watched.step(what, provider, consumer, which)
     for provider in "ab":
-        while any(place.provider == provider and place.state != "over" for place in watched.places):
+        while any(ticket.provider == provider and ticket.state != "over" for ticket in watched.tickets):
             watched.step("answer", provider, "", 0)
 
 
 def test_one_with_many_asks_delays_another_by_one_of_them() -> None:
-    lanes, order = FairQueue(), list[str]()
-    places = [lanes.join("bank", consumer) for consumer in "aaaabbc"]
-    while places:
-        asked = next(place for place in places if place.state == "asked")
+    fair, order = FairQueue(), list[str]()
+    tickets = [fair.join("bank", consumer) for consumer in "aaaabbc"]
+    while tickets:
+        asked = next(ticket for ticket in tickets if ticket.state == "asked")
         order.append(asked.consumer)
-        lanes.leave(asked)
-        places.remove(asked)
+        fair.leave(asked)
+        tickets.remove(asked)
     assert "".join(order) == "aabcaba"
-    assert lanes.queues() == {}
+    assert fair.queues() == {}
 
 
 class Held:
@@ -238,7 +238,7 @@ class Gone(Exception):  # noqa: N818
 
 @pytest.mark.parametrize("where", ["waiting", "asked"])
 def test_who_is_gone_leaves_its_place(held: Held, where: State) -> None:
-    """It is noticed when it is told how its ask stands; what is under way by then keeps its lane busy."""
+    """It is noticed when it is told how its ask stands; what is under way by then keeps its queue busy."""
     if where == "waiting":
         held.ask("first", b"hold", 60.0)
     told: list[Mapping[str, State]] = []

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from databazaar.data.columns import listed, plain
-from databazaar.data.comparable import spelling
-from databazaar.data.profile import Measured, Yardstick
+from databazaar.data.profile import Measured, Yardstick, spelling
 from databazaar.data.profile_record import Understood
 from databazaar.data.signs import distinct, holds_written_dates, is_constant, is_identifier
 

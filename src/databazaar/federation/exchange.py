@@ -63,12 +63,12 @@ class _Question:
 @dataclass(eq=False)
 class _Open:
     """One provider's part in a question. `until` is its deadline once it was sent; where nobody wants it any more, it
-    is when the provider's lane is freed."""
+    is when the provider's queue is freed."""
 
     name: str
     number: str
     question: _Question
-    place: Ticket
+    ticket: Ticket
     until: float = inf
     began: float = inf
     moved: int = 0
@@ -101,7 +101,7 @@ class _Open:
 
 
 class Exchange:
-    """Sends one payload to many, each when its turn in the provider's lane has come, and gathers the answers.
+    """Sends one payload to many, each when its turn in the provider's queue has come, and gathers the answers.
 
     Every provider gets a random number of its own with every question, and an answer counts only under that number,
     from that provider, while the question is open. So an answer that comes late belongs to nothing and is dropped, and
@@ -132,7 +132,7 @@ class Exchange:
         self._ended = ended
         self._taken = taken
         self._open: dict[str, _Open] = {}
-        self._lanes = FairQueue(capacity)
+        self._fair_queue = FairQueue(capacity)
         self._changed = threading.Condition()
 
     def ask(
@@ -172,10 +172,10 @@ class Exchange:
         return question.replies, question.failures
 
     def queues(self) -> dict[str, Queue]:
-        """The lanes in which somebody waits or is asked."""
+        """The queues in which somebody waits or is asked."""
         with self._changed:
-            self._free_lanes()
-            return self._lanes.queues()
+            self._free_queues()
+            return self._fair_queue.queues()
 
     def transfers(self) -> dict[str, Transfer]:
         """Large questions and answers that move, by provider."""
@@ -185,7 +185,7 @@ class Exchange:
 
     def capacity_changed(self, name: str) -> None:
         with self._changed:
-            self._lanes.take_turns(name)
+            self._fair_queue.take_turns(name)
             self._changed.notify_all()
 
     def take(self, name: str, number: object, size: object, code: object, data: bytes) -> bool:
@@ -218,21 +218,21 @@ class Exchange:
         return True
 
     def _enter(self, question: _Question, names: Sequence[str], consumer: str) -> list[str]:
-        """Opens the question for all who are connected, each with a place in its lane; returns their numbers."""
+        """Opens the question for all who are connected, each with a ticket in its queue; returns their numbers."""
         here = [name for name in names if self._connected(name)]
         question.failures.update({name: Lost.NOT_CONNECTED for name in names if name not in here})
         with self._changed:
-            self._free_lanes()
+            self._free_queues()
             for name in here:
-                place = self._lanes.join(name, consumer)
-                one = _Open(name, secrets.token_hex(16), question, place)
+                ticket = self._fair_queue.join(name, consumer)
+                one = _Open(name, secrets.token_hex(16), question, ticket)
                 self._open[one.number] = question.open[name] = one
             return [one.number for one in question.open.values()]
 
     def _send_those_due(self, question: _Question, payload: bytes, send: Send) -> None:
         """Sends to those whose turn has come; their clocks start with that."""
         with self._changed:
-            due = [one for one in question.open.values() if one.place.state == "asked" and one.until == inf]
+            due = [one for one in question.open.values() if one.ticket.state == "asked" and one.until == inf]
             for one in due:
                 one.began = time.monotonic()
                 one.until = one.began + question.timeout
@@ -247,7 +247,7 @@ class Exchange:
         """Until something happens or for a moment; then ends whose time is over, or whose provider is gone."""
         with self._changed:
             left = min((one.until for one in question.open.values()), default=0.0) - time.monotonic()
-            turn = any(one.place.state == "asked" and one.until == inf for one in question.open.values())
+            turn = any(one.ticket.state == "asked" and one.until == inf for one in question.open.values())
             if question.open and left > 0 and not turn:
                 self._changed.wait(min(self._poll, left))
             still = list(question.open)
@@ -259,8 +259,8 @@ class Exchange:
                 self._put_off(one)
                 if one.until <= time.monotonic() and not one.delivering:
                     self._give_up(one, Lost.NO_ANSWER)
-            self._free_lanes(gone)
-            return {name: one.place.state for name, one in question.open.items()}
+            self._free_queues(gone)
+            return {name: one.ticket.state for name, one in question.open.items()}
 
     def _put_off(self, one: _Open) -> None:
         """The deadline of an ask of which something has moved."""
@@ -295,23 +295,23 @@ class Exchange:
         self._leave(one)
 
     def _give_up(self, one: _Open, why: Lost) -> None:
-        """Nobody waits for this answer any more; where the provider still computes it, its lane stays busy."""
+        """Nobody waits for this answer any more; where the provider still computes it, its queue stays busy."""
         del one.question.open[one.name]
         one.question.failures[one.name] = why
         one.body.clear()
         if one.until == inf:
             self._leave(one)
         else:
-            self._lanes.give_up(one.place)
+            self._fair_queue.give_up(one.ticket)
             one.until += one.question.timeout
 
     def _leave(self, one: _Open) -> None:
         one.body.clear()
         self._open.pop(one.number, None)
-        self._lanes.leave(one.place)
+        self._fair_queue.leave(one.ticket)
         self._changed.notify_all()
 
-    def _free_lanes(self, gone: Sequence[str] = ()) -> None:
+    def _free_queues(self, gone: Sequence[str] = ()) -> None:
         """Of late asks that are not waited for any longer, or whose providers are gone."""
         now = time.monotonic()
         for one in list(self._open.values()):

@@ -1,7 +1,7 @@
-"""Several consumers over the same providers: every provider has a lane, in which asks wait for their turn.
+"""Several consumers over the same providers: every provider has a queue, in which asks wait for their turn.
 
 Consumers take turns, one ask each, whoever came first; so one with many asks delays another by one of them. Only so
-many asks of a lane are under way at a time, and an ask's clock does not run before its turn has come: whoever waits is
+many asks of a queue are under way at a time, and an ask's clock does not run before its turn has come: whoever waits is
 late, and never void. No clock, no network and no thread in here.
 """
 
@@ -19,10 +19,10 @@ State = Literal["waiting", "asked", "late", "over"]
 
 @dataclass(eq=False)
 class Ticket:
-    """One ask's place in the lane of its provider.
+    """One ask's ticket in the queue of its provider.
 
     It is `waiting`, then `asked`. An ask that was given up while its provider still computes is `late`: it keeps the
-    lane busy, so that the next one is not charged for it. At last it is `over`.
+    queue busy, so that the next one is not charged for it. At last it is `over`.
     """
 
     provider: str
@@ -32,7 +32,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Queue:
-    """A provider's lane as others see it: how many asks of each consumer wait, are under way, or came too late and
+    """A provider's queue as others see it: how many asks of each consumer wait, are under way, or came too late and
     are still computed; and how many may be under way."""
 
     capacity: int
@@ -42,74 +42,74 @@ class Queue:
 
 
 @dataclass
-class _Lane:
+class _ProviderQueue:
     waiting: dict[str, deque[Ticket]] = field(default_factory=dict)  # in the order of their turns
     under_way: list[Ticket] = field(default_factory=list)
 
     def take_turns(self, capacity: int) -> None:
         while self.waiting and len(self.under_way) < capacity:
             consumer = next(iter(self.waiting))
-            places = self.waiting.pop(consumer)
-            place = places.popleft()
-            place.state = "asked"
-            self.under_way.append(place)
-            if places:
-                self.waiting[consumer] = places
+            tickets = self.waiting.pop(consumer)
+            ticket = tickets.popleft()
+            ticket.state = "asked"
+            self.under_way.append(ticket)
+            if tickets:
+                self.waiting[consumer] = tickets
 
 
 class FairQueue:
-    """The lanes of all providers; `capacity` says how many asks of a provider may be under way."""
+    """The queues of all providers; `capacity` says how many asks of a provider may be under way."""
 
     def __init__(self, capacity: Callable[[str], int] = lambda provider: 1) -> None:
         self._capacity = capacity
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, _ProviderQueue] = {}
 
     def join(self, provider: str, consumer: str) -> Ticket:
-        """A place at the end of what this consumer asks of the provider; `asked` at once where nobody is before it."""
-        place = Ticket(provider, consumer)
-        self._lanes.setdefault(provider, _Lane()).waiting.setdefault(consumer, deque()).append(place)
+        """A ticket at the end of what this consumer asks of the provider; `asked` at once where nobody is before it."""
+        ticket = Ticket(provider, consumer)
+        self._queues.setdefault(provider, _ProviderQueue()).waiting.setdefault(consumer, deque()).append(ticket)
         self.take_turns(provider)
-        return place
+        return ticket
 
-    def leave(self, place: Ticket) -> None:
+    def leave(self, ticket: Ticket) -> None:
         """The ask has ended, one way or the other, and whose turn it is may go."""
-        if place.state == "over":
+        if ticket.state == "over":
             return
-        lane = self._lanes[place.provider]
-        if place.state == "waiting":
-            places = lane.waiting[place.consumer]
-            places.remove(place)
-            if not places:
-                del lane.waiting[place.consumer]
+        queue = self._queues[ticket.provider]
+        if ticket.state == "waiting":
+            tickets = queue.waiting[ticket.consumer]
+            tickets.remove(ticket)
+            if not tickets:
+                del queue.waiting[ticket.consumer]
         else:
-            lane.under_way.remove(place)
-        place.state = "over"
-        self.take_turns(place.provider)
+            queue.under_way.remove(ticket)
+        ticket.state = "over"
+        self.take_turns(ticket.provider)
 
-    def give_up(self, place: Ticket) -> None:
-        """Nobody wants the answer any more. One that is under way keeps the lane busy until it leaves."""
-        if place.state == "asked":
-            place.state = "late"
+    def give_up(self, ticket: Ticket) -> None:
+        """Nobody wants the answer any more. One that is under way keeps the queue busy until it leaves."""
+        if ticket.state == "asked":
+            ticket.state = "late"
         else:
-            self.leave(place)
+            self.leave(ticket)
 
     def take_turns(self, provider: str) -> None:
         """Lets go whose turn it is; also to be called where the capacity has changed."""
-        lane = self._lanes.get(provider)
-        if lane is None:
+        queue = self._queues.get(provider)
+        if queue is None:
             return
-        lane.take_turns(max(1, self._capacity(provider)))
-        if not lane.waiting and not lane.under_way:
-            del self._lanes[provider]
+        queue.take_turns(max(1, self._capacity(provider)))
+        if not queue.waiting and not queue.under_way:
+            del self._queues[provider]
 
     def queues(self) -> dict[str, Queue]:
-        """All lanes in which there is anything, by provider."""
-        return {provider: self._queue(provider, lane) for provider, lane in sorted(self._lanes.items())}
+        """All queues in which there is anything, by provider."""
+        return {provider: self._queue(provider, queue) for provider, queue in sorted(self._queues.items())}
 
-    def _queue(self, provider: str, lane: _Lane) -> Queue:
-        waiting = {consumer: len(places) for consumer, places in lane.waiting.items()}
+    def _queue(self, provider: str, queue: _ProviderQueue) -> Queue:
+        waiting = {consumer: len(tickets) for consumer, tickets in queue.waiting.items()}
         asked, late = (
-            dict(Counter(place.consumer for place in lane.under_way if place.state == state))
+            dict(Counter(ticket.consumer for ticket in queue.under_way if ticket.state == state))
             for state in ("asked", "late")
         )
         return Queue(max(1, self._capacity(provider)), waiting, asked, late)

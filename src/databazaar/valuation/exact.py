@@ -13,7 +13,6 @@ from math import comb
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from databazaar.errors import BazaarError
 from databazaar.parties.consumer import Consumer
@@ -21,10 +20,8 @@ from databazaar.parties.provider import Provider
 from databazaar.valuation.context import Context
 from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
-from databazaar.valuation.result import ValuationResult
+from databazaar.valuation.result import ValuationResult, Vector
 from databazaar.valuation.training_game import training_game
-
-Vector = NDArray[np.float64]
 
 MOST_PLAYERS = 20
 
