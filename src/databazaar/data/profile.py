@@ -73,7 +73,7 @@ class Measured:
     extra: tuple[str, ...]
 
 
-class Yardstick:
+class Baseline:
     """The consumer's hold-out. `understood` says of each feature how it is read."""
 
     def __init__(self, frame: pd.DataFrame, target: str, task: TaskKind, understood: dict[str, Understood]) -> None:

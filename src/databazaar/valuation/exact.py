@@ -58,7 +58,11 @@ def shapley_exact(game: Game) -> ValuationResult:
     array([0.667, 0.167, 0.167])
     """
     n = len(game.players)
-    few_enough(n)
+    if n > MOST_PLAYERS:
+        raise BazaarError(
+            f"exact Shapley values of {n} providers need 2^{n} coalitions: "
+            f"use at most {MOST_PLAYERS}, or sample permutations"
+        )
     start = game.tally.now()
     values = shapley_from_table(game.table())
     cost = game.tally.now() - start
@@ -78,12 +82,3 @@ def shapley_from_table(worths: Vector) -> Vector:
         pairs, size = worths.reshape(-1, 2, 2**i), sizes.reshape(-1, 2, 2**i)[:, 0]
         values[i] = (weights[size] * (pairs[:, 1] - pairs[:, 0])).sum()
     return values
-
-
-def few_enough(players: int) -> None:
-    """Refuses more than can be worked out."""
-    if players > MOST_PLAYERS:
-        raise BazaarError(
-            f"exact Shapley values of {players} providers need 2^{players} coalitions: "
-            f"use at most {MOST_PLAYERS}, or sample permutations"
-        )

@@ -35,7 +35,7 @@ from databazaar.valuation.games import Game
 from databazaar.valuation.method import Method, as_function
 from databazaar.valuation.monte_carlo import shapley_monte_carlo
 from databazaar.valuation.permutations import Shuffle
-from databazaar.valuation.result import ValuationResult, Vector
+from databazaar.valuation.result import Trained, ValuationResult
 from databazaar.valuation.round_game import Aggregate, Scorer, round_game
 from databazaar.valuation.stopping import BackCheck, History, MaxPermutations, Rule
 
@@ -94,19 +94,14 @@ class RoundByRound(Method):
             del replies, played  # and with them the updates, before the next ones are there
             t += 1
             context.progress(t / self.rounds if self.rounds is not None else 1 - purse / context.consumer.budget)
-            stopped = self._limit_reached(context, values, np.sqrt(variances), permutations, t)
+            if self.limit is not None:
+                history = History((values,), np.sqrt(variances), context.tally.now(permutations))
+                reason = self.limit.reason(history)
+                stopped = None if reason is None else f"{reason}, after {t:,} rounds"
         context.tally.trainings += 1
-        trained = context.trained(w)
+        trained = Trained(w.detach().cpu(), float(context.score(w[None])[0]))
         cost = context.tally.now(permutations)
         return ValuationResult(self._name(), context.ids, values, np.sqrt(variances), stopped, cost, trained)
-
-    def _limit_reached(
-        self, context: Context, values: Vector, errors: Vector, permutations: int, rounds: int
-    ) -> str | None:
-        if self.limit is None:
-            return None
-        reason = self.limit.reason(History((values,), errors, context.tally.now(permutations)))
-        return f"{reason}, after {rounds:,} rounds" if reason is not None else None
 
     def _name(self) -> str:
         return self.kind
