@@ -1,9 +1,5 @@
-"""A kit is for one place at a time: what shows that a copy of it is used in another.
-
-On one machine a second process is stopped. Elsewhere, two of one name put each other out of the server again and again,
-and a provider notices how often it is put out. A thief that answers only while the owner is away is noticed by neither:
-then the owner's record lacks rounds for which the market paid.
-"""
+"""A kit is for one place at a time. On one machine a second process is stopped; elsewhere two of one name replace
+each other at the server again and again, and a provider notices how often it is replaced."""
 
 from __future__ import annotations
 

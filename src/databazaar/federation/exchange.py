@@ -101,18 +101,12 @@ class _Open:
 
 
 class Exchange:
-    """Sends one payload to many, each when its turn in the provider's queue has come, and gathers the answers.
-
-    Every provider gets a random number of its own with every question, and an answer counts only under that number,
-    from that provider, while the question is open. So an answer that comes late belongs to nothing and is dropped, and
-    whoever knows its own number knows nothing of another's. What has come of an answer is let go with its question.
-
-    The deadline of an ask runs from when it is sent. A provider that has not answered by then is busy with it, and is
-    asked nothing else until the late answer comes, its connection is lost, or as much time again has passed.
-
-    A large question or answer takes its time, so every piece of one that has moved puts the deadline off: to as long
-    from then as from the beginning, and in all not further than what has moved may take at the slowest.
-    """
+    """Sends one payload to many, each when its turn in the provider's queue has come, and gathers the answers. Every
+    provider gets a random number with every question, and an answer counts only under that number, from that
+    provider, while the question is open. The deadline runs from when an ask is sent; every piece of a large question
+    or answer that has moved puts it off, in all not further than what has moved may take at the slowest. A provider
+    that is late is asked nothing else until its answer comes, its connection is lost, or as much time again has
+    passed."""
 
     def __init__(
         self,

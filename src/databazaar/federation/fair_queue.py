@@ -19,11 +19,8 @@ State = Literal["waiting", "asked", "late", "over"]
 
 @dataclass(eq=False)
 class Ticket:
-    """One ask's ticket in the queue of its provider.
-
-    It is `waiting`, then `asked`. An ask that was given up while its provider still computes is `late`: it keeps the
-    queue busy, so that the next one is not charged for it. At last it is `over`.
-    """
+    """One ask in the queue of its provider: `waiting`, then `asked`, `late` where it was given up while its provider
+    still computes, which keeps the queue busy, and at last `over`."""
 
     provider: str
     consumer: str

@@ -74,17 +74,11 @@ class LocalServer:
 
 
 class GrpcTransport(Transport):
-    """The providers connected to a market's server on this machine.
-
-    A request that finds the server gone raises `BazaarError`, and the one after it connects anew. For one thread at a
-    time.
-
-    `consumer` is for whom it asks: where several ask the same provider, consumers take turns. Without one, it is this
-    process. A deadline runs from when a provider is asked, so a request may take longer than that; for a large
-    question or answer, from when a piece of it last moved. `watch` hears how far such have come; without it, the log
-    does. A large reply is the memory in which it came down, not bytes. With `pack`, large questions and answers are
-    compressed between the server and the providers.
-    """
+    """The providers connected to a market's server on this machine, for one thread at a time. A request that finds
+    the server gone raises `BazaarError`, and the next one connects anew. Consumers take turns; without a name this
+    process is one. `watch` is told how far large questions and answers have come; without it, the log is. A large
+    reply is the memory in which it came down, not bytes. With `pack`, large messages are compressed between the
+    server and the providers."""
 
     def __init__(self, folder: Path, consumer: str = "", watch: Watch | None = None, pack: bool = False) -> None:
         self._watch, self._pack = watch or _log, pack

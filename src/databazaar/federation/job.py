@@ -17,11 +17,8 @@ from databazaar.learning.task import Schedule
 
 @dataclass(frozen=True)
 class FederatedJob:
-    """What a job over a federation has beside the others: the work for its providers, and the way to them.
-
-    Providers are told for which `consumer` and by which `contract` they are asked; consumers take turns with them. With
-    `pack` large questions and answers are compressed on their way.
-    """
+    """What a job over a federation has beside the others: the work for its providers, and the way to them. With
+    `pack` large questions and answers are compressed on their way."""
 
     folder: Path
     task: TaskMessage

@@ -1,8 +1,4 @@
-"""Large messages: they go in pieces, and each piece is written straight to where its message comes down.
-
-A message of up to one piece goes as a whole. Of a larger one nobody on the way holds more than a few pieces, but for
-the two ends, which hold it once, and the server, which holds a question once for all whom it is put to.
-"""
+"""Large messages: they go in pieces of 1 MiB, and each piece is written straight to where its message comes down."""
 
 from __future__ import annotations
 

@@ -29,18 +29,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Policy:
-    """Bounds on a task and on questions. No honest market meets the defaults.
-
-    `max_samples` bounds the rows that pass through the model, once for every epoch; `max_memory`, in bytes, what an
-    answer takes beside the provider's own table; `max_seconds` how long an answer may take. A task that cannot keep to
-    them is refused before anything is built; one that turns out to be slower is stopped between two steps.
-    `max_questions` are those of one hour, whatever they ask.
-
-    `consumers` are those who may ask, all of them where it is None, and `max_accesses` how many answers one job gets:
-    a contract, or a run where the market names none. Who asks, and for which job, is the market's word.
-
-    `least_rows` is how many different rows an answer depends on at the least (learning/asked_rows.py counts them).
-    """
+    """Bounds on a task and on questions; no honest market meets the defaults. `max_samples` bounds the rows that pass
+    through the model, once for every epoch; `max_memory`, in bytes, what an answer takes beside the provider's own
+    table; `max_seconds` its time. A task that cannot keep to them is refused before anything is built; a slower one
+    is stopped between two steps. `max_questions` are those of one hour. `consumers` are those who may ask, None for
+    all, and `max_accesses` how many answers one job gets: a contract, or a run where the market names none.
+    `least_rows` is how many different rows an answer depends on at the least (learning/asked_rows.py counts them)."""
 
     models: tuple[str, ...] = MODEL_KINDS
     max_parameters: int = 50_000_000

@@ -1,8 +1,5 @@
-"""The market's side of receipts: what is owed to whom, and sending it when the ledger has it for good.
-
-A run never fails and never waits long because of a receipt. What could not be delivered is owed, and comes with the
-next one; who does not take receipts is tried ever more seldom.
-"""
+"""The market's side of receipts: what is owed to whom, and sending it when the ledger has it. A run neither fails nor
+waits long because of a receipt: what could not be delivered comes with the next one."""
 
 from __future__ import annotations
 

@@ -24,11 +24,8 @@ SOON = 30
 
 
 def renew(kit: Path, new_key: bool = False) -> Path:
-    """On the provider's machine: a request to renew its certificate, for the same key or for a new one.
-
-    The kit goes on as it is until the certificate comes. A new key is taken up for signatures when the provider joins
-    the next time.
-    """
+    """On the provider's machine: a request to renew its certificate, for the same key or for a new one. The kit stays
+    as it is until the certificate comes; a new key signs from the next time that the provider joins."""
     loaded = load_kit(kit)
     present = pki.load_key(loaded.folder / "startup" / "client.key")
     held = kit_certificate(loaded.folder)

@@ -140,11 +140,9 @@ def set_capacity(folder: Path, provider: str, capacity: int, wait: float = 10.0)
 
 
 def revoke(folder: Path, provider: str, wait: float = 10.0) -> bool:
-    """Shut a provider out for good: at once where the server is up, which closes its connections and says so.
-
-    False where the server is down: it will not let the provider in when it starts. Where a server is up and does not
-    confirm, that is an error, although the revocation is on record.
-    """
+    """Shut a provider out for good: at once where the server is up, which closes its connections and says so. False
+    where the server is down. A server that is up and does not confirm is an error, although the revocation is on
+    record."""
     market = enrolment.operator_folder(folder)
     enrolment.record_revocation(folder, provider)
     try:

@@ -169,12 +169,9 @@ class Examples:
         return len(self._source.frame) if isinstance(self._source, Table) else len(self._source[0])
 
     def fitting(self, model: ModelMessage, loss: str, schema: SchemaMessage | None, by: Asker | None = None) -> Data:
-        """The examples in the shape that the model takes, with targets that its loss takes.
-
-        With differential privacy a label that the model has no output for is unknown. Without, it is refused; and as
-        that is an answer about the labels, no number of outputs but the first is answered: over all runs and consumers,
-        because whoever asks can make up new ones.
-        """
+        """The examples in the shape that the model takes, with targets that its loss takes. With differential privacy
+        a label that the model has no output for is unknown. Without, it is refused; as that is an answer about the
+        labels, no number of outputs but the first is answered, over all runs and consumers."""
         if isinstance(self._source, Table):
             assert schema is not None
             x, y = self._source.examples(schema, self._private, by)

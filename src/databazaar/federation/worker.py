@@ -60,12 +60,9 @@ Source = Table | Data | tuple[NDArray[Any], NDArray[Any]] | VectorOracle
 
 
 class ProviderWorker:
-    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update.
-
-    Several consumers may ask in turn, each for a run of its own. The last answer of each run is remembered, so that
-    what one asks again costs no ε twice, whoever asked meanwhile. It may be called from several threads: one at a time
-    answers, but for a callable, which is called from all of them.
-    """
+    """Answers questions about `source`: a Table, examples (x, y), or a callable from parameters to update. The last
+    answer of each run is remembered, so that a question asked again costs no ε twice. Several threads may call it:
+    one at a time answers, except for a callable, which all of them call."""
 
     def __init__(
         self,
